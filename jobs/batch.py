@@ -1,0 +1,178 @@
+"""Batch, landed batch and committed state: the three values that the protocol passes around."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobs import offsets
+from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
+from jobs.watermark import Watermark
+
+PREFIX = "batchmerge."
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A number, an identity and fixed offset ranges. Made at landing, immutable after.
+
+    Attributes:
+        pipeline: the pipeline's name.
+        number: goes up by one and never restarts.
+        commit_id: UUID of this batch.
+        previous_commit_id: the batch before it; None for a pipeline's first.
+        ranges: per topic-partition ``[start, end)``. Empty ranges stand for partitions that were planned but had
+            nothing new, so that their start offset is known from the first batch on.
+        topic_ids: Kafka's id per topic (a recreated topic has another).
+        planned_at: milliseconds since the epoch.
+        spec_hash: hash of the parts of the pipeline file that change meaning.
+    """
+
+    pipeline: str
+    number: int
+    commit_id: str
+    previous_commit_id: str | None
+    ranges: Ranges
+    topic_ids: Mapping[str, str]
+    planned_at: int
+    spec_hash: str
+
+    def __str__(self) -> str:
+        return f"batch {self.number} ({self.commit_id[:8]})"
+
+
+def new_commit_id() -> str:
+    return str(uuid.uuid4())
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of the records of a batch; each is counted on its own, so that they can be checked.
+
+    `gaps` are offsets without a record (compaction, control records, aborted transactions); never used to balance.
+    """
+
+    read: int = 0
+    landed: int = 0
+    quarantined: int = 0
+    filtered: int = 0
+    gaps: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        return self.read == self.landed + self.quarantined + self.filtered
+
+
+@dataclass(frozen=True)
+class LandedBatch:
+    """A batch that is in the intermediate table, with what was found while landing it."""
+
+    batch: Batch
+    counts: Counts
+    watermark: Watermark
+    snapshot_id: int
+
+    @property
+    def number(self) -> int:
+        return self.batch.number
+
+
+@dataclass(frozen=True)
+class CommittedState:
+    """What a table says about itself: kept with the table, moved only together with its data.
+
+    Attributes:
+        offsets: next offset per topic-partition.
+        watermark: per-partition record times, of which VTTS is the minimum.
+    """
+
+    pipeline: str
+    batch_number: int
+    commit_id: str
+    offsets: Offsets
+    topic_ids: Mapping[str, str]
+    spec_hash: str
+    watermark: Watermark
+
+    @classmethod
+    def after(cls, landed: LandedBatch) -> CommittedState:
+        """The state of a table that has everything up to and including this batch."""
+        batch = landed.batch
+        return cls(
+            pipeline=batch.pipeline,
+            batch_number=batch.number,
+            commit_id=batch.commit_id,
+            offsets=offsets.ends(batch.ranges),
+            topic_ids=batch.topic_ids,
+            spec_hash=batch.spec_hash,
+            watermark=landed.watermark,
+        )
+
+    def to_properties(self) -> dict[str, str]:
+        """Flat strings for a snapshot summary, a state row or labels."""
+        return {
+            PREFIX + "pipeline": self.pipeline,
+            PREFIX + "batch": str(self.batch_number),
+            PREFIX + "commit-id": self.commit_id,
+            PREFIX + "offsets": offsets.encode(self.offsets),
+            PREFIX + "topic-ids": json.dumps(dict(self.topic_ids), sort_keys=True),
+            PREFIX + "spec-hash": self.spec_hash,
+            **self.watermark.to_properties(PREFIX),
+        }
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> CommittedState:
+        reached = offsets.decode(properties[PREFIX + "offsets"])
+        return cls(
+            pipeline=properties[PREFIX + "pipeline"],
+            batch_number=int(properties[PREFIX + "batch"]),
+            commit_id=properties[PREFIX + "commit-id"],
+            offsets=reached,
+            topic_ids=json.loads(properties[PREFIX + "topic-ids"]),
+            spec_hash=properties[PREFIX + "spec-hash"],
+            watermark=Watermark.from_properties(properties, PREFIX, reached),
+        )
+
+
+@dataclass(frozen=True)
+class MergeCounts:
+    """What a merge did to a destination table, in rows; `changes` is what was landed, before one per key is left."""
+
+    changes: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
+    """A landed batch as the summary of its snapshot: the committed state plus what makes the lineage checkable."""
+    batch, counts = landed.batch, landed.counts
+    return {
+        **CommittedState.after(landed).to_properties(),
+        PREFIX + "previous-commit-id": batch.previous_commit_id or "",
+        PREFIX + "starts": offsets.encode(offsets.starts(batch.ranges)),
+        PREFIX + "planned-at": str(batch.planned_at),
+        PREFIX + "counts": json.dumps(counts.__dict__, sort_keys=True),
+    }
+
+
+def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> LandedBatch:
+    """The inverse of `landed_to_properties`."""
+    state = CommittedState.from_properties(properties)
+    first = offsets.decode(properties[PREFIX + "starts"])
+    ranges: dict[TopicPartition, OffsetRange] = {
+        tp: OffsetRange(first[tp], end) for tp, end in state.offsets.items() if tp in first
+    }
+    batch = Batch(
+        pipeline=state.pipeline,
+        number=state.batch_number,
+        commit_id=state.commit_id,
+        previous_commit_id=properties[PREFIX + "previous-commit-id"] or None,
+        ranges=ranges,
+        topic_ids=state.topic_ids,
+        planned_at=int(properties[PREFIX + "planned-at"]),
+        spec_hash=state.spec_hash,
+    )
+    return LandedBatch(batch, Counts(**json.loads(properties[PREFIX + "counts"])), state.watermark, snapshot_id)

@@ -1,0 +1,56 @@
+"""What every decoder of record bytes gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import pyarrow as pa
+
+Kind = Literal["undecodable", "type", "range", "missing"]
+
+
+@dataclass(frozen=True)
+class DecodeError:
+    """Why one record was refused.
+
+    Attributes:
+        kind: `undecodable` (not of the format at all), `type` (another type than declared), `range` (right type, the
+            value does not fit), `missing` (a `not null` column is absent or null).
+        message: names the column's path, the expected and the found type; never the value.
+    """
+
+    kind: Kind
+    message: str
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One array of decoded values, as long as the raw one.
+
+    Attributes:
+        values: of the decoder's type; null where the raw bytes are null (a tombstone) and where the record failed.
+        errors: index of each failed record to its error.
+    """
+
+    values: pa.Array
+    errors: dict[int, DecodeError]
+
+
+class Decoder(Protocol):
+    """Turns record bytes into values of one declared type. Picklable; holds no state that changes a result."""
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the values."""
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        """Decode an array of binary (or large binary); a record's failure is an entry in `errors`, not an exception."""
+
+
+class Refused(Exception):
+    """Raised inside a decoder for one record; becomes its `DecodeError`."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.error = DecodeError(kind, message)

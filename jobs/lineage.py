@@ -1,0 +1,96 @@
+"""Which landed batches a destination table needs next, and whether they continue what it has. Pure decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.offsets import starts
+from resources.errors import LineageBroken
+
+_CHOICES = (
+    "restore the intermediate table, or rebuild the destination with `batchmerge replay --from-kafka`, or accept the "
+    "present table with `batchmerge offsets adopt`"
+)
+
+
+def next_batches(
+    table: str, committed: CommittedState | None, landed: Sequence[LandedBatch], oldest_complete: bool
+) -> list[LandedBatch]:
+    """The landed batches after the committed one, in order: what one merge applies.
+
+    A merge is allowed only when the first of them continues the committed state: its previous commit id and start
+    offsets equal the committed ones.
+
+    Args:
+        landed: all landed batches that are still known, ascending.
+        oldest_complete: True where `landed` begins with the pipeline's first batch.
+
+    Raises:
+        LineageBroken: the landed batches do not continue the committed state; says which choices there are.
+    """
+    _check_chain(table, landed)
+    if committed is None:
+        if landed and not oldest_complete:
+            raise LineageBroken(
+                f"the table has no batch yet, but landed batches before {landed[0].number} were removed by retention",
+                where=table,
+                remedy="rebuild the destination with `batchmerge replay --from-kafka`",
+            )
+        return list(landed)
+    newer = [b for b in landed if b.number > committed.batch_number]
+    _check_same(table, committed, landed)
+    if newer:
+        _check_continues(table, committed, newer[0])
+    return newer
+
+
+def _check_chain(table: str, landed: Sequence[LandedBatch]) -> None:
+    for before, after in zip(landed, landed[1:], strict=False):
+        if after.batch.previous_commit_id != before.batch.commit_id:
+            raise LineageBroken(
+                f"landed {after.batch} does not follow landed {before.batch}", where=table, remedy=_CHOICES
+            )
+
+
+def _check_same(table: str, committed: CommittedState, landed: Sequence[LandedBatch]) -> None:
+    """The intermediate table must know the committed batch by the same id, or have moved past it by retention."""
+    if not landed or landed[-1].number < committed.batch_number:
+        newest = f"ends at {landed[-1].batch}" if landed else "is empty"
+        raise LineageBroken(
+            f"batch {committed.batch_number} is committed here, but the intermediate table {newest}: it was rolled "
+            "back or recreated",
+            where=table,
+            remedy=_CHOICES,
+            committed=committed.batch_number,
+        )
+    for b in landed:
+        if b.number == committed.batch_number and b.batch.commit_id != committed.commit_id:
+            raise LineageBroken(
+                f"batch {b.number} was landed again as {b.batch.commit_id}, but {committed.commit_id} is committed",
+                where=table,
+                remedy=_CHOICES,
+                committed=committed.batch_number,
+            )
+
+
+def _check_continues(table: str, committed: CommittedState, first: LandedBatch) -> None:
+    if first.batch.previous_commit_id != committed.commit_id:
+        raise LineageBroken(
+            f"landed {first.batch} follows {first.batch.previous_commit_id}, but {committed.commit_id} "
+            f"(batch {committed.batch_number}) is committed",
+            where=table,
+            remedy=_CHOICES,
+            committed=committed.batch_number,
+            first_landed=first.number,
+        )
+    begins = starts(first.batch.ranges)
+    for tp, offset in committed.offsets.items():
+        if begins.get(tp, offset) != offset:
+            raise LineageBroken(
+                f"landed {first.batch} starts at offset {begins[tp]} of {tp}, but {offset} is committed",
+                where=table,
+                remedy=_CHOICES,
+                committed=committed.batch_number,
+                first_landed=first.number,
+            )

@@ -1,0 +1,90 @@
+"""Offsets of topic-partitions: the values every plan, batch and committed state is made of.
+
+The compact form is for snapshot summaries and table properties: one JSON array per topic, indexed by partition,
+with null for partitions without a value. 5,000 partitions take about 45 KB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic. Sorts by topic, then partition: the order that `i` follows."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets ``[start, end)`` of one topic-partition."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"not an offset range: [{self.start}, {self.end})")
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+
+def encode(values: Mapping[TopicPartition, int]) -> str:
+    """The compact form: ``{"orders":[120,null,7]}`` for partitions 0 and 2 of orders."""
+    arrays: dict[str, list[int | None]] = {}
+    for (topic, partition), value in sorted(values.items()):
+        array = arrays.setdefault(topic, [])
+        array.extend([None] * (partition + 1 - len(array)))
+        array[partition] = value
+    return json.dumps(arrays, separators=(",", ":"))
+
+
+def decode(text: str) -> dict[TopicPartition, int]:
+    """The inverse of `encode`."""
+    return {
+        TopicPartition(topic, partition): value
+        for topic, array in json.loads(text).items()
+        for partition, value in enumerate(array)
+        if value is not None
+    }
+
+
+def starts(ranges: Ranges) -> dict[TopicPartition, int]:
+    return {tp: r.start for tp, r in ranges.items()}
+
+
+def ends(ranges: Ranges) -> dict[TopicPartition, int]:
+    return {tp: r.end for tp, r in ranges.items()}
+
+
+def advance(offsets: Offsets, ranges: Ranges) -> dict[TopicPartition, int]:
+    """Next offsets after those ranges were read."""
+    return {**offsets, **ends(ranges)}
+
+
+def total(ranges: Ranges) -> int:
+    """How many offsets the ranges cover: an upper bound of their records."""
+    return sum(len(r) for r in ranges.values())
+
+
+def minimum(many: Iterable[Offsets]) -> dict[TopicPartition, int]:
+    """Per topic-partition the smallest offset; a partition that one of them lacks is left out."""
+    found = list(many)
+    if not found:
+        return {}
+    common = set(found[0]).intersection(*found[1:])
+    return {tp: min(offsets[tp] for offsets in found) for tp in sorted(common)}

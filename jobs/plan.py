@@ -1,0 +1,165 @@
+"""What the next batch is: a pure decision from committed state and what Kafka has (DESIGN section 3, step 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from jobs.batch import Batch, CommittedState, new_commit_id
+from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
+from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecreated
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """What Kafka has: per topic-partition the first offset and the last stable one, and an id per topic."""
+
+    first: Offsets
+    stable: Offsets
+    topic_ids: Mapping[str, str]
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return sorted(self.stable)
+
+
+def plan_batch(
+    pipeline: str,
+    spec_hash: str,
+    committed: CommittedState | None,
+    highest_known: int,
+    topics: TopicState,
+    start: Callable[[list[TopicPartition]], Offsets],
+    max_records: int,
+    now: int,
+    key_must_stay: bool = False,
+) -> Batch | None:
+    """The next batch, or None where there is nothing new.
+
+    Args:
+        committed: the intermediate table's committed state; None for a new pipeline.
+        highest_known: the highest batch number that any table of the pipeline knows (0 for none).
+        start: offsets at which partitions that were never read begin.
+        max_records: upper bound of offsets in the batch, shared out over the partitions.
+        key_must_stay: True where the order of changes to one key rests on the key's partition, so that a grown
+            topic must be refused.
+
+    Raises:
+        OffsetsGone, TopicRecreated: the wanted start is not in Kafka any more.
+        SourceError: partitions were added under a table that needs keys to stay in their partition.
+    """
+    wanted = _wanted(committed, topics, start, key_must_stay)
+    _check_topic_ids(committed, topics)
+    _check_available(wanted, topics, bool(committed))
+    backlog = {tp: OffsetRange(begin, max(begin, topics.stable[tp])) for tp, begin in wanted.items()}
+    ranges = bound(backlog, max_records)
+    if not any(len(r) for r in ranges.values()):
+        return None
+    if committed and highest_known < committed.batch_number:
+        raise LineageBroken(f"batch {committed.batch_number} is landed, yet {highest_known} is the highest known")
+    return Batch(
+        pipeline=pipeline,
+        number=1 + highest_known,
+        commit_id=new_commit_id(),
+        previous_commit_id=committed.commit_id if committed else None,
+        ranges=ranges,
+        topic_ids=dict(topics.topic_ids),
+        planned_at=now,
+        spec_hash=spec_hash,
+    )
+
+
+def bound(backlog: Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:
+    """Cuts a backlog to `max_records` offsets, in proportion to what each partition has, none left behind.
+
+    Every partition with a backlog gets at least one offset (unless there are more of them than `max_records`), so
+    that a busy partition cannot starve a quiet one; what rounding leaves over goes to the largest.
+    """
+    total = sum(len(r) for r in backlog.values())
+    if total <= max_records:
+        return dict(backlog)
+    shares = {tp: len(r) * max_records // total for tp, r in backlog.items()}
+    left = max_records - sum(shares.values())
+    by_need = sorted(backlog, key=lambda tp: (shares[tp] > 0 or not len(backlog[tp]), -len(backlog[tp]), tp))
+    for tp in by_need:
+        if left and shares[tp] < len(backlog[tp]):
+            shares[tp], left = shares[tp] + 1, left - 1
+    return {tp: OffsetRange(r.start, r.start + shares[tp]) for tp, r in backlog.items()}
+
+
+def _wanted(
+    committed: CommittedState | None,
+    topics: TopicState,
+    start: Callable[[list[TopicPartition]], Offsets],
+    key_must_stay: bool,
+) -> Offsets:
+    known = dict(committed.offsets) if committed else {}
+    new = [tp for tp in topics.partitions if tp not in known]
+    missing = sorted(tp for tp in known if tp not in topics.stable)
+    if missing:
+        raise TopicRecreated(
+            f"committed, but no longer in Kafka: {', '.join(map(str, missing[:5]))}",
+            where=f"topic {missing[0].topic}",
+            remedy="restore the topic, or accept its loss with `batchmerge offsets reset`",
+            partitions=[str(tp) for tp in missing],
+        )
+    grown = [tp for tp in new if any(tp.topic == other.topic for other in known)]
+    if grown and key_must_stay:
+        raise SourceError(
+            f"partitions were added ({', '.join(map(str, grown[:5]))}), so a key may have moved to another partition "
+            "and the order of its changes is no longer that of the batches",
+            where=f"topic {grown[0].topic}",
+            remedy="name a column that orders the changes in `changes.order_by`, or state that keys did not move "
+            "with `changes.order_by: arrival`",
+            partitions=[str(tp) for tp in grown],
+        )
+    # A partition that appears later is read from its first record: nothing of it was ever read.
+    appeared = {tp: topics.first[tp] for tp in new} if committed else start(new)
+    return {**known, **appeared}
+
+
+def _check_topic_ids(committed: CommittedState | None, topics: TopicState) -> None:
+    if committed is None:
+        return
+    for topic, committed_id in committed.topic_ids.items():
+        found = topics.topic_ids.get(topic)
+        if found is not None and found != committed_id:
+            raise TopicRecreated(
+                f"the topic was recreated: its id is {found}, the committed one is {committed_id}",
+                where=f"topic {topic}",
+                remedy="`batchmerge offsets reset` starts the new topic from its beginning and keeps the tables; "
+                "`batchmerge offsets set` starts it elsewhere",
+                topic=topic,
+            )
+
+
+def _check_available(wanted: Offsets, topics: TopicState, resuming: bool) -> None:
+    for tp in sorted(wanted):
+        first, stable = topics.first[tp], topics.stable[tp]
+        if wanted[tp] < first:
+            raise OffsetsGone(
+                f"offset {wanted[tp]} is wanted, but Kafka has only {first} to {stable} (retention deleted the rest)",
+                where=f"topic {tp.topic}, partition {tp.partition}",
+                remedy=f"accept the loss with `batchmerge offsets set {tp.topic}:{tp.partition}={first}`"
+                if resuming
+                else "start the pipeline at `earliest`",
+                topic=tp.topic,
+                partition=tp.partition,
+                wanted=wanted[tp],
+                first=first,
+                end=stable,
+            )
+        if wanted[tp] > stable:
+            raise TopicRecreated(
+                f"offset {wanted[tp]} is committed, but the topic ends at {stable}: it was recreated or is another "
+                "cluster's"
+                if resuming
+                else f"offset {wanted[tp]} is wanted, but the topic ends at {stable}",
+                where=f"topic {tp.topic}, partition {tp.partition}",
+                remedy="check the connection; `batchmerge offsets reset` starts from the topic's beginning",
+                topic=tp.topic,
+                partition=tp.partition,
+                wanted=wanted[tp],
+                first=first,
+                end=stable,
+            )

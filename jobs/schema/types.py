@@ -1,0 +1,212 @@
+"""The type strings of pipeline files, parsed to Arrow types and printed back.
+
+===============================  ===============================================
+in a pipeline file               Arrow
+===============================  ===============================================
+``boolean``                      ``bool_()``
+``int``, ``long`` (``bigint``)   ``int32()``, ``int64()``
+``float``, ``double``            ``float32()``, ``float64()``
+``decimal(p,s)``                 ``decimal128(p, s)``, 1 <= p <= 38, 0 <= s <= p
+``string``, ``binary``           ``string()``, ``binary()``
+``date``                         ``date32()``
+``timestamp``                    ``timestamp('us', 'UTC')``: an instant
+``timestamp_ntz``                ``timestamp('us')``: a wall clock, no zone
+``array<T>``                     ``list_(field('element', T))``
+``map<K,V>``                     ``map_(K, V)``, keys are never null
+``struct<a: T, b: T>``           ``struct([...])``
+===============================  ===============================================
+
+Every type may be followed by ``not null``: of a column, an array's elements, a map's values, a struct's field.
+A field name that is no identifier stands in backticks, a backtick in it doubled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from resources.errors import ConfigurationError
+
+MAX_DEPTH = 32
+
+_SCALARS: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_NAMES = {kind: name for name, kind in _SCALARS.items() if name != "bigint"}
+_KNOWN = (
+    "use one of boolean, int, long, float, double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz, "
+    "array<T>, map<K,V>, struct<name: T, ...>, each with `not null` after it if it must be present"
+)
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z_]\w*)|(\d+)|([<>(),:]))")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
+
+def parse_type(text: str, column: str = "") -> tuple[pa.DataType, bool]:
+    """The Arrow type of a type string, and whether it may be null.
+
+    Raises:
+        ConfigurationError: the text is no type; names the column and the position (from 1).
+    """
+    return _Parser(text, column).whole()
+
+
+def parse_columns(columns: Mapping[str, str]) -> pa.Schema:
+    """The Arrow schema of columns given as name to type string, in their order.
+
+    Raises:
+        ConfigurationError: a type string is wrong.
+    """
+    fields = []
+    for name, text in columns.items():
+        kind, nullable = parse_type(text, name)
+        fields.append(pa.field(name, kind, nullable=nullable))
+    return pa.schema(fields)
+
+
+def type_name(kind: pa.DataType) -> str:
+    """The type string of an Arrow type; `parse_type` gives the same type back.
+
+    Raises:
+        ConfigurationError: the Arrow type has no type string.
+    """
+    if kind in _NAMES:
+        return _NAMES[kind]
+    if pa.types.is_decimal128(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"array<{_field_type(kind.value_field)}>"
+    if pa.types.is_map(kind):
+        return f"map<{type_name(kind.key_type)},{_field_type(kind.item_field)}>"
+    if pa.types.is_struct(kind):
+        return "struct<" + ", ".join(f"{_quoted(f.name)}: {_field_type(f)}" for f in kind) + ">"
+    raise ConfigurationError(f"the type {kind} has no name here", remedy=_KNOWN)
+
+
+def _field_type(field: pa.Field) -> str:
+    return type_name(field.type) + ("" if field.nullable else " not null")
+
+
+def _quoted(name: str) -> str:
+    return name if _IDENTIFIER.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+
+
+class _Parser:
+    """A recursive descent over the tokens of one type string."""
+
+    def __init__(self, text: str, column: str) -> None:
+        self.text, self.column, self.at = text, column, 0
+
+    def whole(self) -> tuple[pa.DataType, bool]:
+        found = self._type(0)
+        if self._peek() is not None:
+            raise self._error("expected the end")
+        return found
+
+    def _type(self, depth: int) -> tuple[pa.DataType, bool]:
+        if depth > MAX_DEPTH:
+            raise self._error(f"more than {MAX_DEPTH} types inside each other")
+        start = self.at
+        name = (self._take("a type", _IDENTIFIER.fullmatch)).lower()
+        if name in _SCALARS:
+            kind = _SCALARS[name]
+        elif name in ("decimal", "array", "map", "struct"):
+            kind = getattr(self, f"_{name}")(depth + 1)
+        else:
+            self.at = start
+            raise self._error("no such type")
+        return kind, not self._not_null()
+
+    def _decimal(self, _depth: int) -> pa.DataType:
+        start = self.at
+        self._symbol("(")
+        precision = int(self._take("a precision", str.isdigit))
+        self._symbol(",")
+        scale = int(self._take("a scale", str.isdigit))
+        self._symbol(")")
+        if not (1 <= precision <= 38 and scale <= precision):
+            self.at = start
+            raise self._error("a decimal has a precision of 1 to 38 and a scale of 0 to the precision")
+        return pa.decimal128(precision, scale)
+
+    def _array(self, depth: int) -> pa.DataType:
+        self._symbol("<")
+        kind, nullable = self._type(depth)
+        self._symbol(">")
+        return pa.list_(pa.field("element", kind, nullable=nullable))
+
+    def _map(self, depth: int) -> pa.DataType:
+        self._symbol("<")
+        key, _ = self._type(depth)
+        self._symbol(",")
+        value, nullable = self._type(depth)
+        self._symbol(">")
+        return pa.map_(key, pa.field("value", value, nullable=nullable))
+
+    def _struct(self, depth: int) -> pa.DataType:
+        self._symbol("<")
+        fields: list[pa.Field] = []
+        while not fields or self._peek() == ",":
+            if fields:
+                self._symbol(",")
+            start = self.at
+            token = self._take("a field name", lambda t: t[0] == "`" or bool(_IDENTIFIER.fullmatch(t)))
+            name = token[1:-1].replace("``", "`") if token[0] == "`" else token
+            if any(f.name == name for f in fields):
+                self.at = start
+                raise self._error("a field name stands twice in one struct")
+            self._symbol(":")
+            kind, nullable = self._type(depth)
+            fields.append(pa.field(name, kind, nullable=nullable))
+        self._symbol(">")
+        return pa.struct(fields)
+
+    def _not_null(self) -> bool:
+        token = self._peek()
+        if token is None or token.lower() != "not":
+            return False
+        self._take("`not null`", lambda t: t.lower() == "not")
+        self._take("`not null`", lambda t: t.lower() == "null")
+        return True
+
+    def _symbol(self, symbol: str) -> None:
+        self._take(f"`{symbol}`", symbol.__eq__)
+
+    def _take(self, expected: str, fits: Callable[[str], object]) -> str:
+        token = self._peek()
+        if token is None or not fits(token):
+            raise self._error(f"expected {expected}")
+        match = _TOKEN.match(self.text, self.at)
+        assert match is not None  # _peek has just seen it
+        self.at = match.end()
+        return token
+
+    def _peek(self) -> str | None:
+        match = _TOKEN.match(self.text, self.at)
+        if match:
+            return match.group().lstrip()
+        if self.text[self.at :].strip():
+            raise self._error("unexpected character")
+        return None
+
+    def _error(self, what: str) -> ConfigurationError:
+        rest = self.text[self.at :]
+        position = self.at + len(rest) - len(rest.lstrip()) + 1
+        return ConfigurationError(
+            f"the type {self.text!r} is wrong at position {position}: {what}",
+            where=f"column {self.column}" if self.column else "",
+            remedy=_KNOWN,
+            column=self.column,
+            position=position,
+        )

@@ -1,0 +1,55 @@
+"""The `changes` part of a pipeline file: how a record becomes a change of a row."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from jobs.spec.base import Spec
+
+
+class Key(Spec):
+    """Which columns identify a row. They come from the record's key, or from its value."""
+
+    columns: list[str] = Field(min_length=1)
+    source: Literal["kafka_key", "value"] = Field("kafka_key", description="where the key columns are taken from")
+    nulls: Literal["refuse", "match"] = Field(
+        "refuse", description="a null part in a key: refuse (the record is bad) or match (null equals null)"
+    )
+
+    @model_validator(mode="after")
+    def _no_column_twice(self) -> Key:
+        if len(set(self.columns)) != len(self.columns):
+            raise ValueError("a key column is named twice")
+        return self
+
+
+class Operation(Spec):
+    """A field of the value that says what a record does. A null value (tombstone) is always a delete."""
+
+    field: str
+    insert: list[str] = Field(default_factory=lambda: ["c", "r", "i", "I"])
+    update: list[str] = Field(default_factory=lambda: ["u", "U"])
+    delete: list[str] = Field(default_factory=lambda: ["d", "D"])
+    keep: bool = Field(False, description="keep the field as a column of the destination tables")
+
+    @model_validator(mode="after")
+    def _each_value_once(self) -> Operation:
+        values = [*self.insert, *self.update, *self.delete]
+        twice = sorted({v for v in values if values.count(v) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)}: mapped to more than one operation")
+        return self
+
+
+class Changes(Spec):
+    """How records become changes, and what orders the changes to one key."""
+
+    key: Key | None = Field(None, description="needed by every mode but append")
+    op: Operation | None = Field(None, description="left out: a value is an upsert, a tombstone is a delete")
+    order_by: str | None = Field(
+        None,
+        description="a value column (LSN, version, timestamp) whose larger value wins; `arrival`: the order of "
+        "batches, topics, partitions and offsets is accepted even where a key may move between partitions",
+    )

@@ -1,0 +1,157 @@
+"""The pipeline file: `orchestration/defs/<pipeline>/defs.yaml`, its `attributes` part."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from jobs.schema.types import parse_columns
+from jobs.spec.base import Spec
+from jobs.spec.changes import Changes
+from jobs.spec.source import Source
+from jobs.spec.tables import Table
+from resources.errors import ConfigurationError
+
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class BatchBounds(Spec):
+    """How large a batch may become, and how many a run lands."""
+
+    max_records: int = Field(1_000_000, gt=0, description="upper bound of offsets in one batch")
+    max_batches: int = Field(
+        1, ge=0, description="batches that one run lands; 0 lands until caught up. A launch may say otherwise"
+    )
+
+
+class Intermediate(Spec):
+    """The Iceberg table where batches are landed."""
+
+    connection: str = Field("lake", description="name of the Iceberg connection")
+    namespace: str = Field("landing", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    suffix: str = Field("tmp", pattern=r"^[A-Za-z0-9_]+$", description="the table is <pipeline>_<suffix>")
+
+
+class Freshness(Spec):
+    """How old `caught_up_through` may get before Dagster shows the tables as stale."""
+
+    warn_minutes: int = Field(30, ge=1)
+    fail_minutes: int = Field(120, ge=1)
+
+
+class PipelineSpec(Spec):
+    """One declared flow: source topics, how to read them, the destination tables."""
+
+    description: str = ""
+    owners: list[str] = Field(default_factory=list, description="e-mail addresses or team:name")
+    source: Source
+    changes: Changes = Changes()
+    batch: BatchBounds = BatchBounds()
+    intermediate: Intermediate = Intermediate()
+    spark: str = Field("spark", description="name of the Spark connection")
+    tables: list[Table] = Field(min_length=1)
+    on_bad_record: Literal["quarantine", "fail"] = Field(
+        "quarantine", description="quarantine: land it as a dead letter; fail: stop the batch"
+    )
+    cron: str = Field("*/5 * * * *", description="when the schedule runs")
+    paused: bool = Field(False, description="true: the schedule is off until somebody starts it")
+    freshness: Freshness | None = Freshness()
+    since: str = Field(
+        "2026-01-01-00:00", pattern=r"^\d{4}-\d{2}-\d{2}-\d{2}:00$", description="first hour that Dagster shows (UTC)"
+    )
+
+    @model_validator(mode="after")
+    def _names_fit_together(self) -> PipelineSpec:
+        problems = [*self._column_problems(), *self._table_problems()]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _column_problems(self) -> list[str]:
+        try:
+            value = parse_columns(self.source.value.columns)
+            key = parse_columns(self.source.key.columns) if self.source.key else None
+        except ConfigurationError as problem:
+            return [str(problem)]
+        problems = []
+        if self.changes.key:
+            origin = value if self.changes.key.source == "value" else key
+            if origin is None:
+                problems.append("changes.key: the key columns come from the record's key, but `source.key` is missing")
+            else:
+                unknown = [c for c in self.changes.key.columns if c not in origin.names]
+                if unknown:
+                    where = "source.value" if self.changes.key.source == "value" else "source.key"
+                    problems.append(
+                        f"changes.key.columns: {', '.join(unknown)} is not a column of {where} "
+                        f"(known: {', '.join(origin.names)})"
+                    )
+        if self.changes.op and self.changes.op.field not in value.names:
+            problems.append(f"changes.op.field: {self.changes.op.field} is not a column of source.value")
+        order_by = self.changes.order_by
+        if order_by and order_by != "arrival" and order_by not in value.names:
+            problems.append(f"changes.order_by: {order_by} is not a column of source.value")
+        return problems
+
+    def _table_problems(self) -> list[str]:
+        names = [(t.kind, t.connection, t.table) for t in self.tables]
+        problems = [f"tables: {n[2]} is named twice" for n in sorted({n for n in names if names.count(n) > 1})]
+        keyless = [t.table for t in self.tables if t.needs_key and self.changes.key is None]
+        if keyless:
+            problems.append(f"tables: {', '.join(keyless)} needs `changes.key` (every mode but append does)")
+        if any(t.needs_key for t in self.tables) and not self.changes.order_by:
+            problems.extend(self._order_problems())
+        return problems
+
+    def _order_problems(self) -> list[str]:
+        """Where a key may move between partitions, the order of its changes has to be named (DESIGN section 3)."""
+        remedy = "name `changes.order_by` (a version column, or `arrival` to accept the order of offsets)"
+        if len(self.source.topics) != 1:
+            return [f"changes: with several topics nothing orders the changes to one key; {remedy}"]
+        if self.changes.key and self.changes.key.source == "value":
+            return [f"changes: keys from the value may be in any partition, so nothing orders their changes; {remedy}"]
+        return []
+
+    @property
+    def meaning_hash(self) -> str:
+        """Hash of what a table's rows mean: keys, op mapping, order. A change of it is a new generation."""
+        changes = self.changes.model_dump(mode="json")
+        return hashlib.sha256(json.dumps(changes, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def key_must_stay(self) -> bool:
+        """True where order rests on a key never leaving its partition."""
+        return any(t.needs_key for t in self.tables) and not self.changes.order_by
+
+
+def load_pipeline_file(path: Path) -> tuple[str, PipelineSpec]:
+    """Name and content of one `defs.yaml`; the name is its folder's.
+
+    Raises:
+        ConfigurationError: unreadable, not YAML, or not a valid pipeline; one line per problem.
+    """
+    name = path.parent.name
+    if not NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{name!r} cannot be a pipeline's name", where=str(path), remedy="use lower case letters, digits and _"
+        )
+    try:
+        document = yaml.safe_load(path.read_text())
+        return name, PipelineSpec.model_validate(document["attributes"])
+    except OSError as problem:
+        raise ConfigurationError(f"cannot be read: {problem.strerror}", where=str(path)) from None
+    except (yaml.YAMLError, KeyError, TypeError) as problem:
+        raise ConfigurationError(
+            f"not a pipeline file: {problem}", where=str(path), remedy="`dg check yaml` shows the line"
+        ) from None
+    except ValidationError as problem:
+        lines = [f"{'.'.join(map(str, e['loc'])) or 'pipeline'}: {e['msg']}" for e in problem.errors()]
+        raise ConfigurationError(
+            "; ".join(lines), where=str(path), remedy="`dg check yaml` and `dg check defs` show the lines"
+        ) from None

@@ -1,0 +1,70 @@
+"""How far a table is valid in record time: VTTS and `caught_up_through` (DESIGN section 2).
+
+Times are milliseconds since the epoch, as Kafka has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jobs import offsets
+from jobs.offsets import Offsets, Ranges, TopicPartition
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """How far the records of a pipeline have been read, in record time.
+
+    Attributes:
+        record_times: maximum record timestamp so far per topic-partition; None while none was seen.
+        caught_up_through: VTTS, except that a partition read to its end counts as of the plan's time: an idle
+            partition does not look stale. Never goes back.
+    """
+
+    record_times: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    caught_up_through: int | None = None
+
+    @property
+    def vtts(self) -> int | None:
+        """Valid-through timestamp: absent until every partition has been seen."""
+        return _minimum(list(self.record_times.values()))
+
+    def advance(
+        self, ranges: Ranges, seen: Mapping[TopicPartition, int], log_ends: Offsets, planned_at: int
+    ) -> Watermark:
+        """The watermark after a batch.
+
+        Args:
+            seen: maximum record timestamp per partition in this batch.
+            log_ends: last stable offset per partition when the batch was planned.
+            planned_at: when that was.
+        """
+        times = {**self.record_times}
+        for tp in ranges:
+            known = [time for time in (times.get(tp), seen.get(tp)) if time is not None]
+            times[tp] = max(known, default=None)
+        reached = [planned_at if r.end >= log_ends.get(tp, r.end) else times[tp] for tp, r in ranges.items()]
+        now = [time for time in (self.caught_up_through, _minimum(reached)) if time is not None]
+        return Watermark(times, max(now, default=None))
+
+    def to_properties(self, prefix: str) -> dict[str, str]:
+        known = {tp: time for tp, time in self.record_times.items() if time is not None}
+        found = {prefix + "record-times": offsets.encode(known)}
+        if self.vtts is not None:
+            found[prefix + "vtts"] = str(self.vtts)
+        if self.caught_up_through is not None:
+            found[prefix + "caught-up-through"] = str(self.caught_up_through)
+        return found
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], prefix: str, partitions: Offsets) -> Watermark:
+        """The inverse of `to_properties`; `partitions` are those of the committed offsets."""
+        known = offsets.decode(properties[prefix + "record-times"])
+        caught_up = properties.get(prefix + "caught-up-through")
+        return cls({tp: known.get(tp) for tp in partitions}, int(caught_up) if caught_up else None)
+
+
+def _minimum(times: list[int | None]) -> int | None:
+    known = [time for time in times if time is not None]
+    return min(known) if known and len(known) == len(times) else None

@@ -1,0 +1,1 @@
+"""One module per outside system. Nothing here knows what a pipeline is."""

@@ -1,0 +1,219 @@
+"""The connections file: addresses and credentials of outside systems, by name.
+
+Pipeline files name connections; this file says where they are. It is found through ``BATCHMERGE_CONNECTIONS``,
+else at ``<data folder>/connections.yaml`` where the data folder is ``BATCHMERGE_HOME`` (default ``.batchmerge``);
+`batchmerge up` writes that one. A value may be ``${env:NAME}`` or ``${file:/path}``: so are secrets given, and
+fields that hold one are `SecretStr`, which prints as stars.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from resources.errors import ConfigurationError
+
+
+class Connection(BaseModel):
+    """Base of all connections: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class KafkaConnection(Connection):
+    """A Kafka cluster."""
+
+    kind: Literal["kafka"]
+    bootstrap_servers: str
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
+    username: str | None = None
+    password: SecretStr | None = None
+    ca_file: str | None = Field(None, description="PEM file with the certificate authority")
+    certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
+    key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
+    key_password: SecretStr | None = None
+    timeout_seconds: float = Field(20, gt=0)
+
+
+class SparkConnection(Connection):
+    """Where Spark runs: exactly one of `remote` (a Spark Connect server) and `master` (in this process)."""
+
+    kind: Literal["spark"]
+    remote: str | None = Field(None, description="sc://host:port of a Spark Connect server")
+    master: str | None = Field(None, description="local[*] to run Spark inside the process")
+    settings: dict[str, str] = Field(default_factory=dict, description="spark.* settings of each session")
+
+
+class IcebergConnection(Connection):
+    """An Iceberg catalog, reached by Spark (catalog implementation) and by pyiceberg (catalog properties)."""
+
+    kind: Literal["iceberg"]
+    type: Literal["sql", "rest", "hive", "glue"]
+    uri: str | None = None
+    warehouse: str | None = None
+    credential: SecretStr | None = Field(None, description="client credential or token of a REST catalog")
+    properties: dict[str, str] = Field(default_factory=dict, description="further pyiceberg catalog properties")
+    spark_properties: dict[str, str] = Field(default_factory=dict, description="further Spark catalog properties")
+
+
+class ClickHouseConnection(Connection):
+    """ClickHouse over HTTP(S). `endpoints` are host:port; more than one means shards."""
+
+    kind: Literal["clickhouse"]
+    endpoints: list[str] = Field(min_length=1)
+    database: str = "default"
+    username: str = "default"
+    password: SecretStr | None = None
+    secure: bool = False
+    ca_file: str | None = None
+    cluster: str | None = Field(None, description="name for ON CLUSTER")
+    keeper_path: str = Field("/batchmerge", description="KeeperMap path below the server's keeper_map_path_prefix")
+    settings: dict[str, str] = Field(default_factory=dict)
+    timeout_seconds: float = Field(30, gt=0)
+
+
+class BigQueryConnection(Connection):
+    """BigQuery: credentials are application default unless a file or JSON text is given."""
+
+    kind: Literal["bigquery"]
+    project: str
+    location: str = "US"
+    credentials_file: str | None = None
+    credentials_json: SecretStr | None = None
+    endpoint: str | None = Field(None, description="http://host:port of an emulator")
+    grpc_endpoint: str | None = Field(None, description="host:port of an emulator's Storage API")
+    timeout_seconds: float = Field(60, gt=0)
+
+
+class SchemaRegistryConnection(Connection):
+    """A Confluent-compatible Schema Registry."""
+
+    kind: Literal["schema_registry"]
+    url: str
+    username: str | None = None
+    password: SecretStr | None = None
+    token: SecretStr | None = None
+    ca_file: str | None = None
+    timeout_seconds: float = Field(20, gt=0)
+
+
+AnyConnection = Annotated[
+    KafkaConnection
+    | SparkConnection
+    | IcebergConnection
+    | ClickHouseConnection
+    | BigQueryConnection
+    | SchemaRegistryConnection,
+    Field(discriminator="kind"),
+]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    connections: dict[str, AnyConnection]
+
+
+class Connections:
+    """All connections of one file, by name."""
+
+    def __init__(self, by_name: dict[str, Connection], origin: str) -> None:
+        self._by_name = by_name
+        self.origin = origin
+
+    def get(self, name: str, kind: type[C]) -> C:
+        """The connection of that name and kind.
+
+        Raises:
+            ConfigurationError: no such name, or it is of another kind.
+        """
+        found = self._by_name.get(name)
+        if found is None:
+            known = ", ".join(sorted(self._by_name)) or "none"
+            raise ConfigurationError(
+                f"there is no connection named {name!r} (known: {known})",
+                where=self.origin,
+                remedy=f"add {name!r} to this file, or name a known one in the pipeline file",
+            )
+        if not isinstance(found, kind):
+            raise ConfigurationError(
+                f"connection {name!r} is a {type(found).__name__}, not a {kind.__name__}",
+                where=self.origin,
+                remedy="name a connection of the right kind in the pipeline file",
+            )
+        return found
+
+    def names(self) -> list[str]:
+        return sorted(self._by_name)
+
+
+def data_folder() -> Path:
+    """The folder of local services and their data: ``BATCHMERGE_HOME``, else ``.batchmerge`` here."""
+    return Path(os.environ.get("BATCHMERGE_HOME", ".batchmerge")).absolute()
+
+
+def connections_path() -> Path:
+    named = os.environ.get("BATCHMERGE_CONNECTIONS")
+    return Path(named) if named else data_folder() / "connections.yaml"
+
+
+def load_connections(path: Path | None = None) -> Connections:
+    """Reads and resolves the connections file.
+
+    Raises:
+        ConfigurationError: missing file, bad YAML, unknown keys, or an unset ``${env:…}``.
+    """
+    path = path or connections_path()
+    try:
+        raw = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise ConfigurationError(
+            "the connections file does not exist",
+            where=str(path),
+            remedy="run `batchmerge up` for local services, or point BATCHMERGE_CONNECTIONS to your file",
+        ) from None
+    except yaml.YAMLError as problem:
+        raise ConfigurationError(f"not valid YAML: {problem}", where=str(path), remedy="mend the file") from None
+    try:
+        parsed = _File.model_validate(_resolve(raw, path))
+    except ValidationError as problem:
+        # include_input=False: the input may be a resolved secret.
+        lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors(include_input=False)]
+        raise ConfigurationError("; ".join(lines), where=str(path), remedy="mend these entries") from None
+    return Connections(dict(parsed.connections), str(path))
+
+
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+
+
+def _resolve(node: Any, path: Path) -> Any:
+    if isinstance(node, dict):
+        return {key: _resolve(value, path) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_resolve(value, path) for value in node]
+    if isinstance(node, str):
+        return _REFERENCE.sub(lambda found: _lookup(found.group(1), found.group(2), path), node)
+    return node
+
+
+def _lookup(how: str, name: str, path: Path) -> str:
+    if how == "env":
+        if name not in os.environ:
+            raise ConfigurationError(
+                f"environment variable {name} is not set", where=str(path), remedy=f"export {name}, then try again"
+            )
+        return os.environ[name]
+    try:
+        return Path(name).read_text().strip()
+    except OSError as problem:
+        raise ConfigurationError(
+            f"cannot read {name}: {problem.strerror}", where=str(path), remedy="mend the path or its permissions"
+        ) from None

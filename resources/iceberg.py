@@ -1,0 +1,175 @@
+"""An Iceberg catalog through pyiceberg: load, create and commit tables, with errors in our own words.
+
+Spark reaches the same catalog by `spark_settings`: the connection's name is the catalog's name on both sides.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import requests
+import sqlalchemy.exc
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    ServiceUnavailableError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from resources.connections import IcebergConnection
+from resources.errors import (
+    CommitFailed,
+    CommitStateUnknown,
+    ConfigurationError,
+    StorageError,
+    TableReplaced,
+    Unavailable,
+)
+
+_SPARK_TYPES = {"sql": "jdbc", "rest": "rest", "hive": "hive", "glue": "glue"}
+
+
+class IcebergCatalog:
+    """One catalog of the connections file.
+
+    Attributes:
+        name: the connection's name; also the catalog's name in Spark SQL.
+    """
+
+    def __init__(self, name: str, connection: IcebergConnection) -> None:
+        self.name = name
+        self._connection = connection
+        self._opened: Catalog | None = None
+
+    @property
+    def _catalog(self) -> Catalog:
+        if self._opened is None:
+            with catalog_errors(f"catalog {self.name}"):
+                self._opened = load_catalog(self.name, **self._properties())
+        return self._opened
+
+    def _properties(self) -> dict[str, str]:
+        c = self._connection
+        known = {"type": c.type, "uri": c.uri, "warehouse": c.warehouse}
+        if c.credential:
+            known["credential"] = c.credential.get_secret_value()
+        return {**{k: v for k, v in known.items() if v is not None}, **c.properties}
+
+    def spark_settings(self) -> dict[str, str]:
+        """`spark.sql.catalog.*` settings of a session that uses this catalog. May hold secrets: never log them."""
+        c = self._connection
+        settings = {"type": _SPARK_TYPES[c.type], "cache-enabled": "false", "warehouse": c.warehouse, "uri": c.uri}
+        if c.type == "sql" and c.uri:
+            # pyiceberg wants SQLAlchemy's address (four slashes for an absolute path), the JVM wants JDBC's.
+            settings["uri"] = "jdbc:" + c.uri.replace("sqlite:////", "sqlite:/").replace("sqlite:///", "sqlite:")
+            settings["jdbc.schema-version"] = "V1"
+        if c.credential:
+            settings["credential"] = c.credential.get_secret_value()
+        prefix = f"spark.sql.catalog.{self.name}"
+        named = {f"{prefix}.{k}": v for k, v in {**settings, **c.spark_properties}.items() if v is not None}
+        return {prefix: "org.apache.iceberg.spark.SparkCatalog", **named}
+
+    def load(self, identifier: str) -> Table | None:
+        """The table as it is now, or None where there is none."""
+        with catalog_errors(identifier):
+            try:
+                return self._catalog.load_table(identifier)
+            except NoSuchTableError:
+                return None
+
+    def require(self, identifier: str) -> Table:
+        """The table as it is now.
+
+        Raises:
+            TableReplaced: it is gone.
+        """
+        table = self.load(identifier)
+        if table is None:
+            raise TableReplaced("the table is gone", where=identifier, remedy="restore it, or reset the pipeline")
+        return table
+
+    def create(
+        self,
+        identifier: str,
+        schema: Schema,
+        partition: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        properties: dict[str, str] | None = None,
+    ) -> Table:
+        """Creates the table, and its namespace where that is missing. Whoever loses a race gets the winner's table."""
+        with catalog_errors(identifier):
+            namespace = identifier.rsplit(".", 1)[0]
+            try:
+                self._catalog.create_namespace(namespace)
+            except NamespaceAlreadyExistsError:
+                pass
+            try:
+                return self._catalog.create_table(
+                    identifier, schema=schema, partition_spec=partition, properties=properties or {}
+                )
+            except TableAlreadyExistsError:
+                return self._catalog.load_table(identifier)
+
+    def commit(self, table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
+        """One conditional commit: all updates or none.
+
+        Raises:
+            CommitFailed: a requirement does not hold (any more).
+            CommitStateUnknown: the answer was lost.
+        """
+        where = ".".join(table.name())
+        try:
+            with catalog_errors(where):
+                self._catalog.commit_table(table, tuple(requirements), tuple(updates))
+        except Unavailable as lost:
+            raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the table first") from lost
+
+
+@contextmanager
+def catalog_errors(where: str) -> Iterator[None]:
+    """Turns what pyiceberg, SQLAlchemy and the file system raise into our error tree."""
+    try:
+        yield
+    except CommitFailedException as problem:
+        raise CommitFailed(str(problem), where=where) from problem
+    except CommitStateUnknownException as problem:
+        raise CommitStateUnknown(str(problem), where=where) from problem
+    except sqlalchemy.exc.OperationalError as problem:
+        # str(problem) would repeat the statement and its parameters; the driver's own text is enough.
+        raise Unavailable(
+            f"the catalog's database does not answer: {problem.orig}",
+            where=where,
+            remedy="check that it is there, writable and not locked by another process",
+        ) from None
+    except (requests.exceptions.RequestException, ServiceUnavailableError) as problem:
+        raise Unavailable(
+            f"the catalog does not answer ({type(problem).__name__})", where=where, remedy="check its address"
+        ) from None
+    except (UnauthorizedError, ForbiddenError) as problem:
+        raise ConfigurationError(
+            f"the catalog refuses access ({type(problem).__name__})", where=where, remedy="check its credential"
+        ) from None
+    except OSError as problem:
+        raise storage_error(problem, where) from problem
+
+
+def storage_error(problem: OSError, where: str) -> StorageError:
+    """What a failed write to the warehouse means to the person who has to mend it."""
+    remedy = {
+        errno.ENOSPC: "free space on the warehouse's disk",
+        errno.EDQUOT: "raise the quota of the warehouse",
+        errno.EACCES: "give this user write permission on the warehouse",
+        errno.EPERM: "give this user write permission on the warehouse",
+        errno.EROFS: "mount the warehouse read-write",
+    }.get(problem.errno or 0, "check the warehouse's path and permissions")
+    return StorageError(f"the warehouse cannot be used: {problem.strerror or problem}", where=where, remedy=remedy)
