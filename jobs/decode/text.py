@@ -1,0 +1,75 @@
+"""Records that are one value without structure: UTF-8 text, or bytes as they are."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.base import Decoded, DecodeError
+from jobs.schema.types import type_name
+from resources.errors import ConfigurationError
+
+
+class _OneValue:
+    """A scalar type, or a struct of one field of it."""
+
+    format: str
+    scalar: pa.DataType
+
+    def __init__(self, kind: pa.DataType) -> None:
+        """Raises ConfigurationError unless the type is the format's scalar or a struct of one such column."""
+        self._type = kind
+        wrapped = pa.types.is_struct(kind) and kind.num_fields == 1
+        if (kind.field(0).type if wrapped else kind) != self.scalar:
+            raise ConfigurationError(
+                f"records in the format {self.format} cannot be {type_name(kind)}",
+                remedy=f"declare one column of type {type_name(self.scalar)}, or another format",
+            )
+        self._wrapped = wrapped
+
+    def __reduce__(self) -> tuple[type[_OneValue], tuple[pa.DataType]]:
+        return type(self), (self._type,)
+
+    @property
+    def type(self) -> pa.DataType:
+        return self._type
+
+    def _shape(self, values: pa.Array) -> pa.Array:
+        if not self._wrapped:
+            return values
+        return pa.StructArray.from_arrays([values], fields=[self._type.field(0)], mask=values.is_null())
+
+
+class Text(_OneValue):
+    """UTF-8 text (`string`); other bytes are refused."""
+
+    format = "string"
+    scalar = pa.string()
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        try:
+            return Decoded(self._shape(pc.cast(raw, pa.string())), {})
+        except pa.ArrowInvalid:
+            return self._one_by_one(raw)
+
+    def _one_by_one(self, raw: pa.Array) -> Decoded:
+        values: list[str | None] = []
+        errors: dict[int, DecodeError] = {}
+        for index, record in enumerate(raw.to_pylist()):
+            value = None
+            try:
+                value = None if record is None else record.decode("utf-8")
+            except UnicodeDecodeError as error:
+                errors[index] = DecodeError("undecodable", f"the record: expected string, no UTF-8 at byte {error.start}")
+            values.append(value)
+        return Decoded(self._shape(pa.array(values, pa.string())), errors)
+
+
+class Bytes(_OneValue):
+    """Bytes as they are (`binary`); nothing is refused."""
+
+    format = "bytes"
+    scalar = pa.binary()
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        return Decoded(self._shape(pc.cast(raw, pa.binary())), {})
