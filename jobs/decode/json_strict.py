@@ -351,7 +351,11 @@ def _microseconds(text: str, zoned: bool) -> int | None:
 
 def _array(kind: pa.ListType, path: str, where: str) -> _Convert:
     inner_path = f"{path}.element" if path else "element"
-    element, required, expected = _converter(kind.value_type, inner_path), not kind.value_field.nullable, type_name(kind)
+    element, required, expected = (
+        _converter(kind.value_type, inner_path),
+        not kind.value_field.nullable,
+        type_name(kind),
+    )
 
     def convert(value: Any) -> list[Any]:
         if type(value) is not list:

@@ -60,7 +60,9 @@ class Text(_OneValue):
             try:
                 value = None if record is None else record.decode("utf-8")
             except UnicodeDecodeError as error:
-                errors[index] = DecodeError("undecodable", f"the record: expected string, no UTF-8 at byte {error.start}")
+                errors[index] = DecodeError(
+                    "undecodable", f"the record: expected string, no UTF-8 at byte {error.start}"
+                )
             values.append(value)
         return Decoded(self._shape(pa.array(values, pa.string())), errors)
 

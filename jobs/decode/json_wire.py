@@ -1,0 +1,116 @@
+"""The types in which Arrow's JSON reader reads columns, and the way from there to the declared types.
+
+Each conversion gives what `json_strict` gives, or raises ArrowInvalid, and the records are decoded one by one. Where
+Arrow's own conversions are more lenient this is checked here: years outside 1 to 9999, times without minutes, decimals
+wider than declared, numbers too large for a float, null where `not null` is declared.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.json_strict import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, base64_bytes
+
+
+def has_map(kind: pa.DataType) -> bool:
+    """Whether a map is in the type; Arrow reads maps from arrays of key and value, not from objects."""
+    return pa.types.is_map(kind) or any(has_map(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def wire_fields(kind: pa.StructType, samples: list[Any]) -> list[pa.Field]:
+    """The fields to read by Arrow: as declared, but times as strings or numbers, whichever the samples have."""
+    records = [sample for sample in samples if isinstance(sample, dict)]
+    return [pa.field(f.name, _wire_type(f.type, [record.get(f.name) for record in records])) for f in kind]
+
+
+def declared_columns(columns: list[pa.Array], kind: pa.StructType) -> tuple[pa.Array, pa.Array | None]:
+    """The struct of columns that were read by `wire_fields`, and a mask of rows that lack a `not null` column."""
+    fields = list(kind)
+    lacking = [
+        column.is_null() for column, f in zip(columns, fields, strict=True) if not f.nullable and column.null_count
+    ]
+    declared = [_declared(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    return pa.StructArray.from_arrays(declared, fields=fields), reduce(pc.or_, lacking) if lacking else None
+
+
+def _wire_type(kind: pa.DataType, samples: list[Any]) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(wire_fields(kind, samples))
+    if pa.types.is_list(kind):
+        inner = [item for sample in samples if isinstance(sample, list) for item in sample]
+        return pa.list_(pa.field("element", _wire_type(kind.value_type, inner)))
+    if pa.types.is_temporal(kind):
+        return pa.int64() if any(isinstance(sample, int) for sample in samples) else pa.string()
+    if pa.types.is_binary(kind):
+        return pa.string()
+    # Rounded to float from double, as the strict decoder does: not the same as from the text.
+    return pa.float64() if pa.types.is_float32(kind) else kind
+
+
+def _declared(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(kind):
+        return _declared_struct(values, kind)
+    if pa.types.is_list(kind):
+        return _declared_list(values, kind)
+    if pa.types.is_temporal(kind):
+        return _declared_time(values, kind)
+    if pa.types.is_binary(kind):
+        return _declared_binary(values)
+    if pa.types.is_float32(kind):
+        return _finite(pc.cast(_finite(values), kind))
+    if pa.types.is_float64(kind):
+        return _finite(values)
+    if pa.types.is_decimal128(kind):
+        values.validate(full=True)  # Arrow checks the precision before it rescales, not after
+    return values
+
+
+def _declared_struct(values: pa.Array, kind: pa.StructType) -> pa.Array:
+    fields, children = list(kind), values.flatten()  # a flattened child is null where its parent is
+    for child, field in zip(children, fields, strict=True):
+        if not field.nullable and child.null_count > values.null_count:
+            raise pa.ArrowInvalid("null in a field that is not null")
+    declared = [_declared(child, field.type) for child, field in zip(children, fields, strict=True)]
+    return pa.StructArray.from_arrays(declared, fields=fields, mask=values.is_null())
+
+
+def _declared_list(values: pa.Array, kind: pa.ListType) -> pa.Array:
+    if not kind.value_field.nullable and values.flatten().null_count:
+        raise pa.ArrowInvalid("null in an array whose elements are not null")
+    declared = _declared(values.values, kind.value_type)
+    return pa.ListArray.from_arrays(values.offsets, declared, type=kind, mask=values.is_null())
+
+
+def _declared_time(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    ticks_type = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    low, high = (FIRST_DAY, LAST_DAY) if pa.types.is_date(kind) else (FIRST_MICROSECOND, LAST_MICROSECOND)
+    if not pa.types.is_string(values.type):
+        ticks = values if pa.types.is_date(kind) else pc.multiply_checked(values, 1000)
+    else:
+        if pa.types.is_timestamp(kind):
+            # Arrow reads times without minutes too: up to 19 characters with a zone, up to 13 without.
+            shortest = pc.min(pc.binary_length(values)).as_py()
+            if shortest is not None and shortest < (20 if kind.tz else 16):
+                raise pa.ArrowInvalid("a time that may have no minutes")
+        ticks = pc.cast(pc.cast(values, kind), ticks_type)
+    bounds = pc.min_max(ticks).as_py()
+    if bounds["min"] is not None and not (low <= bounds["min"] and bounds["max"] <= high):
+        raise pa.ArrowInvalid("a time outside years 1 to 9999")
+    return pc.cast(pc.cast(ticks, ticks_type), kind)
+
+
+def _declared_binary(values: pa.Array) -> pa.Array:
+    try:
+        return pa.array([None if v is None else base64_bytes(v) for v in values.to_pylist()], pa.binary())
+    except ValueError:
+        raise pa.ArrowInvalid("a string that is no base64") from None
+
+
+def _finite(values: pa.Array) -> pa.Array:
+    if pc.any(pc.invert(pc.is_finite(values))).as_py():
+        raise pa.ArrowInvalid("a number that does not fit")
+    return values
