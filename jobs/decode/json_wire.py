@@ -7,6 +7,7 @@ wider than declared, numbers too large for a float, null where `not null` is dec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -52,20 +53,9 @@ def _wire_type(kind: pa.DataType, samples: list[Any]) -> pa.DataType:
 
 
 def _declared(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_struct(kind):
-        return _declared_struct(values, kind)
-    if pa.types.is_list(kind):
-        return _declared_list(values, kind)
-    if pa.types.is_temporal(kind):
-        return _declared_time(values, kind)
-    if pa.types.is_binary(kind):
-        return _declared_binary(values)
-    if pa.types.is_float32(kind):
-        return _finite(pc.cast(_finite(values), kind))
-    if pa.types.is_float64(kind):
-        return _finite(values)
-    if pa.types.is_decimal128(kind):
-        values.validate(full=True)  # Arrow checks the precision before it rescales, not after
+    for fits, convert in _CONVERSIONS:
+        if fits(kind):
+            return convert(values, kind)
     return values
 
 
@@ -103,14 +93,33 @@ def _declared_time(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.cast(pc.cast(ticks, ticks_type), kind)
 
 
-def _declared_binary(values: pa.Array) -> pa.Array:
+def _declared_binary(values: pa.Array, _kind: pa.DataType) -> pa.Array:
     try:
         return pa.array([None if v is None else base64_bytes(v) for v in values.to_pylist()], pa.binary())
     except ValueError:
         raise pa.ArrowInvalid("a string that is no base64") from None
 
 
+def _declared_decimal(values: pa.Array, _kind: pa.DataType) -> pa.Array:
+    values.validate(full=True)  # Arrow checks the precision before it rescales, not after
+    return values
+
+
+def _declared_float(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return _finite(pc.cast(_finite(values), kind, safe=False))
+
+
 def _finite(values: pa.Array) -> pa.Array:
     if pc.any(pc.invert(pc.is_finite(values))).as_py():
         raise pa.ArrowInvalid("a number that does not fit")
     return values
+
+
+_CONVERSIONS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, pa.DataType], pa.Array]]] = [
+    (pa.types.is_struct, _declared_struct),
+    (pa.types.is_list, _declared_list),
+    (pa.types.is_temporal, _declared_time),
+    (pa.types.is_binary, _declared_binary),
+    (pa.types.is_decimal128, _declared_decimal),
+    (pa.types.is_floating, _declared_float),
+]

@@ -1,0 +1,103 @@
+"""What an Iceberg table says about itself: the committed state, read from its snapshots. Pure over table metadata.
+
+The nearest ancestor of the branch's head that carries the state of this pipeline rules: so a rollback is noticed.
+The tag on the newest published batch, or the table properties, stand in only where expiry has cut the ancestry,
+never past the table's root (DESIGN section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from jobs.batch import PREFIX, CommittedState, LandedBatch, landed_from_properties
+
+
+def tag_name(pipeline: str, branch: str) -> str:
+    """The tag that marks the newest published batch."""
+    return f"batchmerge_{pipeline}" if branch == "main" else f"batchmerge_{pipeline}_{branch}"
+
+
+def property_prefix(pipeline: str, branch: str) -> str:
+    return PREFIX + (pipeline if branch == "main" else f"{pipeline}.{branch}") + "."
+
+
+@dataclass(frozen=True)
+class History:
+    """What the snapshots say.
+
+    Attributes:
+        committed: the state that rules, None for a table without a batch of this pipeline.
+        undone: the newer state that was published before and is no ancestor any more: the table was rolled back.
+    """
+
+    committed: CommittedState | None
+    undone: CommittedState | None
+
+
+def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
+    """Snapshots from the branch's head back to the oldest that is still known."""
+    by_id = {s.snapshot_id: s for s in metadata.snapshots}
+    head = metadata.refs.get(branch)
+    current = by_id.get(head.snapshot_id) if head else None
+    while current is not None:
+        yield current
+        parent = current.parent_snapshot_id
+        current = by_id.get(parent) if parent is not None else None
+
+
+def read_history(metadata: TableMetadata, pipeline: str, branch: str) -> History:
+    """The committed state of one pipeline on one branch."""
+    published = _published(metadata, pipeline, branch)
+    last: Snapshot | None = None
+    for snapshot in ancestors(metadata, branch):
+        last = snapshot
+        if _summary(snapshot).get(PREFIX + "pipeline") == pipeline:
+            found = CommittedState.from_properties(_summary(snapshot))
+            undone = published if published and published.batch_number > found.batch_number else None
+            return History(found, undone)
+    reached_root = last is None or last.parent_snapshot_id is None
+    return History(None, published) if reached_root else History(published, None)
+
+
+def landed_batches(metadata: TableMetadata, pipeline: str) -> tuple[list[LandedBatch], bool]:
+    """All landed batches that the intermediate table's snapshots still know, ascending; True if that is from the first.
+
+    A snapshot of maintenance carries no batch and is passed over.
+    """
+    found = [
+        landed_from_properties(_summary(s), s.snapshot_id)
+        for s in ancestors(metadata, "main")
+        if _summary(s).get(PREFIX + "pipeline") == pipeline and PREFIX + "starts" in _summary(s)
+    ]
+    found.reverse()
+    return found, not found or found[0].batch.previous_commit_id is None
+
+
+def state_properties(state: CommittedState, branch: str) -> dict[str, str]:
+    """The committed state mirrored into table properties, beside those of other pipelines."""
+    prefix = property_prefix(state.pipeline, branch)
+    return {prefix + key.removeprefix(PREFIX): value for key, value in state.to_properties().items()}
+
+
+def _published(metadata: TableMetadata, pipeline: str, branch: str) -> CommittedState | None:
+    """The newest state that was ever published, from the tag, else from the properties."""
+    tag = metadata.refs.get(tag_name(pipeline, branch))
+    if tag:
+        for snapshot in metadata.snapshots:
+            if snapshot.snapshot_id == tag.snapshot_id and PREFIX + "pipeline" in _summary(snapshot):
+                return CommittedState.from_properties(_summary(snapshot))
+    prefix = property_prefix(pipeline, branch)
+    mirrored = {
+        PREFIX + key.removeprefix(prefix): value
+        for key, value in metadata.properties.items()
+        if key.startswith(prefix)
+    }
+    return CommittedState.from_properties(mirrored) if PREFIX + "commit-id" in mirrored else None
+
+
+def _summary(snapshot: Snapshot) -> dict[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}

@@ -1,0 +1,155 @@
+"""How a table's schema may follow what is declared: pure decisions, the same for every kind of table.
+
+Rules (DESIGN section 6): add a column (nested too), int to long, float to double, decimal to more digits at the same
+scale, required to optional. Columns that are no longer declared stay. Anything else is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from jobs.schema.types import type_name
+from jobs.spec.tables import Evolution
+from resources.errors import SchemaRefused
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    """A new optional column; the path of a nested one goes through `element`, `key` and `value`."""
+
+    path: Path
+    type: pa.DataType
+
+    def __str__(self) -> str:
+        return f"add column {'.'.join(self.path)} {type_name(self.type)}"
+
+
+@dataclass(frozen=True)
+class WidenType:
+    path: Path
+    old: pa.DataType
+    new: pa.DataType
+
+    def __str__(self) -> str:
+        return f"widen {'.'.join(self.path)} from {type_name(self.old)} to {type_name(self.new)}"
+
+
+@dataclass(frozen=True)
+class RelaxRequired:
+    path: Path
+
+    def __str__(self) -> str:
+        return f"make {'.'.join(self.path)} optional"
+
+
+SchemaChange = AddColumn | WidenType | RelaxRequired
+
+
+def plan_evolution(table: str, present: pa.Schema, wanted: pa.Schema, rules: Evolution) -> list[SchemaChange]:
+    """The changes that let `wanted` rows into a table with the `present` schema; empty where they fit.
+
+    Raises:
+        SchemaRefused: a change that no rule allows, with all of them named, before a byte is written.
+    """
+    allowed: list[SchemaChange] = []
+    refused: list[str] = []
+    for change in _fields((), list(present), list(wanted)):
+        if isinstance(change, str):
+            refused.append(change)
+        elif not _is_allowed(change, rules):
+            refused.append(f"{change} is switched off by `evolve`")
+        else:
+            allowed.append(change)
+    if refused:
+        raise SchemaRefused(
+            "; ".join(refused),
+            where=table,
+            remedy="mend the declared columns, or change the table by hand, then run again",
+            table=table,
+        )
+    return allowed
+
+
+def _is_allowed(change: SchemaChange, rules: Evolution) -> bool:
+    if isinstance(change, AddColumn):
+        return rules.add_columns
+    if isinstance(change, WidenType):
+        return rules.widen_types
+    return rules.relax_required
+
+
+def _fields(path: Path, present: list[pa.Field], wanted: list[pa.Field]) -> Iterator[SchemaChange | str]:
+    by_name = {f.name: f for f in present}
+    for field in wanted:
+        here = (*path, field.name)
+        old = by_name.get(field.name)
+        if old is None:
+            yield AddColumn(here, field.type)
+            continue
+        if field.nullable and not old.nullable:
+            yield RelaxRequired(here)
+        yield from _types(here, old.type, field.type)
+    declared = {f.name for f in wanted}
+    for field in present:
+        if field.name not in declared and not field.nullable:
+            yield RelaxRequired((*path, field.name))
+
+
+def _types(path: Path, old: pa.DataType, new: pa.DataType) -> Iterator[SchemaChange | str]:
+    old, new = plain(old), plain(new)
+    if old == new:
+        return
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        yield from _fields(path, _children(old), _children(new))
+    elif pa.types.is_list(old) and pa.types.is_list(new):
+        if new.value_field.nullable and not old.value_field.nullable:
+            yield RelaxRequired((*path, "element"))
+        yield from _types((*path, "element"), old.value_type, new.value_type)
+    elif pa.types.is_map(old) and pa.types.is_map(new):
+        if plain(old.key_type) != plain(new.key_type):
+            yield _refusal((*path, "key"), old.key_type, new.key_type)
+        if new.item_field.nullable and not old.item_field.nullable:
+            yield RelaxRequired((*path, "value"))
+        yield from _types((*path, "value"), old.item_type, new.item_type)
+    elif _holds(new, old):
+        # The table's type is wider than the declared one: rows fit as they are.
+        return
+    elif _holds(old, new):
+        yield WidenType(path, old, new)
+    else:
+        yield _refusal(path, old, new)
+
+
+def _holds(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    """True where every value of `narrow` is a value of `wide` by one of the rules."""
+    if pa.types.is_decimal(narrow) and pa.types.is_decimal(wide):
+        return bool(narrow.scale == wide.scale and narrow.precision < wide.precision)
+    return (narrow, wide) in {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
+
+
+def _children(kind: pa.StructType) -> list[pa.Field]:
+    return [kind.field(n) for n in range(kind.num_fields)]
+
+
+def _refusal(path: Path, old: pa.DataType, new: pa.DataType) -> str:
+    return f"column {'.'.join(path)} is {type_name(plain(old))} in the table and {type_name(plain(new))} in the file"
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type without Arrow's storage variants (large strings and lists), which tables do not know."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(pa.field("element", plain(kind.value_type), kind.value_field.nullable))
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_type), pa.field("value", plain(kind.item_type), kind.item_field.nullable))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, plain(f.type), f.nullable) for f in _children(kind)])
+    return kind

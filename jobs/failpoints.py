@@ -1,0 +1,37 @@
+"""Named boundaries between two outside effects, where tests kill or stop the real process.
+
+`BATCHMERGE_FAILPOINT=<name>[:<n>][=<action>]` acts when the boundary of that name is reached for the n-th time
+(default 1): `kill` (SIGKILL, the default) or `stop` (SIGSTOP, until somebody continues the process). Without the
+variable, reaching a boundary does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+VARIABLE = "BATCHMERGE_FAILPOINT"
+
+# Every boundary of the protocol, in its order. The crash suite goes through all of them.
+LANDING = ("land.planned", "land.begun", "land.written", "land.published")
+MERGE = ("merge.planned", "merge.begun", "merge.written", "merge.published")
+NEWS = ("news.group",)
+ALL = (*LANDING, *MERGE, *NEWS)
+
+_ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+_reached: Counter[str] = Counter()
+
+
+def reached(name: str) -> None:
+    """Says that the process stands at this boundary."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return
+    point, _, action = wanted.partition("=")
+    point, _, turn = point.partition(":")
+    if point != name:
+        return
+    _reached[name] += 1
+    if _reached[name] == int(turn or 1):
+        os.kill(os.getpid(), _ACTIONS[action or "kill"])

@@ -1,0 +1,1 @@
+"""Landing: records of a batch become one snapshot of the intermediate table."""

@@ -1,0 +1,143 @@
+"""The intermediate table: an Iceberg table of changes, one snapshot per batch, never changed after."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from jobs.batch import Batch, CommittedState, LandedBatch, landed_to_properties
+from jobs.destinations.iceberg.attempt import Attempt
+from jobs.destinations.iceberg.history import History, landed_batches, read_history, state_properties
+from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
+from jobs.evolution import plan_evolution
+from jobs.failpoints import reached
+from jobs.landing.accounting import check, count
+from jobs.landing.columns import landing_schema
+from jobs.landing.writing import write_records
+from jobs.offsets import Offsets
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import Evolution
+from jobs.watermark import Watermark
+from resources.errors import TableReplaced
+from resources.iceberg import IcebergCatalog
+from resources.kafka import KafkaCluster
+from resources.spark import spark_errors
+
+_LOG = logging.getLogger("batchmerge")
+
+# Every batch adds one snapshot and one metadata file; old metadata files go with the commits that replace them.
+_PROPERTIES = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "50",
+    "write.distribution-mode": "none",
+    "write.parquet.compression-codec": "zstd",
+}
+
+
+@dataclass(frozen=True)
+class IntermediateTable:
+    """`<namespace>.<pipeline>_<suffix>` of a pipeline.
+
+    Attributes:
+        catalog: the catalog that it is in.
+    """
+
+    pipeline: str
+    spec: PipelineSpec
+    catalog: IcebergCatalog
+
+    @property
+    def identifier(self) -> str:
+        return f"{self.spec.intermediate.namespace}.{self.pipeline}_{self.spec.intermediate.suffix}"
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The table in Spark SQL."""
+        return (self.catalog.name, *self.identifier.split("."))
+
+    def prepare(self) -> list[str]:
+        """Creates the table, or adapts its schema; returns what was done, for people."""
+        wanted = landing_schema(self.spec)
+        table = self.catalog.load(self.identifier)
+        if table is None:
+            self.catalog.create(self.identifier, iceberg_schema(wanted), properties=_PROPERTIES)
+            return [f"create {self.identifier}"]
+        changes = plan_evolution(self.identifier, arrow_schema(table), wanted, Evolution())
+        apply_changes(table, changes)
+        return [f"{self.identifier}: {change}" for change in changes]
+
+    def committed(self) -> CommittedState | None:
+        """The newest landed state.
+
+        Raises:
+            TableReplaced: the table was rolled back.
+        """
+        table = self.catalog.load(self.identifier)
+        history = read_history(table.metadata, self.pipeline, "main") if table else History(None, None)
+        if history.undone:
+            at = f"batch {history.committed.batch_number}" if history.committed else "before its first batch"
+            raise TableReplaced(
+                f"the intermediate table was rolled back: it stands at {at}, batch {history.undone.batch_number} "
+                "was landed",
+                where=self.identifier,
+                remedy="roll it forward again, or accept this with `batchmerge offsets reset`",
+            )
+        return history.committed
+
+    def landed(self) -> tuple[list[LandedBatch], bool]:
+        """The landed batches that are still known, ascending, and whether that is from the first one on."""
+        table = self.catalog.load(self.identifier)
+        return landed_batches(table.metadata, self.pipeline) if table else ([], True)
+
+    def land(
+        self,
+        spark: SparkSession,
+        kafka: KafkaCluster,
+        batch: Batch,
+        committed: CommittedState | None,
+        log_ends: Offsets,
+        summary: dict[str, str],
+    ) -> LandedBatch:
+        """Reads exactly the batch's ranges and publishes them as one snapshot.
+
+        Args:
+            committed: the state that the batch was planned from.
+            log_ends: last stable offsets at the plan, for `caught_up_through`.
+            summary: further snapshot properties (run id).
+
+        Raises:
+            CommitFailed: another run landed meanwhile. BadRecords: the policy is `fail`. InvariantBroken: the counts
+            do not add up.
+        """
+        with spark_errors(self.identifier):
+            attempt = Attempt(self.catalog, self.identifier, self.pipeline, committed)
+            reached("land.begun")
+            written = write_records(spark, kafka, self.spec, batch, attempt)
+            counts, newest = count(spark, attempt.path, batch, written)
+            reached("land.written")
+            check(self.spec, self.identifier, spark, attempt.path, batch, counts)
+        before = committed.watermark if committed else Watermark()
+        watermark = before.advance(batch.ranges, newest, log_ends, batch.planned_at)
+        landed = LandedBatch(batch, counts, watermark, snapshot_id=0)
+        state = state_properties(CommittedState.after(landed), "main")
+        snapshot = attempt.publish_append({**landed_to_properties(landed), **summary}, state)
+        reached("land.published")
+        _LOG.info(
+            "landed %s: read %d, landed %d, quarantined %d, filtered %d, gaps %d",
+            batch,
+            counts.read,
+            counts.landed,
+            counts.quarantined,
+            counts.filtered,
+            counts.gaps,
+        )
+        return replace(landed, snapshot_id=snapshot)
+
+
+def newest_snapshot(batches: Sequence[LandedBatch]) -> int:
+    """The snapshot of the intermediate table that holds all of these batches."""
+    return batches[-1].snapshot_id

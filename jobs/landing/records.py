@@ -1,0 +1,219 @@
+"""Kafka records to landed rows, one Arrow batch at a time: what Spark's Python workers run. Pure over Arrow data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.base import Decoded, Decoder
+from jobs.landing.columns import ERROR, KAFKA
+from jobs.offsets import TopicPartition
+
+_BAD_KEY = "key"
+_BAD_VALUE = "value"
+
+
+@dataclass(frozen=True)
+class Operations:
+    """The op mapping: field of the value, and which of its values mean what."""
+
+    field: str
+    insert: tuple[str, ...]
+    update: tuple[str, ...]
+    delete: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RecordReader:
+    """Turns Arrow batches of Kafka records into Arrow batches of landed rows.
+
+    In: key, value (binary), topic, partition, offset, timestamp. Out: the columns of `jobs.landing.columns`, without
+    the three that are constant over a batch.
+
+    Attributes:
+        key_columns: names of the key's columns, taken from the decoded key or value (`key_from_value`).
+        first_position: `i` of a partition's first offset in this batch.
+        start: that first offset.
+    """
+
+    key_decoder: Decoder | None
+    value_decoder: Decoder
+    key_columns: tuple[str, ...]
+    key_from_value: bool
+    refuse_null_keys: bool
+    operations: Operations | None
+    first_position: Mapping[TopicPartition, int]
+    start: Mapping[TopicPartition, int]
+    key_type: pa.DataType | None
+    value_type: pa.DataType
+
+    # Not operations: a record that the pipeline leaves out on purpose, and the row that counts a task's records.
+    FILTERED: ClassVar[str] = "filtered"
+    READ: ClassVar[str] = "read"
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """All batches of one task, then one row that tells how many records came in, counted before decoding.
+
+        Spark loses observations below a Python step when the plan ends in a write (tried), so the count travels as a
+        row of its own, `READ`, with the number in `i`; it is summed up and left out of what is written.
+        """
+        came_in, shaped = 0, None
+        for batch in batches:
+            came_in += batch.num_rows
+            if batch.num_rows:
+                shaped = self.read(batch)
+                yield shaped
+        if shaped is not None:
+            yield _read_row(shaped.schema, came_in)
+
+    def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """One batch of records as landed rows, in the same order."""
+        problems = _Problems(batch)
+        value = problems.decode(_BAD_VALUE, self.value_decoder, batch.column("value"))
+        value = _widened(value, self.value_type)
+        key = self._key(batch, value, problems)
+        op = self._operation(value, problems)
+        good = problems.good()
+        columns: dict[str, pa.Array] = {}
+        if key is not None:
+            columns["key"] = _only(key, good)
+        columns["value"] = _only(value, good)
+        columns["op"] = _only(op, good)
+        columns["partitionTime"] = batch.column("timestamp")
+        columns["i"] = self._positions(batch)
+        columns["kafka"] = pa.StructArray.from_arrays(
+            [batch.column(name).cast(KAFKA.field(n).type) for n, name in enumerate(_KAFKA_NAMES)],
+            fields=[KAFKA.field(n) for n in range(len(_KAFKA_NAMES))],
+        )
+        columns["error"] = problems.column()
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _key(self, batch: pa.RecordBatch, value: pa.Array, problems: _Problems) -> pa.Array | None:
+        if self.key_type is None:
+            return None
+        if self.key_from_value:
+            origin, missing = value, "the value is null (a tombstone), so it has no key columns"
+        else:
+            assert self.key_decoder is not None
+            origin = problems.decode(_BAD_KEY, self.key_decoder, batch.column("key"))
+            missing = "the record has no key"
+        problems.add_where(pc.is_null(origin), _BAD_KEY, "NullKey", missing)
+        parts = [pc.struct_field(origin, name) for name in self.key_columns]
+        if self.refuse_null_keys:
+            present = pc.is_valid(origin)
+            for name, part in zip(self.key_columns, parts, strict=True):
+                problems.add_where(
+                    pc.and_(present, pc.is_null(part)), _BAD_KEY, "NullKey", f"key column {name} is null or missing"
+                )
+        fields = [pa.field(n, p.type) for n, p in zip(self.key_columns, parts, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=pc.is_null(origin))
+
+    def _operation(self, value: pa.Array, problems: _Problems) -> pa.Array:
+        tombstone = pc.is_null(value)
+        if self.operations is None:
+            return pc.if_else(tombstone, pa.scalar("delete"), pa.scalar("upsert"))
+        found = pc.struct_field(value, self.operations.field).cast(pa.string())
+        op = pa.nulls(len(value), pa.string())
+        for name in ("insert", "update", "delete"):
+            matches = pc.is_in(found, value_set=pa.array(getattr(self.operations, name), pa.string()))
+            op = pc.if_else(matches, pa.scalar(name), op)
+        unknown = pc.and_(pc.invert(tombstone), pc.is_null(op))
+        problems.add_where(
+            unknown, _BAD_VALUE, "UnknownOperation", f"{self.operations.field} holds no operation of the op mapping"
+        )
+        return pc.if_else(tombstone, pa.scalar("delete"), op)
+
+    def _positions(self, batch: pa.RecordBatch) -> pa.Array:
+        """`i`: the position within the batch's ranges, ascending by topic, partition, offset.
+
+        A position in the ranges, not a rank among the records: so it follows from the coordinates alone, whatever
+        compaction has removed between two attempts, and needs no second pass.
+        """
+        topics = batch.column("topic").cast(pa.string()).dictionary_encode()
+        offsets = batch.column("offset")
+        shift = pa.nulls(batch.num_rows, pa.int64())
+        for index, topic in enumerate(topics.dictionary.to_pylist()):
+            of_topic = pc.equal(topics.indices, index)
+            for partition in pc.unique(batch.column("partition").filter(of_topic)).to_pylist():
+                tp = TopicPartition(topic, partition)
+                here = pc.and_(of_topic, pc.equal(batch.column("partition"), partition))
+                shift = pc.if_else(here, pa.scalar(self.first_position[tp] - self.start[tp], pa.int64()), shift)
+        return pc.add(offsets, shift)
+
+
+def _read_row(schema: pa.Schema, came_in: int) -> pa.RecordBatch:
+    known = {"op": pa.array([RecordReader.READ]), "i": pa.array([came_in], pa.int64())}
+    columns = [known.get(f.name, pa.nulls(1, f.type)) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+_KAFKA_NAMES = [KAFKA.field(n).name for n in range(KAFKA.num_fields)]
+
+
+class _Problems:
+    """What is wrong with which record of a batch; the first problem of a record is kept."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._found: dict[int, tuple[str, str, str]] = {}
+
+    def decode(self, stage: str, decoder: Decoder, raw: pa.Array) -> pa.Array:
+        decoded: Decoded = decoder.decode(raw)
+        for row, problem in decoded.errors.items():
+            self._found.setdefault(row, (stage, problem.kind, problem.message))
+        return decoded.values
+
+    def add_where(self, mask: pa.Array, stage: str, kind: str, message: str) -> None:
+        if pc.any(mask).as_py():
+            for row in pc.indices_nonzero(mask).to_pylist():
+                self._found.setdefault(row, (stage, kind, message))
+
+    def good(self) -> pa.Array | None:
+        """True per record without a problem; None where all are good."""
+        if not self._found:
+            return None
+        return pa.array([row not in self._found for row in range(self._batch.num_rows)])
+
+    def column(self) -> pa.Array:
+        rows = self._batch.num_rows
+        if not self._found:
+            return pa.nulls(rows, ERROR)
+        keys, values = self._batch.column("key"), self._batch.column("value")
+        return pa.array(
+            [
+                {
+                    "stage": self._found[row][0],
+                    "kind": self._found[row][1],
+                    "message": self._found[row][2],
+                    "key": keys[row].as_py(),
+                    "value": values[row].as_py(),
+                }
+                if row in self._found
+                else None
+                for row in range(rows)
+            ],
+            type=ERROR,
+        )
+
+
+def _only(values: pa.Array, good: pa.Array | None) -> pa.Array:
+    """The values of good records; null elsewhere."""
+    return values if good is None else pc.if_else(good, values, pa.nulls(len(values), values.type))
+
+
+def _widened(value: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The decoded struct with the fields that the intermediate table has besides, as nulls, all in its order."""
+    if value.type == wanted:
+        return value
+    have = {value.type.field(n).name for n in range(value.type.num_fields)}
+    arrays, fields = [], []
+    for n in range(wanted.num_fields):
+        field = wanted.field(n)
+        part = pc.struct_field(value, field.name) if field.name in have else pa.nulls(len(value), field.type)
+        arrays.append(part.cast(field.type))
+        fields.append(field)
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.is_null(value))

@@ -1,0 +1,131 @@
+"""Spark through Spark Connect: one session per pipeline and role, against a warm server or in this process.
+
+A server keeps an operation running when its client dies. So a session's id follows from pipeline and role: whoever
+comes after a dead run attaches to the same session and interrupts what is left in it (DESIGN section 8).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import grpc
+from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
+from pyspark.sql import SparkSession
+
+from resources.connections import SparkConnection
+from resources.errors import BatchmergeError, Interrupted, StorageError, TerminalError, TransientError, Unavailable
+
+_NAMESPACE = uuid.UUID("6c1f0f0e-5f0b-4a3e-9a51-6b61746d7267")
+_USER = "batchmerge"
+
+# Names, dates and times must not depend on where the server or the client stands.
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+}
+
+
+def open_session(connection: SparkConnection, role: str, settings: Mapping[str, str]) -> SparkSession:
+    """A session for this role (`<pipeline>/landing`, `<pipeline>/<table>`), with older operations of it interrupted.
+
+    Raises:
+        Unavailable: no Spark answers.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with spark_errors(role):
+        spark = _attach(connection, str(uuid.uuid5(_NAMESPACE, role)))
+        spark.interruptAll()
+        for key, value in {**_ALWAYS, **connection.settings, **settings}.items():
+            spark.conf.set(key, value)
+    return spark
+
+
+def _attach(connection: SparkConnection, session_id: str) -> SparkSession:
+    if connection.remote:
+        url = f"{connection.remote}/;user_id={_USER};session_id={session_id}"
+        try:
+            return SparkSession.builder.remote(url).create()
+        except SparkConnectException as problem:
+            if "SESSION_CLOSED" in str(problem) or "SESSION_CHANGED" in str(problem):
+                # A session that timed out cannot be opened again under its id: nothing of it is running either.
+                return SparkSession.builder.remote(f"{connection.remote}/;user_id={_USER}").create()
+            raise
+    master = connection.master or "local[*]"
+    return SparkSession.builder.config("spark.api.mode", "connect").master(master).getOrCreate()
+
+
+@contextmanager
+def spark_errors(where: str) -> Iterator[None]:
+    """Turns Spark's exceptions into our error tree: what is transient, what is terminal, and the first line of why."""
+    try:
+        yield
+    except BatchmergeError:
+        raise
+    except (SparkConnectGrpcException, grpc.RpcError) as problem:
+        raise _classified(str(problem), where) or Unavailable(
+            f"Spark does not answer: {_first_line(problem)}",
+            where=where,
+            remedy="check the Spark connection (`batchmerge status`)",
+        ) from problem
+    except PySparkException as problem:
+        raise _classified(str(problem), where) or TerminalError(
+            f"Spark refused the work: {_first_line(problem)}", where=where, remedy="see the Spark server's log"
+        ) from problem
+
+
+_KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
+    (
+        ("OPERATION_CANCELED", "OPERATION_ABANDONED", "interrupted by", "SparkJobCancelled", "was cancelled"),
+        Interrupted,
+        "a newer run of this role interrupted the work",
+        "nothing to do: the newer run goes on",
+    ),
+    (
+        ("No space left on device", "Disk quota exceeded"),
+        StorageError,
+        "the warehouse's disk is full",
+        "free space, then run again",
+    ),
+    (
+        ("Permission denied", "Read-only file system", "Mkdirs failed"),
+        StorageError,
+        "the warehouse cannot be written",
+        "give the user of the Spark server write permission on the warehouse",
+    ),
+    (
+        ("UnknownTopicOrPartitionException", "OffsetOutOfRangeException", "Failed on data loss", "KAFKA_DATA_LOSS"),
+        TransientError,
+        "Kafka no longer has offsets that were there when the batch was planned",
+        "run again: the plan names the offsets that are missing",
+    ),
+    (
+        ("TimeoutException", "DisconnectException", "Failed to construct kafka consumer"),
+        Unavailable,
+        "Spark cannot reach Kafka",
+        "check that the brokers' addresses can be reached from the Spark server",
+    ),
+    (
+        ("SQLITE_BUSY", "database is locked", "Failed to connect to", "UncheckedSQLException", "Connection refused"),
+        Unavailable,
+        "Spark cannot use the catalog or the store",
+        "check that it is there, writable and not locked by another process",
+    ),
+]
+
+
+def _classified(text: str, where: str) -> BatchmergeError | None:
+    for marks, kind, what, remedy in _KNOWN:
+        if any(mark in text for mark in marks):
+            return kind(what, where=where, remedy=remedy)
+    return None
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(problem).__name__
