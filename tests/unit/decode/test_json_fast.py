@@ -1,0 +1,337 @@
+"""The fast JSON decoder against the strict one: the same values and the same errors, whatever the records are."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from jobs.decode import json_fast
+from jobs.decode.json_fast import Json
+from jobs.decode.json_strict import MAX_DEPTH, StrictJson
+from jobs.schema.types import parse_columns
+
+FLAT = {
+    "b": "boolean",
+    "i": "int",
+    "l": "long",
+    "f": "float",
+    "d": "double",
+    "m": "decimal(5,2)",
+    "s": "string",
+}
+TIMES = {"x": "binary", "day": "date", "t": "timestamp", "n": "timestamp_ntz not null"}
+NESTED = {
+    "a": "array<struct<i: int not null, t: timestamp>>",
+    "s": "struct<x: array<array<double not null>>, y: struct<z: string not null, m: decimal(38,10)> not null> not null",
+    "t": "struct<t: date>",
+    "l": "array<string not null>",
+}
+SCHEMAS = [pa.struct(list(parse_columns(columns))) for columns in (FLAT, TIMES, NESTED)]
+
+
+@pytest.fixture(params=SCHEMAS, ids=["flat", "times", "nested"])
+def kind(request: pytest.FixtureRequest) -> pa.StructType:
+    return request.param
+
+
+@pytest.fixture
+def by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's reader even for a handful of records."""
+    monkeypatch.setattr(json_fast, "_SMALL", 0)
+
+
+def assert_same(kind: pa.DataType, records: list[bytes | None]) -> None:
+    raw = pa.array(records, pa.binary())
+    fast, strict = Json(kind).decode(raw), StrictJson(kind).decode(raw)
+    assert fast.errors == strict.errors
+    assert fast.values.type == kind
+    fast.values.validate(full=True)
+    # By text: equality of arrays does not tell -0.0 from 0.0.
+    assert [repr(value) for value in fast.values.to_pylist()] == [repr(value) for value in strict.values.to_pylist()]
+    assert fast.values.equals(strict.values)
+
+
+def assert_each_same(kind: pa.DataType, records: list[bytes | None]) -> None:
+    """Also one by one: a bad record next to it sends a good one to the strict decoder."""
+    assert_same(kind, records)
+    for record in records:
+        assert_same(kind, [record])
+
+
+# JSON values, and what looks like them, one a line: what the two decoders might see differently.
+NASTY = (Path(__file__).parent / "nasty_values.txt").read_text("utf-8").splitlines()
+SPACED = ['" "', '"a', '"\x01"', '"\n"', '"\x7f"', " 1 ", "\t1\r\n", "1 2", "'a'", "// c"]
+SCALARS = st.one_of(
+    st.sampled_from([*NASTY, *SPACED]),
+    st.integers().map(str),
+    st.sampled_from(
+        [-719162, 2932896, 2932897, -62135596800000, -62135596800001, 253402300799999, 253402300800000]
+    ).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(json.dumps),
+    st.decimals(-1000, 1000, places=2).map(str),
+    st.text(max_size=5).map(json.dumps),
+)
+NAMES = st.sampled_from([*"bilfdmsxtnayz", "day", "zz", "", "\\u0069", "\\u0073", "i\\u0000", "#"])
+SPACE = st.sampled_from(["", "", "", " ", "\n", "\r\n\t"])
+
+
+def _object(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    member = st.builds('{1}"{0}"{1}:{1}{2}{1}'.format, NAMES, SPACE, values)
+    return st.lists(member, max_size=6).map(lambda members: "{" + ",".join(members) + "}")
+
+
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3).map(lambda items: "[" + ",".join(items) + "]") | _object(inner),
+    max_leaves=8,
+)
+
+
+def _good(kind: pa.DataType) -> st.SearchStrategy[str]:
+    """JSON text that mostly fits the type."""
+    if pa.types.is_struct(kind):
+        present = st.tuples(*[st.one_of(*[_good(f.type)] * 9, st.none()) for f in kind])
+        return present.map(
+            lambda values: "{" + ",".join(f'"{f.name}":{v}' for f, v in zip(kind, values, strict=True) if v) + "}"
+        )
+    if pa.types.is_list(kind):
+        return st.lists(_good(kind.value_type), max_size=3).map(lambda items: "[" + ",".join(items) + "]")
+    return {
+        pa.bool_(): st.sampled_from(["true", "false", "null"]),
+        pa.int32(): st.integers(-5, 5).map(str),
+        pa.int64(): st.integers(-(2**63), 2**63 - 1).map(str),
+        pa.float32(): st.floats(width=32, allow_nan=False, allow_infinity=False).map(json.dumps),
+        pa.float64(): st.floats(allow_nan=False, allow_infinity=False).map(json.dumps) | st.integers().map(str),
+        pa.string(): st.text(max_size=5).map(json.dumps),
+        pa.binary(): st.sampled_from(['"AP8="', '""', '"AAAA"']),
+        pa.date32(): st.dates().map(lambda day: f'"{day}"') | st.integers(-9, 9).map(str),
+        pa.timestamp("us", "UTC"): st.datetimes().map(lambda at: f'"{at.isoformat()}Z"') | st.integers(-9, 9).map(str),
+        pa.timestamp("us"): st.datetimes().map(lambda at: f'"{at.isoformat()}"'),
+    }.get(kind, st.decimals(-900, 900, places=2).map(str) | st.decimals(-900, 900, places=2).map(lambda d: f'"{d}"'))
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        '{"a":[',
+        '{"i":1}]}',
+        "{}{}",
+        "{}",
+        "{ }",
+        "[]",
+        "",
+        " ",
+        "}",
+        "{",
+        '{"s":"',
+        '"}',
+        "null",
+        '{"i":1},{"i":2}',
+        '{"i":1}{"i":2}',
+        '{"i":1}\n{"i":2}',
+        '"i":1}',
+        ',"i":1}',
+        '{,"i":1}',
+        '{"i":1,}',
+        '{"i":1}x',
+        '{"zz":NaN}',
+        '{"zz":-Infinity}',
+        '{"zz":Inf}',
+        '{"i":1}\u0000',
+        '{"i":1\u0000}',
+        '\ufeff{"i":1}',
+        ' {"i":1}\n',
+        '{"i":1}\f',
+        '{"zz":1e999}',
+        '{"zz":"\\ud800"}',
+        '{"i":1,"i":2}',
+        '{"i":null,"i":2}',
+        '{"i":"a","i":2}',
+        '{"zz":1,"zz":NaN}',
+        '{"i":/**/1}',
+    ]
+)
+
+
+def _records(kind: pa.StructType) -> st.SearchStrategy[list[bytes | None]]:
+    good = _good(kind)
+    nasty = st.one_of(good, good, _object(VALUES), VALUES, FRAGMENTS)
+    text = nasty.map(lambda t: t.encode("utf-8", "surrogatepass"))
+    cut = st.builds(lambda record, at: record[: at % (len(record) + 1)], text, st.integers(0, 60))
+    swapped = st.builds(
+        lambda record, at, byte: (
+            record[: at % (len(record) + 1)] + bytes([byte]) + record[at % (len(record) + 1) + 1 :]
+        ),
+        text,
+        st.integers(0, 60),
+        st.integers(0, 255),
+    )
+    record = st.one_of(text, text, text, cut, swapped, st.none())
+    return st.lists(record, max_size=12) | st.lists(good.map(str.encode), min_size=1, max_size=12)
+
+
+@pytest.mark.usefixtures("by_arrow")
+class TestSameAsStrict:
+    @settings(max_examples=300, deadline=None)
+    @given(st.data())
+    def test_flat(self, data: st.DataObject) -> None:
+        assert_each_same(SCHEMAS[0], data.draw(_records(SCHEMAS[0])))
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.data())
+    def test_times(self, data: st.DataObject) -> None:
+        assert_each_same(SCHEMAS[1], data.draw(_records(SCHEMAS[1])))
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.data())
+    def test_nested(self, data: st.DataObject) -> None:
+        assert_each_same(SCHEMAS[2], data.draw(_records(SCHEMAS[2])))
+
+    @settings(max_examples=500, deadline=None)
+    @given(st.sampled_from(sorted({**FLAT, **TIMES}.items())), st.lists(SCALARS, min_size=1, max_size=4))
+    @example(("f", "float"), ["16777217.0000000001", "3.4028235677973366e38", "3.4028235677973362e38"])
+    @example(("d", "double"), ["2.4703282292062328e-324", "2.4703282292062327e-324", "1.7976931348623159e308"])
+    @example(("m", "decimal(5,2)"), ["999", "1000", '"00000000999"', "0.000", "1e-2", "1e-3", "-0"])
+    def test_one_column(self, column: tuple[str, str], values: list[str]) -> None:
+        kind = pa.struct(list(parse_columns(dict([column]))))
+        assert_each_same(kind, [f'{{"{column[0]}":{value}}}'.encode("utf-8", "surrogatepass") for value in values])
+
+    @pytest.mark.parametrize("column", sorted({**FLAT, **TIMES, **NESTED}.items()), ids=lambda column: column[0])
+    def test_every_nasty_value_alone(self, column: tuple[str, str]) -> None:
+        kind = pa.struct(list(parse_columns(dict([column]))))
+        for value in [*NASTY, *SPACED]:
+            for record in (f'{{"{column[0]}":{value}}}', f'{{"{column[0]}":null,"zz":{value}}}', f'{{"zz":{value}}}'):
+                assert_same(kind, [record.encode()])
+
+    @given(st.lists(FRAGMENTS.map(str.encode), max_size=6))
+    @example([b'{"a":[', b'{"x":1}]}', b"{}{}"])
+    @example([b'{"a":{', b'"x":1}}', b'{"i":1}{"i":1}'])
+    def test_record_boundaries(self, records: list[bytes]) -> None:
+        assert_each_same(SCHEMAS[0], records)
+
+    def test_a_forged_row_number_does_not_pass(self) -> None:
+        """Even who knows the name of the row number gets no further than into the strict decoder."""
+        name = json_fast._ROW_NUMBER
+        forged = [f'{{"i":1}}{{"{name}":1,"a":['.encode(), b'{"x":1}]}']
+        assert json_fast._ROW_NUMBER.encode() in forged[0]  # what a record cannot know
+        other = [record.replace(name.encode(), b"#guessed") for record in forged]
+        assert_same(SCHEMAS[0], other)
+
+    def test_twice_the_row_number(self) -> None:
+        assert_same(SCHEMAS[0], [f'{{"{json_fast._ROW_NUMBER}":0,"i":1}}'.encode(), b'{"i":2}'])
+
+
+def _mixture(kind: pa.StructType, count: int, share: float, seed: int) -> list[bytes | None]:
+    """Many records of one kind with a share of all sorts of bad ones."""
+    generator = random.Random(seed)
+    good = b'{"i":%d,"s":"%d","d":1.25,"m":"1.5","t":"2013-01-01T05:00:00Z","n":"2013-01-01T05:00:00"}'
+    if kind is SCHEMAS[2]:
+        good = b'{"a":[{"i":%d}],"s":{"y":{"z":"%d","m":1.5}},"t":{"t":"2013-01-01"},"l":["q"]}'
+    bad = [b'{"i":"x"}', b'{"i":1.0}', b'{"i":1.5}', b'{"n":null}', b"{", b"", None, b'{"s":7}', b'{"s":{"y":null}}']
+    bad += [
+        b'{"m":1.234}',
+        b'{"t":"2013-01-01"}',
+        b'{"i":1,"i":2}',
+        b'{"zz":NaN}',
+        b"\xff",
+        b'{"l":[null]}',
+        b'{"s":"}',
+    ]
+    return [generator.choice(bad) if generator.random() < share else good % (n, n) for n in range(count)]
+
+
+@pytest.mark.parametrize("share", [0, 0.001, 0.01, 0.5, 1])
+def test_large_batches_in_order(kind: pa.StructType, share: float) -> None:
+    assert_same(kind, _mixture(kind, 5_000, share, seed=1))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"i":"x"}',
+        b'{"i":1.5}',
+        b'{"n":null}',
+        b'{"m":1.234}',
+        b'{"t":"2013-01-01"}',
+        b"\xff",
+        b'{"i":1,"i":2}',
+        b'{"i":1',
+    ],
+)
+def test_one_bad_record_of_many_costs_no_other(bad: bytes) -> None:
+    records = _mixture(SCHEMAS[0], 3_000, 0, seed=1)
+    records[1234] = bad
+    assert_same(SCHEMAS[0], records)
+    assert_same(SCHEMAS[1], records)
+
+
+def test_more_records_than_one_buffer_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_fast, "_ROWS", 700)
+    monkeypatch.setattr(json_fast, "_BYTES", 20_000)
+    records = _mixture(SCHEMAS[0], 5_000, 0.01, seed=2)
+    records[77] = b'{"s":"' + b"a" * 50_000 + b'"}'
+    assert_same(SCHEMAS[0], records)
+
+
+def test_slices_and_large_binary(kind: pa.StructType) -> None:
+    raw = pa.array(_mixture(kind, 500, 0.02, seed=3), pa.binary())
+    whole = Json(kind).decode(raw)
+    part = Json(kind).decode(raw[100:400])
+    assert part.values.equals(whole.values[100:400])
+    assert part.errors == {at - 100: error for at, error in whole.errors.items() if 100 <= at < 400}
+    assert Json(kind).decode(raw.cast(pa.large_binary())).values.equals(whole.values)
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH - 2, MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1, 100_000])
+@pytest.mark.usefixtures("by_arrow")
+def test_depth(depth: int) -> None:
+    deep = b'{"i":1,"zz":' + b"[" * depth + b"]" * depth + b"}"
+    assert_same(SCHEMAS[0], [deep, b'{"i":2,"s":"' + b"[" * depth + b'"}'])
+
+
+def test_all_of_a_common_batch_is_read_by_arrow(monkeypatch: pytest.MonkeyPatch, kind: pa.StructType) -> None:
+    """Without this the tests above would also pass if everything fell back."""
+
+    def never(_self: StrictJson, raw: pa.Array) -> Any:
+        raise AssertionError(f"{len(raw)} records fell back")
+
+    records = _mixture(kind, 1_000, 0, seed=4)
+    if kind is SCHEMAS[0]:
+        records = [
+            record and record.replace(b'"m":"1.5"', b'"m":1.5,"f":-0,"l":9223372036854775807') for record in records
+        ]
+    monkeypatch.setattr(StrictJson, "decode", never)
+    decoded = Json(kind).decode(pa.array(records, pa.binary()))
+    assert not decoded.errors
+    assert not decoded.values.null_count
+
+
+def test_maps_and_scalars_are_decoded_too() -> None:
+    mapped = pa.struct(list(parse_columns({"m": "map<string,array<int>>"})))
+    assert_same(mapped, [b'{"m":{"a":[1]}}', b'{"m":[]}', None])
+    assert_same(pa.int64(), [b"1", b" 2 ", b'"3"', None, b"null"])
+
+
+def test_it_is_picklable_and_the_copy_agrees(kind: pa.StructType) -> None:
+    raw = pa.array(_mixture(kind, 200, 0.1, seed=5), pa.binary())
+    copied, original = pickle.loads(pickle.dumps(Json(kind))).decode(raw), Json(kind).decode(raw)
+    assert copied.values.equals(original.values)
+    assert copied.errors == original.errors
+
+
+def test_the_worker_imports_no_heavy_package() -> None:
+    code = (
+        "import sys, jobs.decode.decoders\n"
+        "print([m for m in ('pyspark', 'dagster', 'pyiceberg', 'pandas', 'pydantic', 'yaml') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "[]"
