@@ -28,6 +28,8 @@ _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    # Required columns are checked by the decoder, record by record; Spark would only see that they could be null.
+    "spark.sql.iceberg.check-nullability": "false",
 }
 
 

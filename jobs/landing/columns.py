@@ -107,11 +107,16 @@ def row_columns(spec: PipelineSpec, metadata: list[str]) -> list[RowColumn]:
     dropped = op.field if op and not op.keep else None
     values = [f for f in value_fields(spec) if f.name != dropped]
     in_value = {f.name for f in values}
+    key_nullable = bool(spec.changes.key and spec.changes.key.nulls == "match")
     from_key = [
-        RowColumn(f.name, f.type, True, ("key", f.name), is_key=True) for f in key.values() if f.name not in in_value
+        RowColumn(f.name, f.type, key_nullable, ("key", f.name), is_key=True)
+        for f in key.values()
+        if f.name not in in_value
     ]
     from_value = [
-        RowColumn(f.name, f.type, True, ("key" if f.name in key else "value", f.name), is_key=f.name in key)
+        RowColumn(f.name, f.type, key_nullable, ("key", f.name), is_key=True)
+        if f.name in key
+        else RowColumn(f.name, f.type, f.nullable, ("value", f.name))
         for f in values
     ]
     added = [RowColumn(f"_{m}", _METADATA[m][1], True, tuple(_METADATA[m][0].split("."))) for m in metadata]

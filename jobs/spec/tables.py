@@ -32,6 +32,8 @@ class TableBase(Spec):
     )
     time_limit_seconds: int = Field(3600, gt=0, description="after this the merge is given up and retried later")
 
+    max_commit_attempts: int = Field(8, ge=1, description="how often to start over when other writers get in between")
+
     @property
     def needs_key(self) -> bool:
         return self.mode != "append"
@@ -52,7 +54,6 @@ class IcebergTable(TableBase):
     on_rollback: Literal["hold", "replay", "skip"] = Field(
         "hold", description="the table was rolled back: hold (stop and explain), replay what was undone, or skip it"
     )
-    max_commit_attempts: int = Field(8, ge=1, description="how often to start over when other writers get in between")
 
     @property
     def name(self) -> str:

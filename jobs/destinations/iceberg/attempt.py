@@ -92,12 +92,12 @@ class Attempt:
 
     def _check_lineage(self, metadata: TableMetadata) -> None:
         """The committed state must still be the one that the caller planned from."""
-        found = read_history(metadata, self._pipeline, self._target).committed
-        if (found.commit_id if found else None) != self._expected:
-            raise CommitFailed(
-                f"another run has committed {found.commit_id if found else 'a rollback'} meanwhile",
-                where=self._identifier,
-            )
+        history = read_history(metadata, self._pipeline, self._target)
+        found = history.committed.commit_id if history.committed else None
+        # Under `on_rollback: skip` the caller goes on from what was undone.
+        skipped = history.undone.commit_id if history.undone else found
+        if self._expected not in (found, skipped):
+            raise CommitFailed(f"another run has committed {found or 'a rollback'} meanwhile", where=self._identifier)
 
     def _make_root(self, metadata: TableMetadata) -> None:
         """The target's first snapshot: empty, or for a named branch, where main is."""
@@ -134,6 +134,11 @@ class Attempt:
             raise InvariantBroken("the attempt's branch holds a snapshot of somebody else", where=self._identifier)
         return ref.snapshot_id
 
+    def added_rows(self) -> int:
+        """Rows that the branch adds to its base."""
+        head = self.head()
+        return 0 if head == self.base else sum(f.record_count for f in _added_files(self._table, head))
+
     def publish_append(self, properties: dict[str, str], mirrored: dict[str, str]) -> int:
         """Appends the branch's data files to the target's head as one snapshot with these summary properties.
 
@@ -153,13 +158,17 @@ class Attempt:
         self._publish(self._current(metadata), head, snapshot_id, added, mirrored)
         return snapshot_id
 
-    def publish_head(self, mirrored: dict[str, str]) -> int:
+    def publish_head(self, properties: dict[str, str], mirrored: dict[str, str]) -> int:
         """Moves the target to the branch's head: for a MERGE, which is valid only on its base.
+
+        A MERGE that changes nothing leaves no snapshot; the state then moves with an empty one.
 
         Returns:
             The published snapshot's id.
         """
         head = self.head()
+        if head == self.base:
+            return self.publish_append(properties, mirrored)
         if self._current(self._table.metadata) != self.base:
             raise CommitFailed("another writer has changed the table since the merge began", where=self._identifier)
         self._publish(self.base, head, head, [], mirrored)

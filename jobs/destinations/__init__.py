@@ -1,0 +1,1 @@
+"""The destination systems. Each is a `Destination` (`jobs.destinations.base`): one protocol, one behaviour suite."""

@@ -1,0 +1,155 @@
+"""The changes of a range of landed batches, reduced and applied to an attempt's branch by Spark SQL.
+
+The mode's filter comes before the reduction to one change per key, so that the result does not depend on where the
+log was cut into batches (DESIGN section 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from jobs.batch import MergeCounts
+from jobs.destinations.iceberg.attempt import Attempt
+from jobs.landing.columns import RowColumn
+from sql import render
+
+_SCOPED = "spark.sql.iceberg.snapshot-property."
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Landed changes of batches `first`..`last`, read at one snapshot of the intermediate table.
+
+    Attributes:
+        columns: the destination row's columns.
+        keys: names of the key columns.
+        order_by: the value column whose larger value wins, None for the order of the batches.
+        null_safe: null equals null in a key.
+        touched: only keys with a change in these batches (first, last); for replay.
+        missing: only rows that the table lacks; for replay of append tables.
+    """
+
+    spark: SparkSession
+    table: tuple[str, ...]
+    snapshot: int
+    first: int
+    last: int
+    mode: str
+    columns: tuple[RowColumn, ...]
+    keys: tuple[str, ...]
+    order_by: str | None
+    null_safe: bool
+    touched: tuple[int, int] | None = None
+    missing: bool = False
+
+    def of_keys_in(self, touched: tuple[int, int]) -> Changes:
+        return replace(self, touched=touched)
+
+    def missing_from(self, touched: tuple[int, int]) -> Changes:
+        return replace(self, first=touched[0], last=touched[1], missing=True)
+
+    def append_to(self, attempt: Attempt) -> None:
+        """Appends every change that is not a delete, as it was landed."""
+        rows = self._sql(self._rows).select([c.name for c in self.columns])
+        writer = rows.writeTo(_quoted(attempt.path)).option("check-nullability", "false")
+        for key, value in attempt.summary.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        writer.append()
+
+    def effect_on(self, attempt: Attempt) -> MergeCounts:
+        """Keeps the reduced changes at hand for the merge, and counts what it is going to do."""
+        self._reduced.createOrReplaceTempView(_VIEW)
+        self.spark.catalog.cacheTable(_VIEW)
+        effect = self.spark.sql(self._render("merge_effect", attempt), args=self._bound_values).first()
+        assert effect is not None, "an aggregate has one row"
+        return MergeCounts(self._bounds["changes"], effect["inserted"], effect["updated"], effect["deleted"])
+
+    def merge_into(self, attempt: Attempt, summary: dict[str, str], write_mode: str) -> None:
+        """One MERGE on the attempt's branch; its snapshot carries the summary."""
+        # Snapshot properties of a MERGE are session-wide: the session is this table's own, the attempt's id in the
+        # summary is checked before publishing, and they are taken back whatever happens.
+        try:
+            for key, value in summary.items():
+                self.spark.conf.set(_SCOPED + key, value)
+            self.spark.sql(self._render("merge", attempt), args=self._bound_values)
+        finally:
+            for key in summary:
+                self.spark.conf.unset(_SCOPED + key)
+            self.spark.catalog.uncacheTable(_VIEW)
+
+    @property
+    def _rows(self) -> str:
+        return render(
+            "spark",
+            "landed_rows",
+            columns=self.columns,
+            order_by=("value", self.order_by) if self.order_by else None,
+            table=self.table,
+            snapshot=self.snapshot,
+            mode=self.mode,
+        )
+
+    def _sql(self, text: str) -> DataFrame:
+        return self.spark.sql(text, args={"first": self.first, "last": self.last})
+
+    @property
+    def _reduced(self) -> DataFrame:
+        template = "last_delete_per_key" if self.mode == "delete" else "last_change_per_key"
+        return self._sql(render("spark", template, rows=self._rows, keys=self.keys, order_by=self.order_by))
+
+    @cached_property
+    def _bounds(self) -> Row:
+        found = self.spark.sql(render("spark", "key_bounds", keys=self.keys, changes=[_VIEW])).first()
+        assert found is not None, "an aggregate has one row"
+        return found
+
+    @property
+    def _bounded(self) -> list[int]:
+        """Numbers of the key columns whose smallest and largest value can prune: ordered, and never null."""
+        by_name = {c.name: c for c in self.columns}
+        return [
+            n
+            for n, key in enumerate(self.keys)
+            if _has_order(by_name[key].type) and self._bounds[f"present_{n}"] == self._bounds["changes"] > 0
+        ]
+
+    @property
+    def _bound_values(self) -> dict[str, object]:
+        return {f"{end}_{n}": self._bounds[f"{end}_{n}"] for n in self._bounded for end in ("min", "max")}
+
+    def _render(self, template: str, attempt: Attempt) -> str:
+        return render(
+            "spark",
+            template,
+            target=attempt.path,
+            changes=[_VIEW],
+            keys=self.keys,
+            columns=[c.name for c in self.columns],
+            mode=self.mode,
+            null_safe=self.null_safe,
+            bounded=self._bounded,
+            order_by=self.order_by,
+        )
+
+
+_VIEW = "batchmerge_changes"
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_decimal(kind)
+    )
+
+
+def _quoted(path: tuple[str, ...]) -> str:
+    from sql import quote
+
+    return quote("spark", path)

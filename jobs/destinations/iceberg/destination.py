@@ -1,0 +1,170 @@
+"""A destination table in Iceberg: one branch per attempt, one conditional commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
+from jobs.destinations.base import Merged, Work
+from jobs.destinations.iceberg.attempt import Attempt
+from jobs.destinations.iceberg.changes import Changes
+from jobs.destinations.iceberg.history import read_history, state_properties
+from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec
+from jobs.evolution import plan_evolution
+from jobs.failpoints import reached
+from jobs.landing.columns import RowColumn, row_columns
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import IcebergTable
+from resources.errors import ConfigurationError, TableReplaced
+from resources.iceberg import IcebergCatalog
+from resources.spark import spark_errors
+
+T = TypeVar("T")
+
+_PROPERTIES = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "50",
+    "write.parquet.compression-codec": "zstd",
+}
+_WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}
+
+
+@dataclass(frozen=True)
+class IcebergDestination:
+    """`kind: iceberg` of a pipeline file."""
+
+    pipeline: str
+    spec: PipelineSpec
+    table: IcebergTable
+    catalog: IcebergCatalog
+
+    @property
+    def name(self) -> str:
+        return f"iceberg {self.table.table}"
+
+    def committed(self) -> CommittedState | None:
+        found = self.catalog.load(self.table.table)
+        if found is None:
+            return None
+        history = read_history(found.metadata, self.pipeline, self.table.branch)
+        if history.undone and self.table.on_rollback == "hold":
+            at = f"batch {history.committed.batch_number}" if history.committed else "before its first batch"
+            raise TableReplaced(
+                f"the table was rolled back: it stands at {at}, batch {history.undone.batch_number} was committed",
+                where=self.name,
+                remedy="set `on_rollback: replay` to merge the batches after it again, `skip` to go on after "
+                f"batch {history.undone.batch_number} without them, or roll the table forward again",
+            )
+        if history.undone and self.table.on_rollback == "skip":
+            return history.undone
+        return history.committed
+
+    def prepare(self, dry_run: bool = False) -> list[str]:
+        columns = row_columns(self.spec, list(self.table.metadata_columns))
+        wanted = pa.schema([pa.field(c.name, c.type, c.nullable) for c in columns])
+        found = self.catalog.load(self.table.table)
+        if found is not None:
+            changes = plan_evolution(self.name, arrow_schema(found), wanted, self.table.evolve)
+            if not dry_run:
+                apply_changes(found, changes)
+            return [f"{self.name}: {change}" for change in changes]
+        if not self.table.create:
+            raise ConfigurationError(
+                "the table does not exist and `create` is false", where=self.name, remedy="create it, or allow it here"
+            )
+        keys = [c.name for c in columns if c.is_key and not c.nullable]
+        schema = iceberg_schema(wanted, keys if self.table.needs_key else ())
+        spec = partition_spec(schema, self.table.partition_by, self.name)
+        if not dry_run:
+            self.catalog.create(self.table.table, schema, spec, {**_PROPERTIES, **self.table.properties})
+        return [f"create {self.name}" + (f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else "")]
+
+    def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
+        state = CommittedState.after(batches[-1])
+        changes = self._changes(work, batches[0].number, batches[-1].number, batches[-1].snapshot_id)
+        if self.table.mode == "append":
+            return self._append(work, committed, state, changes)
+        return self._merge(work, committed, state, changes)
+
+    def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+        newest = next(b for b in work.intermediate.landed()[0] if b.number == committed.batch_number)
+        changes = self._changes(work, batches[0].number, committed.batch_number, newest.snapshot_id)
+        touched = (batches[0].number, batches[-1].number)
+        if self.table.mode == "append":
+            return self._append(work, committed, committed, changes.missing_from(touched))
+        return self._merge(work, committed, committed, changes.of_keys_in(touched))
+
+    def _changes(self, work: Work, first: int, last: int, snapshot: int) -> Changes:
+        key = self.spec.changes.key
+        order = self.spec.changes.order_by
+        return Changes(
+            spark=work.spark,
+            table=work.intermediate.path,
+            snapshot=snapshot,
+            first=first,
+            last=last,
+            mode=self.table.mode,
+            columns=tuple(self._columns()),
+            keys=tuple(key.columns) if key else (),
+            order_by=order if order and order != "arrival" else None,
+            null_safe=bool(key and key.nulls == "match"),
+        )
+
+    def _columns(self) -> list[RowColumn]:
+        return row_columns(self.spec, list(self.table.metadata_columns))
+
+    def _append(
+        self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes
+    ) -> Merged:
+        clock = _Stages()
+        attempt = self._attempt(committed)
+        with spark_errors(self.name):
+            clock.time("write", lambda: changes.append_to(attempt))
+        rows = attempt.added_rows()
+        reached("merge.written")
+        summary = {**state.to_properties(), **self._run(work)}
+        snapshot = clock.time(
+            "publish", lambda: attempt.publish_append(summary, state_properties(state, self.table.branch))
+        )
+        reached("merge.published")
+        return Merged(MergeCounts(changes=rows, inserted=rows), str(snapshot), clock.seconds)
+
+    def _merge(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
+        clock = _Stages()
+        mirrored = state_properties(state, self.table.branch)
+        attempt = self._attempt(committed)
+        summary = {**attempt.summary, **state.to_properties(), **self._run(work)}
+        with spark_errors(self.name):
+            counts = clock.time("plan", lambda: changes.effect_on(attempt))
+            clock.time("write", lambda: changes.merge_into(attempt, summary, _WRITE_MODES[self.table.write]))
+        reached("merge.written")
+        snapshot = clock.time("publish", lambda: attempt.publish_head(summary, mirrored))
+        reached("merge.published")
+        return Merged(counts, str(snapshot), clock.seconds)
+
+    def _attempt(self, committed: CommittedState | None) -> Attempt:
+        attempt = Attempt(self.catalog, self.table.table, self.pipeline, committed, self.table.branch)
+        reached("merge.begun")
+        return attempt
+
+    def _run(self, work: Work) -> dict[str, str]:
+        return {PREFIX + "run-id": work.run_id}
+
+
+class _Stages:
+    """Seconds per stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def time(self, stage: str, work: Callable[[], T]) -> T:
+        began = time.monotonic()
+        result = work()
+        self.seconds[stage] = round(time.monotonic() - began, 3)
+        return result

@@ -1,0 +1,168 @@
+"""One pipeline put together: its file, its connections, its tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC
+
+from pyspark.sql import SparkSession
+
+from jobs.batch import PREFIX, Batch, CommittedState
+from jobs.destinations.base import Destination, Work
+from jobs.destinations.iceberg.destination import IcebergDestination
+from jobs.landing.intermediate import IntermediateTable
+from jobs.offsets import Offsets, TopicPartition
+from jobs.plan import TopicState, plan_batch
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.source import FromOffsets, FromTimestamp
+from jobs.spec.tables import ClickHouseTable, IcebergTable, Table
+from resources.connections import (
+    BigQueryConnection,
+    ClickHouseConnection,
+    Connections,
+    IcebergConnection,
+    KafkaConnection,
+    SparkConnection,
+)
+from resources.errors import ConfigurationError
+from resources.iceberg import IcebergCatalog
+from resources.kafka import KafkaCluster
+from resources.spark import open_session
+
+
+@dataclass
+class Pipeline:
+    """A pipeline file with its connections opened on demand.
+
+    Attributes:
+        run_id: who acts (a Dagster run id); goes into snapshot summaries, labels and comments.
+    """
+
+    name: str
+    spec: PipelineSpec
+    connections: Connections
+    run_id: str = "by-hand"
+    _sessions: dict[str, SparkSession] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.kafka = KafkaCluster(
+            self.spec.source.connection, self.connections.get(self.spec.source.connection, KafkaConnection)
+        )
+        self.intermediate = IntermediateTable(self.name, self.spec, self._catalog(self.spec.intermediate.connection))
+
+    @property
+    def group(self) -> str:
+        """The consumer group that follows the tables."""
+        return f"batchmerge-{self.name}"
+
+    @property
+    def run_properties(self) -> dict[str, str]:
+        return {PREFIX + "run-id": self.run_id}
+
+    def destinations(self) -> list[Destination]:
+        return [self._destination(table) for table in self.spec.tables]
+
+    def destination(self, table: str) -> Destination:
+        """The destination of that table name."""
+        for candidate in self.spec.tables:
+            if candidate.table == table:
+                return self._destination(candidate)
+        raise ConfigurationError(
+            f"pipeline {self.name} has no table {table!r}",
+            remedy=f"name one of {', '.join(t.table for t in self.spec.tables)}",
+        )
+
+    def spark(self, role: str, *catalogs: IcebergCatalog) -> SparkSession:
+        """The session of a role; opened once, and older operations of it interrupted then."""
+        if role not in self._sessions:
+            settings = {k: v for catalog in catalogs for k, v in catalog.spark_settings().items()}
+            connection = self.connections.get(self.spec.spark, SparkConnection)
+            self._sessions[role] = open_session(connection, f"{self.name}/{role}", settings)
+        return self._sessions[role]
+
+    def work(self, destination: Destination) -> Work:
+        """What a merge into this destination works with."""
+        catalogs = [self.intermediate.catalog]
+        if isinstance(destination, IcebergDestination):
+            catalogs.append(destination.catalog)
+        spark = self.spark(destination.name, *catalogs)
+        return Work(self.name, self.spec, spark, self.intermediate, self.run_id)
+
+    def topic_state(self) -> TopicState:
+        """What Kafka has for the pipeline's topics now."""
+        topics = self.kafka.topics(self.spec.source.topics, self.spec.source.pattern)
+        ids, partitions = self.kafka.describe(topics)
+        return TopicState(
+            first=_named(self.kafka.first_offsets(partitions)),
+            stable=_named(self.kafka.stable_offsets(partitions)),
+            topic_ids=ids,
+        )
+
+    def plan_batch(self, committed: CommittedState | None, topics: TopicState) -> Batch | None:
+        """The next batch after the committed one."""
+        return plan_batch(
+            pipeline=self.name,
+            spec_hash=self.spec.meaning_hash,
+            committed=committed,
+            highest_known=committed.batch_number if committed else self._highest_elsewhere(),
+            topics=topics,
+            start=self._start(topics),
+            max_records=self.spec.batch.max_records,
+            now=int(time.time() * 1000),
+            key_must_stay=self.spec.key_must_stay,
+        )
+
+    def _highest_elsewhere(self) -> int:
+        """Batch numbers never restart: with a new intermediate table the destinations still know the highest."""
+        states = [destination.committed() for destination in self.destinations()]
+        return max((state.batch_number for state in states if state), default=0)
+
+    def check_generation(self, committed: CommittedState | None) -> None:
+        """Refuses to go on under changed keys, op mapping or order: never a silent mix.
+
+        Raises:
+            ConfigurationError: says which choices there are.
+        """
+        if committed and committed.spec_hash != self.spec.meaning_hash:
+            raise ConfigurationError(
+                "`changes` (key, op mapping or order) is not what the committed batches were made with",
+                where=f"pipeline {self.name}",
+                remedy="take the change back, or start a new generation: a pipeline of another name with tables of "
+                "another name",
+            )
+
+    def _start(self, topics: TopicState) -> Callable[[list[TopicPartition]], Offsets]:
+        start = self.spec.source.start
+        if start == "earliest":
+            return lambda partitions: {tp: topics.first[tp] for tp in partitions}
+        if start == "latest":
+            return lambda partitions: {tp: topics.stable[tp] for tp in partitions}
+        if isinstance(start, FromTimestamp):
+            instant = start.timestamp if start.timestamp.tzinfo else start.timestamp.replace(tzinfo=UTC)
+            return lambda partitions: _named(self.kafka.offsets_at(partitions, int(instant.timestamp() * 1000)))
+        assert isinstance(start, FromOffsets)
+        named = {TopicPartition(t, p): o for t, ps in start.offsets.items() for p, o in ps.items()}
+        return lambda partitions: {tp: named.get(tp, topics.first[tp]) for tp in partitions}
+
+    def _destination(self, table: Table) -> Destination:
+        # Client libraries are imported only for the systems that a pipeline uses.
+        if isinstance(table, IcebergTable):
+            return IcebergDestination(self.name, self.spec, table, self._catalog(table.connection))
+        if isinstance(table, ClickHouseTable):
+            from jobs.destinations.clickhouse.destination import ClickHouseDestination
+
+            clickhouse = self.connections.get(table.connection, ClickHouseConnection)
+            return ClickHouseDestination(self.name, self.spec, table, table.connection, clickhouse)
+        from jobs.destinations.bigquery.destination import BigQueryDestination
+
+        bigquery = self.connections.get(table.connection, BigQueryConnection)
+        return BigQueryDestination(self.name, self.spec, table, table.connection, bigquery)
+
+    def _catalog(self, connection: str) -> IcebergCatalog:
+        return IcebergCatalog(connection, self.connections.get(connection, IcebergConnection))
+
+
+def _named(offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:
+    return {TopicPartition(*partition): offset for partition, offset in offsets.items()}

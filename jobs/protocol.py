@@ -1,0 +1,112 @@
+"""The batch protocol on one page (DESIGN section 3).
+
+    Kafka topics ──land──> intermediate table ──merge──> destination table(s)
+
+1. Plan     a batch is a number, an identity and fixed offset ranges, bounded, from committed state alone.
+2. Land     exactly those ranges become one snapshot of the intermediate table; from then on the batch is immutable.
+3. Merge    each destination applies all landed batches after its committed one, in one step with the new state.
+4. News     the consumer group follows the tables; repeatable, never read back as truth.
+
+Exactly once rests on compare-and-set inside the commits of 2 and 3: a run that died, one that sleeps and wakes up,
+two at once: exactly one of them commits, and the others raise `CommitFailed`, see the new state and go on from it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.destinations.base import Destination, Merged
+from jobs.failpoints import reached
+from jobs.lineage import next_batches
+from jobs.news import publish_news
+from jobs.pipeline import Pipeline
+from jobs.plan import TopicState
+from resources.errors import CommitFailed, CommitStateUnknown, TerminalError
+
+_LOG = logging.getLogger("batchmerge")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The next batch and what it was planned from; `batch` is None where there is nothing new."""
+
+    batch: Batch | None
+    committed: CommittedState | None
+    topics: TopicState
+
+
+def plan(pipeline: Pipeline) -> Planned:
+    """Decides the next batch, without any effect."""
+    committed = pipeline.intermediate.committed()
+    pipeline.check_generation(committed)
+    topics = pipeline.topic_state()
+    return Planned(pipeline.plan_batch(committed, topics), committed, topics)
+
+
+def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
+    """Lands up to `max_batches` batches (0: until caught up), one by one."""
+    done = 0
+    pipeline.intermediate.prepare()
+    while max_batches == 0 or done < max_batches:
+        planned = plan(pipeline)
+        if planned.batch is None:
+            return
+        reached("land.planned")
+        yield pipeline.intermediate.land(
+            pipeline.spark("landing", pipeline.intermediate.catalog),
+            pipeline.kafka,
+            planned.batch,
+            planned.committed,
+            planned.topics.stable,
+            pipeline.run_properties,
+        )
+        done += 1
+
+
+@dataclass(frozen=True)
+class MergedBatches:
+    """One committed merge: which batches, from which state, and what it did."""
+
+    batches: list[LandedBatch]
+    before: CommittedState | None
+    merged: Merged
+
+    @property
+    def after(self) -> CommittedState:
+        return CommittedState.after(self.batches[-1])
+
+
+def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
+    """Applies to one table everything that is landed and not yet in it; None where there is nothing.
+
+    Starts over when another writer was faster, from the state that is then true, a bounded number of times.
+    """
+    failed: Exception | None = None
+    for attempt in range(1, destination.table.max_commit_attempts + 1):
+        destination.prepare()
+        committed = destination.committed()
+        pipeline.check_generation(committed)
+        landed, complete = pipeline.intermediate.landed()
+        batches = next_batches(destination.name, committed, landed, complete)
+        if not batches:
+            publish_news(pipeline)
+            return None
+        reached("merge.planned")
+        try:
+            merged = destination.merge(pipeline.work(destination), committed, batches)
+        except (CommitFailed, CommitStateUnknown) as lost:
+            _LOG.warning("%s, attempt %d: %s", destination.name, attempt, lost)
+            failed = lost
+            continue
+        done = MergedBatches(batches, committed, merged)
+        _LOG.info("merged batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
+        publish_news(pipeline)
+        return done
+    raise TerminalError(
+        f"other writers have changed the table during each of {attempt} attempts; the last said: {failed}",
+        where=destination.name,
+        remedy="let them write less often or to a branch, or raise `max_commit_attempts`",
+    ) from failed
