@@ -1,11 +1,12 @@
 """JSON by a declared struct, a whole Arrow batch at a time; the same answer as `json_strict`, several times faster.
 
-Arrow's JSON reader takes the records joined into one buffer. It knows nothing of record boundaries: ``{"a":[`` and
-``{"x":1}]}`` are two broken records but one good object. So each record gets a row number as its first field, under a
-name that no record can know (random per process), and the answer counts only if the rows carry exactly the expected
-numbers in their order: then each record opened one object at the top level and no other object stands there, so each
-record is one object. What the reader refuses, and what it would understand in another way than `json_strict` does,
-goes to `json_strict`, as few records with it as the reader's message allows.
+Arrow's JSON reader takes the records joined into one buffer. It knows nothing of record boundaries: ``{"a":[1`` and
+``,{"x":1}]}`` are two broken records but one good object, ``{}{}`` is one broken record but two good objects. Its answer
+holds all the same if each record begins with ``{`` and ends with ``}``, a newline stands between them, and as many
+objects come out as records went in. For at each ``}``, newline, ``{`` the reader cannot be inside a string (which holds
+no newline), nor inside an array or object (where a comma or a closing bracket must follow the ``}``): each record is one
+or more whole objects, and by the count each is one. What the reader refuses, and what it would understand in another
+way than `json_strict` does, goes to `json_strict`, as few records with it as the reader's message allows.
 
 Arrow is more lenient than `json_strict` in these, found by reading and by the differential test: `NaN` and `Infinity`
 in fields that nobody declared, bytes that are no UTF-8, any depth, a NUL byte at the end; they are looked for here.
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from functools import lru_cache
 from typing import Any
 
@@ -32,7 +32,6 @@ _ROWS, _BYTES = 16_384, 64 << 20  # of one buffer
 _SMALL = 48  # records that are decoded one by one in the time of one call of Arrow's reader
 _CHUNK = 512  # records of one call where bad ones cannot be told from good ones
 _SAMPLES = 8
-_ROW_NUMBER = "#" + secrets.token_urlsafe(8)
 _LENIENT = "NaN|Inf|\x00"
 _BAD_ROW = re.compile(r" in row (\d+)$")
 _OTHER_TYPE = re.compile(r"^JSON parse error: Column\(/(?:.*/)?([^/]*)\) changed from \w+ to (\w+) in row \d+$")
@@ -90,8 +89,7 @@ class Json:
         one_by_one: list[pa.Array] = []
         if not len(rows):
             return results, one_by_one
-        wire = pa.schema([pa.field(_ROW_NUMBER, pa.int64()), *wire_fields(self._type, _samples(text, rows))])
-        lines = _lines(text)
+        wire = pa.schema(wire_fields(self._type, _samples(text, rows)))
         todo, failures = [rows], 0
         while todo:
             rows = todo.pop()
@@ -100,7 +98,7 @@ class Json:
                 one_by_one.append(rows)
                 continue
             try:
-                values, bad = self._read(lines, rows, wire)
+                values, bad = self._read(text if len(rows) == len(text) else text.take(rows), wire)
             except pa.ArrowInvalid as refused:
                 failures += 1
                 again, strict = _divided(text, rows, str(refused), failures)
@@ -113,22 +111,22 @@ class Json:
             results.append((rows, values))
         return results, one_by_one
 
-    def _read(self, lines: pa.Array, rows: pa.Array, wire: pa.Schema) -> tuple[pa.Array, pa.Array | None]:
-        """The values of these rows, and a mask of those that lack a `not null` column (None: no row does).
+    def _read(self, text: pa.Array, wire: pa.Schema) -> tuple[pa.Array, pa.Array | None]:
+        """The values of these records, and a mask of those that lack a `not null` column (None: none does).
 
         Raises ArrowInvalid when Arrow refuses, or its answer might not be the strict one.
         """
-        chosen = lines if len(rows) == len(lines) else lines.take(rows)
-        buffer = _data(chosen)
+        lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(text)], pa.int32()), text), "\n")[
+            0
+        ].as_buffer()
         table = pj.read_json(
-            pa.BufferReader(buffer),
-            read_options=pj.ReadOptions(use_threads=False, block_size=buffer.size + 1),
+            pa.BufferReader(lines),
+            read_options=pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
             parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
         )
-        numbers, *columns = [column.combine_chunks() for column in table.columns]
-        if not numbers.equals(rows):
+        if table.num_rows != len(text):
             raise pa.ArrowInvalid("records and objects differ")
-        return declared_columns(columns, self._type)
+        return declared_columns([column.combine_chunks() for column in table.columns], self._type)
 
 
 def _bounded(raw: pa.Array) -> list[tuple[int, pa.Array]]:
@@ -166,11 +164,9 @@ def _text_or_null(record: bytes | None) -> str | None:
 
 
 def _objects(text: pa.Array) -> pa.Array:
-    """True where a record may be given to Arrow: `{…}`, not (nearly) empty, not deep, nothing it is lenient about."""
-    length = pc.binary_length(text)
-    # Five characters: `{}` would leave a comma after the row number with nothing behind it.
-    good = pc.and_(pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}")), pc.greater_equal(length, 5))
-    if (pc.max(length).as_py() or 0) > 2 * MAX_DEPTH:
+    """True where a record may be given to Arrow: `{…}`, not deep, nothing in it that Arrow is lenient about."""
+    good = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
+    if (pc.max(pc.binary_length(text)).as_py() or 0) > 2 * MAX_DEPTH:
         brackets = pc.add(pc.count_substring(text, "["), pc.count_substring(text, "{"))
         good = pc.and_(good, pc.less_equal(brackets, MAX_DEPTH))
     if _may_be_lenient(_data(text).to_pybytes()):
@@ -193,23 +189,8 @@ def _data(array: pa.Array) -> pa.Buffer:
     return data.slice(first, last - first)
 
 
-def _lines(text: pa.Array) -> pa.Array:
-    """Each record on a line of its own, with its row number as the first field."""
-    rest = pc.binary_slice(pc.cast(text, pa.binary()), 1, 2**31 - 1)
-    return pc.binary_join_element_wise(_prefixes(len(text)), rest, pa.scalar(b"", pa.binary()))
-
-
-def _prefixes(count: int) -> pa.Array:
-    return _all_prefixes(1 << count.bit_length())[:count]
-
-
 def _numbers(count: int) -> pa.Array:
     return _all_numbers(1 << count.bit_length())[:count]
-
-
-@lru_cache(4)
-def _all_prefixes(count: int) -> pa.Array:
-    return pa.array([f'\n{{"{_ROW_NUMBER}":{row},'.encode() for row in range(count)], pa.binary())
 
 
 @lru_cache(4)
