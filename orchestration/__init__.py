@@ -1,0 +1,1 @@
+"""What Dagster sees, and the command line. Imports nothing here: `batchmerge --help` has to be quick."""

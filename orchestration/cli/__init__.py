@@ -1,0 +1,69 @@
+"""The command `batchmerge`.
+
+A command is a click command in some module. It is named in `_COMMANDS`, and imported only when it is called or asked
+for help, so that `batchmerge --help` need not import Dagster and Spark.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from resources.errors import BatchmergeError, TransientError
+
+# name -> (where it is, the line of `batchmerge --help`)
+_COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("orchestration.cli.services:up", "Start the local services: Kafka, Spark, ClickHouse, BigQuery."),
+    "down": ("orchestration.cli.services:down", "Stop them. Their data stays."),
+    "status": ("orchestration.cli.services:status", "Show which services run, where, and whether they answer."),
+}
+
+TERMINAL, TRANSIENT, CANCELLED = 2, 3, 130
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module, function = _COMMANDS[cmd_name][0].split(":")
+        command = getattr(importlib.import_module(module), function)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="batchmerge")
+def batchmerge() -> None:
+    """Kafka topics into Iceberg, BigQuery and ClickHouse tables, exactly once.
+
+    Services, their data and connections.yaml are in one data folder: $BATCHMERGE_HOME, or .batchmerge here.
+
+    Exit codes: 0 done, 2 something has to be mended, 3 try again later, 130 cancelled.
+    """
+
+
+def main() -> None:
+    """Entry point. Our own errors are one or two lines on stderr; a traceback is a bug of ours."""
+    try:
+        batchmerge.main(standalone_mode=False)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(TERMINAL)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("cancelled", err=True)
+        sys.exit(CANCELLED)
+    except BatchmergeError as problem:
+        click.echo(f"batchmerge: {problem}", err=True)
+        sys.exit(TRANSIENT if isinstance(problem, TransientError) else TERMINAL)

@@ -1,0 +1,83 @@
+"""A BigQuery emulator (`local-bigquery`) on this machine. It needs Python 3.13."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any, ClassVar
+
+from resources.errors import ConfigurationError
+from resources.local.service import HOST, Command, Say, Service, Site
+
+PROJECT = "batchmerge-local"
+_EXTENSIONS = ("ducklake", "icu", "spatial")
+
+
+class BigQueryEmulator(Service):
+    name: ClassVar[str] = "bigquery"
+    port_names: ClassVar[tuple[str, ...]] = ("http", "grpc")
+
+    def unavailable(self) -> str | None:
+        major, minor, *_ = sys.version_info
+        if (major, minor) < (3, 13):
+            return f"the BigQuery emulator needs Python 3.13, this is {major}.{minor}"
+        if importlib.util.find_spec("local_bigquery") is None:
+            return "the Python package local-bigquery is not installed"
+        return None
+
+    def prepare(self, site: Site, say: Say) -> Command:
+        del say
+        folder = site.folder(self.name)
+        _install_extensions(folder)
+        argv = [sys.executable, "-c", "from local_bigquery.cli import main; main()", "serve"]
+        argv += ["--host", HOST, "--port", str(site.port(self.name, "http"))]
+        argv += ["--grpc-port", str(site.port(self.name, "grpc"))]
+        argv += ["--project", PROJECT, "--data-dir", str(folder / "data")]
+        # DuckDB looks for its extensions below the home folder; the person's own stays as it is.
+        return Command(argv, {"HOME": str(folder)})
+
+    def ready(self, site: Site) -> bool:
+        """Whether it lists the project's datasets."""
+        address = f"http://{site.address(self.name, 'http')}/bigquery/v2/projects/{PROJECT}/datasets"
+        try:
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def connections(self, site: Site) -> dict[str, dict[str, Any]]:
+        entry = {
+            "kind": "bigquery",
+            "project": PROJECT,
+            "endpoint": f"http://{site.address(self.name, 'http')}",
+            "grpc_endpoint": site.address(self.name, "grpc"),
+        }
+        return {"bigquery": entry}
+
+
+def _install_extensions(home: Path) -> None:
+    """Puts DuckDB's extensions, which come as wheels, where DuckDB looks for them."""
+    import duckdb
+
+    version = _text(duckdb.sql("select library_version from pragma_version()").fetchone())
+    folder = home / ".duckdb" / "extensions" / version / _text(duckdb.sql("pragma platform").fetchone())
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in _EXTENSIONS:
+        found = importlib.util.find_spec(f"duckdb_extension_{name}")
+        locations = found.submodule_search_locations if found else None
+        source = Path(locations[0]) / "extensions" / version / f"{name}.duckdb_extension" if locations else None
+        if source is None or not source.exists():
+            raise ConfigurationError(
+                f"the wheel duckdb-extension-{name} for DuckDB {version} is not installed",
+                where="bigquery",
+                remedy="run `make setup`",
+            )
+        link = folder / source.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(source)
+
+
+def _text(row: tuple[Any, ...] | None) -> str:
+    return str(row[0]) if row else ""

@@ -1,0 +1,106 @@
+"""Processes that outlive the command that started them, and are never mistaken for others.
+
+A pid alone says little: the operating system gives it to somebody else once the process is gone, and the start time
+that it reports moves with the wall clock. So each process carries a mark of its own in its environment, and only a
+process that has pid and mark is alive, or stopped, as ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+from pydantic import BaseModel, ConfigDict
+
+from resources.local.service import Command
+
+MARK = "BATCHMERGE_SERVICE"
+# Settings of another Spark or Java that a person works with must not leak into the services.
+_FOREIGN = ("SPARK_", "KAFKA_", "CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "PYTHONPATH")
+
+
+class Running(BaseModel):
+    """A process that we started."""
+
+    model_config = ConfigDict(frozen=True)
+    pid: int
+    mark: str
+
+
+def start(command: Command, log: Path, cwd: Path) -> Running:
+    """Starts the command in a session of its own, its output appended to `log`."""
+    mark = str(uuid.uuid4())
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        started = subprocess.Popen(
+            command.argv,
+            cwd=cwd,
+            env={**_inherited(os.environ), **command.env, MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    # We are not going to wait for it: `down` may be another process. Without this, Python warns when it forgets it.
+    started.returncode = 0
+    return Running(pid=started.pid, mark=mark)
+
+
+def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith(_FOREIGN)}
+
+
+def find(running: Running) -> psutil.Process | None:
+    """The process itself, or None where it is gone or its pid now belongs to another one."""
+    try:
+        process = psutil.Process(running.pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            _reap(running.pid)
+            return None
+        return process if process.environ().get(MARK) == running.mark else None
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        # A process whose environment we may not read is another user's.
+        return None
+
+
+def is_alive(running: Running) -> bool:
+    return find(running) is not None
+
+
+def stop(running: Running, patience: float = 30) -> None:
+    """Ends the process: asks first (TERM), and after `patience` seconds kills it with all its children."""
+    process = find(running)
+    if process is None:
+        return
+    try:
+        children = process.children(recursive=True)
+        process.terminate()
+        _, left = psutil.wait_procs([process], timeout=patience)
+        _, orphans = psutil.wait_procs(children, timeout=2)
+        for one in [*left, *orphans]:
+            one.kill()
+        psutil.wait_procs([*left, *orphans], timeout=10)
+    except psutil.NoSuchProcess:
+        return
+
+
+def _reap(pid: int) -> None:
+    """Lets go of a dead child of this very process."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def last_lines(log: Path, start_at: int, count: int = 12) -> str:
+    """The last lines that were written to `log` after byte `start_at`."""
+    try:
+        with log.open("rb") as file:
+            file.seek(start_at)
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.rstrip().splitlines()[-count:])

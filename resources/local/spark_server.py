@@ -1,0 +1,133 @@
+"""A warm Spark Connect server in local mode, with Kafka, Avro, Iceberg and SQLite libraries.
+
+Catalogs are settings of a session, not of the server. Its main class is started directly, because Spark's launcher
+script demands a Java module that the wheel's Java does not have.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import uuid
+from typing import Any, ClassVar
+
+from resources.errors import ConfigurationError
+from resources.local.jars import Bundle, classpath, fetch, pyspark_folder
+from resources.local.java import find_java
+from resources.local.jvm import jvm
+from resources.local.lake import create_lake, lake_connection
+from resources.local.ports import accepts
+from resources.local.service import HOST, Command, Say, Service, Site
+
+LIBRARIES = Bundle(
+    "spark",
+    (
+        ("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.11.0"),
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0"),
+        ("org.apache.spark", "spark-avro_2.13", "4.0.0"),
+        ("org.xerial", "sqlite-jdbc", "3.46.1.0"),
+    ),
+    # These are among PySpark's own jars.
+    without=(
+        (r"org\.scala-lang.*", ".*"),
+        ("org.apache.hadoop", ".*"),
+        ("org.apache.spark", "spark-tags_2.13"),
+        ("org.slf4j", ".*"),
+        ("org.lz4", ".*"),
+        ("org.xerial.snappy", ".*"),
+        ("org.tukaani", ".*"),
+        ("com.google.code.findbugs", ".*"),
+    ),
+)
+
+# Spark's JavaModuleOptions without jdk.incubator.vector.
+_OPENED = (
+    *("java.base/java." + p for p in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util")),
+    *("java.base/java.util." + p for p in ("concurrent", "concurrent.atomic")),
+    *("java.base/" + p for p in ("jdk.internal.ref", "sun.nio.ch", "sun.nio.cs", "sun.security.action")),
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+
+
+class SparkServer(Service):
+    name: ClassVar[str] = "spark"
+    port_names: ClassVar[tuple[str, ...]] = ("connect",)
+
+    def prepare(self, site: Site, say: Say) -> Command:
+        java = find_java(say)
+        jars = fetch(LIBRARIES, java, say)
+        folder = site.folder(self.name)
+        create_lake(site.home)
+        settings = folder / "spark.properties"
+        settings.write_text("".join(f"{key} {value}\n" for key, value in self._settings(site).items()))
+        options = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
+        options += ["-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true"]
+        argv = jvm(java, folder, _memory(), classpath(pyspark_folder() / "jars", jars), options)
+        argv += ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(settings)]
+        argv += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        return Command(argv, {"SPARK_HOME": str(pyspark_folder()), "PYSPARK_PYTHON": sys.executable})
+
+    def _settings(self, site: Site) -> dict[str, str]:
+        folder = site.folder(self.name)
+        return {
+            "spark.master": "local[*]",
+            "spark.app.name": "batchmerge",
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.ui.enabled": "false",
+            "spark.local.dir": str(folder / "tmp"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+            "spark.scheduler.mode": "FAIR",  # a large merge does not hold up another pipeline's small batch
+            "spark.connect.grpc.binding.address": HOST,
+            "spark.connect.grpc.binding.port": str(site.port(self.name, "connect")),
+            "spark.connect.grpc.maxInboundMessageSize": str(512 * 1024 * 1024),
+            # Pipelines come back to their session every few minutes or hours.
+            "spark.connect.session.manager.defaultSessionTimeout": "6h",
+        }
+
+    def ready(self, site: Site) -> bool:
+        """Whether the server tells its version."""
+        if not accepts(site.port(self.name, "connect")):
+            return False
+        import grpc  # type: ignore[import-untyped]
+        from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+
+        question = base_pb2.AnalyzePlanRequest(
+            session_id=str(uuid.uuid4()),
+            user_context=base_pb2.UserContext(user_id="batchmerge-status"),
+            spark_version=base_pb2.AnalyzePlanRequest.SparkVersion(),
+        )
+        with grpc.insecure_channel(site.address(self.name, "connect")) as channel:
+            server = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
+            try:
+                answer = server.AnalyzePlan(question, timeout=10)
+                # A session of its own for each look would stay on the server for hours.
+                server.ReleaseSession(
+                    base_pb2.ReleaseSessionRequest(session_id=question.session_id, user_context=question.user_context),
+                    timeout=10,
+                )
+            except grpc.RpcError:
+                return False
+        return bool(answer.spark_version.version)
+
+    def connections(self, site: Site) -> dict[str, dict[str, Any]]:
+        remote = f"sc://{site.address(self.name, 'connect')}"
+        return {"spark": {"kind": "spark", "remote": remote}, "lake": lake_connection(site.home)}
+
+
+def _memory() -> str:
+    """Java heap of the server.
+
+    Raises:
+        ConfigurationError: BATCHMERGE_SPARK_MEMORY is not a number with m or g.
+    """
+    memory = os.environ.get("BATCHMERGE_SPARK_MEMORY", "2g")
+    if not re.fullmatch(r"[1-9]\d*[mgMG]", memory):
+        raise ConfigurationError(
+            f"{memory!r} is no amount of memory", where="BATCHMERGE_SPARK_MEMORY", remedy="say for example 2g or 1500m"
+        )
+    return memory

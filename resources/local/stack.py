@@ -1,0 +1,264 @@
+"""The services of one data folder: start what is missing, stop all, tell how they are.
+
+What is known of a stack is in `stack.json` of its data folder: the ports that its services keep, and the processes
+that were started. Two data folders have nothing in common but the downloads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from resources.errors import BatchmergeError, ConfigurationError, Unavailable
+from resources.local import processes
+from resources.local.bigquery_emulator import BigQueryEmulator
+from resources.local.clickhouse import ClickHouse
+from resources.local.kafka_broker import KafkaBroker
+from resources.local.locks import exclusive
+from resources.local.ports import free_port, is_free
+from resources.local.processes import Running
+from resources.local.service import Say, Service, Site
+from resources.local.spark_server import SparkServer
+from resources.local.zookeeper import ZooKeeper
+
+SERVICES: tuple[Service, ...] = (KafkaBroker(), SparkServer(), ZooKeeper(), ClickHouse(), BigQueryEmulator())
+_BY_NAME = {service.name: service for service in SERVICES}
+_LOOK_EVERY = 0.1
+
+
+class StackState(BaseModel):
+    """`stack.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+    ports: dict[str, dict[str, int]] = Field(default_factory=dict)
+    processes: dict[str, Running] = Field(default_factory=dict)
+
+
+class ServiceStatus(BaseModel):
+    """How one service is.
+
+    `state`: running (answers), silent (its process lives but does not answer), died (was started, its process is gone),
+    stopped, or unavailable (cannot run on this machine; `reason` tells why).
+    """
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    state: Literal["running", "silent", "died", "stopped", "unavailable"]
+    pid: int | None = None
+    ports: dict[str, int] = Field(default_factory=dict)
+    log: str | None = None
+    reason: str | None = None
+
+
+def up(home: Path, only: Iterable[str] | None, say: Say) -> Site:
+    """Starts the services that are not running yet, waits until they answer, and writes `connections.yaml`.
+
+    Args:
+        only: names of services; what they need comes with them. None: all that can run here.
+
+    Raises:
+        ConfigurationError: an unknown service, or one that cannot run here.
+        Unavailable: a service did not come up; the others stay.
+    """
+    chosen = _choose(only, say)
+    with exclusive(home / "stack.lock"):
+        state = _read(home)
+        _settle_ports(state, chosen)
+        _write(home, state)
+        site = Site(home, state.ports)
+        try:
+            _Start(site, state, say).all(chosen)
+        finally:
+            _write_connections(site, state)
+    return site
+
+
+def down(home: Path, say: Say) -> None:
+    """Stops all services of the data folder. Their data and ports stay for the next `up`."""
+    if not (home / "stack.json").exists():
+        return
+    with exclusive(home / "stack.lock"):
+        state = _read(home)
+        # Those that others need stop last.
+        for service in reversed(SERVICES):
+            running = state.processes.pop(service.name, None)
+            if running and processes.is_alive(running):
+                processes.stop(running)
+                say(f"{service.name}: stopped")
+            _write(home, state)
+
+
+def status(home: Path) -> list[ServiceStatus]:
+    """How each service is, as it answers itself."""
+    state = _read(home)
+    site = Site(home, state.ports)
+    with ThreadPoolExecutor(len(SERVICES)) as pool:
+        return list(pool.map(lambda service: _look(service, site, state), SERVICES))
+
+
+def _look(service: Service, site: Site, state: StackState) -> ServiceStatus:
+    running = state.processes.get(service.name)
+    if running is None:
+        reason = service.unavailable()
+        return ServiceStatus(name=service.name, state="unavailable" if reason else "stopped", reason=reason)
+    alive = processes.is_alive(running)
+    return ServiceStatus(
+        name=service.name,
+        state=("running" if service.ready(site) else "silent") if alive else "died",
+        pid=running.pid if alive else None,
+        ports=dict(site.ports[service.name]),
+        log=str(site.log(service.name)),
+    )
+
+
+def _choose(only: Iterable[str] | None, say: Say) -> list[Service]:
+    """The services to start, with those that they need, in starting order."""
+    if only is None:
+        for service in SERVICES:
+            if reason := service.unavailable():
+                say(f"{service.name}: left out, {reason}")
+        wanted = {service.name for service in SERVICES if not service.unavailable()}
+    else:
+        wanted = set()
+        for name in only:
+            wanted |= {name, *_known(name).needs}
+    for name in wanted:
+        if reason := _known(name).unavailable():
+            raise ConfigurationError(reason, where=name, remedy="leave it out with --only, or install what it needs")
+    return [service for service in SERVICES if service.name in wanted]
+
+
+def _known(name: str) -> Service:
+    if name not in _BY_NAME:
+        raise ConfigurationError(
+            f"there is no local service {name!r}", where="--only", remedy=f"name some of {', '.join(_BY_NAME)}"
+        )
+    return _BY_NAME[name]
+
+
+def _settle_ports(state: StackState, chosen: Sequence[Service]) -> None:
+    """Keeps the ports of last time; takes new ones where there are none, or where another process has one now."""
+    taken = {port for ports in state.ports.values() for port in ports.values()}
+    for service in chosen:
+        running = state.processes.get(service.name)
+        if running and processes.is_alive(running):
+            continue
+        kept = state.ports.setdefault(service.name, {})
+        for name in service.port_names:
+            if name not in kept or not is_free(kept[name]):
+                kept[name] = free_port(taken)
+                taken.add(kept[name])
+
+
+class _Start:
+    """One `up` at work: services that do not need each other start side by side."""
+
+    def __init__(self, site: Site, state: StackState, say: Say) -> None:
+        self._site, self._state, self._say = site, state, say
+        self._given_up = threading.Event()
+        self._writing = threading.Lock()
+
+    def all(self, chosen: Sequence[Service]) -> None:
+        ready: dict[str, Future[None]] = {}
+        with ThreadPoolExecutor(len(SERVICES)) as pool:
+            for service in chosen:
+                ready[service.name] = pool.submit(self._one, service, [ready[name] for name in service.needs])
+            try:
+                problems = [problem for future in ready.values() if (problem := future.exception())]
+            except KeyboardInterrupt:
+                self._given_up.set()
+                raise
+        for problem in problems[1:]:
+            self._say(str(problem))
+        if problems:
+            raise problems[0]
+
+    def _one(self, service: Service, needed: Sequence[Future[None]]) -> None:
+        for future in needed:
+            if future.exception():
+                raise Unavailable("not started, because what it needs did not come up", where=service.name)
+        running = self._state.processes.get(service.name)
+        began, log = time.monotonic(), self._site.log(service.name)
+        log_end = log.stat().st_size if log.exists() else 0
+        if running and processes.is_alive(running):
+            if service.ready(self._site):
+                self._say(f"{service.name}: running already at {self._address(service)}")
+                return
+        else:
+            command = service.prepare(self._site, self._say)
+            began = time.monotonic()
+            running = processes.start(command, log, self._site.folder(service.name))
+            with self._writing:
+                self._state.processes[service.name] = running
+                _write(self._site.home, self._state)
+        self._wait(service, running, log_end)
+        self._say(f"{service.name}: ready at {self._address(service)} after {time.monotonic() - began:.1f} s")
+
+    def _wait(self, service: Service, running: Running, log_end: int) -> None:
+        """Until the service answers.
+
+        Raises:
+            Unavailable: it died, or did not answer in its time (then it is stopped).
+        """
+        until = time.monotonic() + service.patience
+        while not service.ready(self._site):
+            if self._given_up.wait(_LOOK_EVERY):
+                raise Unavailable("interrupted before it was ready", where=service.name)
+            if not processes.is_alive(running):
+                raise self._failure(service, "it ended before it was ready", log_end)
+            if time.monotonic() > until:
+                processes.stop(running)
+                raise self._failure(service, f"it did not answer within {service.patience:.0f} s", log_end)
+
+    def _failure(self, service: Service, what: str, log_end: int) -> BatchmergeError:
+        log = self._site.log(service.name)
+        lines = processes.last_lines(log, log_end) or "(nothing)"
+        return Unavailable(
+            f"{what}; the last lines of its log were:\n{lines}\n",
+            where=service.name,
+            remedy=f"read {log}, then run `batchmerge up` again",
+        )
+
+    def _address(self, service: Service) -> str:
+        return self._site.address(service.name, service.port_names[0])
+
+
+def _read(home: Path) -> StackState:
+    path = home / "stack.json"
+    try:
+        return StackState.model_validate_json(path.read_text())
+    except FileNotFoundError:
+        return StackState()
+    except ValidationError:
+        raise ConfigurationError(
+            "this is not a stack's state", where=str(path), remedy="stop its services by hand, then remove the file"
+        ) from None
+
+
+def _write(home: Path, state: StackState) -> None:
+    _replace(home / "stack.json", state.model_dump_json(indent=2))
+
+
+def _write_connections(site: Site, state: StackState) -> None:
+    """Entries of all services that this data folder has started and not stopped."""
+    entries: dict[str, dict[str, Any]] = {}
+    for service in SERVICES:
+        if service.name in state.processes:
+            entries |= service.connections(site)
+    head = "# Written by `batchmerge up`: changes are lost. Name another file in BATCHMERGE_CONNECTIONS.\n"
+    _replace(site.home / "connections.yaml", head + yaml.safe_dump({"connections": entries}, sort_keys=False))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Writes the file in one step: a reader, or a crash, sees the old one or the new one."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.replace(path)

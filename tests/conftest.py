@@ -1,0 +1,82 @@
+"""Real services for the tests: Kafka, Spark and the lake for all, ClickHouse and BigQuery for those who ask.
+
+They live in a data folder of the test session, on free ports, and stop with it. For quick rounds while developing,
+BATCHMERGE_TEST_HOME names the data folder of a stack that you started yourself; it is used as it is and left running.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from resources.connections import Connections, KafkaConnection, load_connections
+from resources.local import stack as local_stack
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data folder of a running stack with kafka, spark and lake; BATCHMERGE_HOME points to it."""
+    with pytest.MonkeyPatch.context() as patch:
+        existing = os.environ.get("BATCHMERGE_TEST_HOME")
+        home = Path(existing).absolute() if existing else tmp_path_factory.mktemp("stack")
+        patch.setenv("BATCHMERGE_HOME", str(home))
+        patch.delenv("BATCHMERGE_CONNECTIONS", raising=False)
+        if "BATCHMERGE_SPARK_MEMORY" not in os.environ:
+            patch.setenv("BATCHMERGE_SPARK_MEMORY", "1g")
+        try:
+            local_stack.up(home, ["kafka", "spark"], print)
+            yield home
+        finally:
+            if not existing:
+                local_stack.down(home, print)
+
+
+@pytest.fixture(scope="session")
+def clickhouse(stack: Path) -> Path:
+    """The data folder of the stack, with ClickHouse and its keeper running too."""
+    local_stack.up(stack, ["clickhouse"], print)
+    return stack
+
+
+@pytest.fixture(scope="session")
+def bigquery(stack: Path) -> Path:
+    """The data folder of the stack, with the BigQuery emulator running too; skips where that cannot run."""
+    _skip_unavailable("bigquery")
+    local_stack.up(stack, ["bigquery"], print)
+    return stack
+
+
+@pytest.fixture
+def connections(stack: Path) -> Connections:
+    """What `batchmerge up` wrote. With `clickhouse` or `bigquery`, name that fixture before this one."""
+    return load_connections(stack / "connections.yaml")
+
+
+@pytest.fixture
+def topic(connections: Connections) -> Iterator[Callable[..., str]]:
+    """Makes topics: `topic()`, `topic(partitions=4)`, `topic("orders", partitions=2, config={...})` -> unique name."""
+    client = AdminClient({"bootstrap.servers": connections.get("kafka", KafkaConnection).bootstrap_servers})
+    made: list[str] = []
+
+    def make(prefix: str = "t", partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
+        client.create_topics([new])[name].result(timeout=30)
+        made.append(name)
+        return name
+
+    yield make
+    for pending in client.delete_topics(made).values() if made else ():
+        if (problem := pending.exception(timeout=30)) and "UNKNOWN_TOPIC" not in str(problem):
+            raise problem
+
+
+def _skip_unavailable(name: str) -> None:
+    service = next(one for one in local_stack.SERVICES if one.name == name)
+    if reason := service.unavailable():
+        pytest.skip(reason)
