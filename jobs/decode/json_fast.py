@@ -1,12 +1,12 @@
 """JSON by a declared struct, a whole Arrow batch at a time; the same answer as `json_strict`, several times faster.
 
 Arrow's JSON reader takes the records joined into one buffer. It knows nothing of record boundaries: ``{"a":[1`` and
-``,{"x":1}]}`` are two broken records but one good object, ``{}{}`` is one broken record but two good objects. Its answer
-holds all the same if each record begins with ``{`` and ends with ``}``, a newline stands between them, and as many
-objects come out as records went in. For at each ``}``, newline, ``{`` the reader cannot be inside a string (which holds
-no newline), nor inside an array or object (where a comma or a closing bracket must follow the ``}``): each record is one
-or more whole objects, and by the count each is one. What the reader refuses, and what it would understand in another
-way than `json_strict` does, goes to `json_strict`, as few records with it as the reader's message allows.
+``,{"x":1}]}`` are two broken records but one good object; ``{}{}`` is one broken record but two good objects. Its
+answer holds all the same if each record begins with ``{`` and ends with ``}``, a newline stands between them, and as
+many objects come out as records went in. For at each ``}``, newline, ``{`` the reader cannot be inside a string (which
+holds no newline), nor inside an array or object (where a comma or a closing bracket must follow the ``}``): each record
+is one or more whole objects, and by the count each is one. What the reader refuses, and what it would understand in
+another way than `json_strict` does, goes to `json_strict`, as few records with it as the reader's message allows.
 
 Arrow is more lenient than `json_strict` in these, found by reading and by the differential test: `NaN` and `Infinity`
 in fields that nobody declared, bytes that are no UTF-8, any depth, a NUL byte at the end; they are looked for here.

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.json_strict import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, base64_bytes
+from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, base64_bytes
 
 
 def has_map(kind: pa.DataType) -> bool:

@@ -210,7 +210,7 @@ class TestSameAsStrict:
         kind = pa.struct(list(parse_columns(dict([column]))))
         assert_each_same(kind, [f'{{"{column[0]}":{value}}}'.encode("utf-8", "surrogatepass") for value in values])
 
-    @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: "-".join(column))
+    @pytest.mark.parametrize("column", COLUMNS, ids="-".join)
     def test_every_nasty_value_alone(self, column: tuple[str, str]) -> None:
         kind = pa.struct(list(parse_columns(dict([column]))))
         for value in [*NASTY, *SPACED]:
