@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.offsets import starts
@@ -46,7 +47,7 @@ def next_batches(
 
 
 def _check_chain(table: str, landed: Sequence[LandedBatch]) -> None:
-    for before, after in zip(landed, landed[1:], strict=False):
+    for before, after in pairwise(landed):
         if after.batch.previous_commit_id != before.batch.commit_id:
             raise LineageBroken(
                 f"landed {after.batch} does not follow landed {before.batch}", where=table, remedy=_CHOICES

@@ -27,5 +27,6 @@ def publish_news(pipeline: Pipeline) -> None:
         if state is None:
             return
         states.append(state.offsets)
-    pipeline.kafka.commit_group(pipeline.group, offsets.minimum(states))
+    reached_by_all = offsets.minimum(states)
+    pipeline.kafka.commit_group(pipeline.group, {(tp.topic, tp.partition): o for tp, o in reached_by_all.items()})
     reached("news.group")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import requests
 import sqlalchemy.exc
@@ -109,10 +109,8 @@ class IcebergCatalog:
         """Creates the table, and its namespace where that is missing. Whoever loses a race gets the winner's table."""
         with catalog_errors(identifier):
             namespace = identifier.rsplit(".", 1)[0]
-            try:
+            with suppress(NamespaceAlreadyExistsError):
                 self._catalog.create_namespace(namespace)
-            except NamespaceAlreadyExistsError:
-                pass
             try:
                 return self._catalog.create_table(
                     identifier, schema=schema, partition_spec=partition, properties=properties or {}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as _TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError, TopicMissing, Unavailable
@@ -39,10 +40,10 @@ class KafkaCluster:
                 self._admin_client = AdminClient(self.client_settings(), logger=_LOG)
         return self._admin_client
 
-    def client_settings(self) -> dict[str, object]:
+    def client_settings(self) -> dict[str, str | int | float | bool]:
         """Settings of a librdkafka client. May hold secrets: never log them."""
         c = self._connection
-        found: dict[str, object] = {
+        found: dict[str, str | int | float | bool] = {
             "bootstrap.servers": c.bootstrap_servers,
             "security.protocol": c.security_protocol,
             "socket.timeout.ms": int(self._timeout * 1000),
@@ -112,15 +113,15 @@ class KafkaCluster:
 
     def first_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The first offset that is still there, per partition."""
-        return self._list_offsets(partitions, lambda _: OffsetSpec.earliest())
+        return self._list_offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def stable_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The last stable offset per partition: everything before it is decided (`read_committed`)."""
-        return self._list_offsets(partitions, lambda _: OffsetSpec.latest())
+        return self._list_offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int]:
         """The first offset at or after that time, per partition; the end where there is none."""
-        at = self._list_offsets(partitions, lambda _: OffsetSpec.for_timestamp(milliseconds))
+        at = self._list_offsets(partitions, OffsetSpec.for_timestamp(milliseconds))
         missing = [p for p, offset in at.items() if offset < 0]
         return {**at, **(self.stable_offsets(missing) if missing else {})}
 
@@ -144,10 +145,8 @@ class KafkaCluster:
             found = self._result(next(iter(futures.values())))
         return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions if tp.offset >= 0}
 
-    def _list_offsets(
-        self, partitions: Iterable[Partition], spec: Callable[[Partition], OffsetSpec]
-    ) -> dict[Partition, int]:
-        wanted = {_TopicPartition(*p): spec(p) for p in partitions}
+    def _list_offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        wanted = {_TopicPartition(*p): spec for p in partitions}
         if not wanted:
             return {}
         with self._errors("offsets"):

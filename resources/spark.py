@@ -18,10 +18,19 @@ from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnec
 from pyspark.sql import SparkSession
 
 from resources.connections import SparkConnection
-from resources.errors import BatchmergeError, Interrupted, StorageError, TerminalError, TransientError, Unavailable
+from resources.errors import (
+    BatchmergeError,
+    CommitFailed,
+    Interrupted,
+    StorageError,
+    TerminalError,
+    TransientError,
+    Unavailable,
+)
 
 _NAMESPACE = uuid.UUID("6c1f0f0e-5f0b-4a3e-9a51-6b61746d7267")
 _USER = "batchmerge"
+_MOST_CLOSED = 1000
 
 # Names, dates and times must not depend on where the server or the client stands.
 _ALWAYS = {
@@ -41,25 +50,36 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with spark_errors(role):
-        spark = _attach(connection, str(uuid.uuid5(_NAMESPACE, role)))
-        spark.interruptAll()
+        spark = _attach_remote(connection.remote, role) if connection.remote else _start_local(connection)
         for key, value in {**_ALWAYS, **connection.settings, **settings}.items():
             spark.conf.set(key, value)
     return spark
 
 
-def _attach(connection: SparkConnection, session_id: str) -> SparkSession:
-    if connection.remote:
-        url = f"{connection.remote}/;user_id={_USER};session_id={session_id}"
+def _attach_remote(remote: str, role: str) -> SparkSession:
+    """The role's session, quiet. A server never opens a closed session's id again (it timed out), so the ids of a role
+    are a fixed sequence, and the first that is not closed is the one that an earlier run may still be using."""
+    for turn in range(_MOST_CLOSED):
+        session_id = uuid.uuid5(_NAMESPACE, f"{role}#{turn}")
         try:
-            return SparkSession.builder.remote(url).create()
+            spark: SparkSession = SparkSession.builder.remote(
+                f"{remote}/;user_id={_USER};session_id={session_id}"
+            ).create()
+            spark.interruptAll()
+            return spark
         except SparkConnectException as problem:
-            if "SESSION_CLOSED" in str(problem) or "SESSION_CHANGED" in str(problem):
-                # A session that timed out cannot be opened again under its id: nothing of it is running either.
-                return SparkSession.builder.remote(f"{connection.remote}/;user_id={_USER}").create()
-            raise
-    master = connection.master or "local[*]"
-    return SparkSession.builder.config("spark.api.mode", "connect").master(master).getOrCreate()
+            if "SESSION_CLOSED" not in str(problem) and "SESSION_CHANGED" not in str(problem):
+                raise
+    raise Unavailable(
+        f"{_MOST_CLOSED} sessions of this role are closed", where=role, remedy="restart the Spark Connect server"
+    )
+
+
+def _start_local(connection: SparkConnection) -> SparkSession:
+    spark: SparkSession = (
+        SparkSession.builder.config("spark.api.mode", "connect").master(connection.master or "local[*]").getOrCreate()
+    )
+    return spark
 
 
 @contextmanager
@@ -81,12 +101,20 @@ def spark_errors(where: str) -> Iterator[None]:
         ) from problem
 
 
+_CONFLICT = ("Cannot commit", "Found conflicting files", "Missing required files to delete", "ValidationException")
+
 _KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
     (
         ("OPERATION_CANCELED", "OPERATION_ABANDONED", "interrupted by", "SparkJobCancelled", "was cancelled"),
         Interrupted,
         "a newer run of this role interrupted the work",
         "nothing to do: the newer run goes on",
+    ),
+    (
+        _CONFLICT,
+        CommitFailed,
+        "another writer has changed the table while this one wrote",
+        "nothing to do: it is tried again",
     ),
     (
         ("No space left on device", "Disk quota exceeded"),

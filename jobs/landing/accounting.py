@@ -43,7 +43,9 @@ def check(
             remedy="run again; if it stays, report it with the Spark server's log",
         )
     if counts.quarantined and spec.on_bad_record == "fail":
-        first = spark.sql(render("spark", "bad_records", table=table), args={"batch": batch.number, "most": 3}).collect()
+        first = spark.sql(
+            render("spark", "bad_records", table=table), args={"batch": batch.number, "most": 3}
+        ).collect()
         shown = "; ".join(
             f"{row['topic']}-{row['partition']}@{row['offset']} {row['stage']}: {row['message']}" for row in first
         )

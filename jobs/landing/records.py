@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -55,7 +55,7 @@ class RecordReader:
     FILTERED: ClassVar[str] = "filtered"
     READ: ClassVar[str] = "read"
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches of one task, then one row that tells how many records came in, counted before decoding.
 
         Spark loses observations below a Python step when the plan ends in a write (tried), so the count travels as a

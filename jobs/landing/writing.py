@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,11 +14,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
+from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.destinations.iceberg.attempt import Attempt
-from jobs.landing.columns import key_fields, landing_schema, value_fields
+from jobs.landing.columns import key_fields, landing_schema
 from jobs.landing.records import Operations, RecordReader
 from jobs.offsets import TopicPartition
+from jobs.schema.types import parse_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Format
 from resources.kafka import KafkaCluster
@@ -90,9 +92,7 @@ def record_reader(spec: PipelineSpec, batch: Batch) -> RecordReader:
     )
 
 
-def _decoder(declared: Format) -> object:
-    from jobs.schema.types import parse_columns
-
+def _decoder(declared: Format) -> Decoder:
     return decoder_for(declared.format, pa.struct(list(parse_columns(declared.columns))))
 
 
@@ -101,7 +101,7 @@ def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch) -> Da
     ranges = {tp: r for tp, r in batch.ranges.items() if len(r)}
     options = {
         **kafka.spark_options(),
-        "assign": json.dumps(_by_topic({tp: 0 for tp in ranges}, as_list=True)),
+        "assign": json.dumps(_by_topic(dict.fromkeys(ranges, 0), as_list=True)),
         "startingOffsets": json.dumps(_by_topic({tp: r.start for tp, r in ranges.items()})),
         "endingOffsets": json.dumps(_by_topic({tp: r.end for tp, r in ranges.items()})),
         "failOnDataLoss": "true",
@@ -127,13 +127,10 @@ def _spark_type(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
-def _plain_function(reader: RecordReader) -> object:
+def _plain_function(reader: RecordReader) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """Spark wants a function, not a callable object."""
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return reader(batches)
 
     return read
-
-
-__all__ = ["Written", "record_reader", "value_fields", "write_records"]

@@ -95,8 +95,16 @@ class PipelineSpec(Spec):
         if self.changes.op and self.changes.op.field not in value.names:
             problems.append(f"changes.op.field: {self.changes.op.field} is not a column of source.value")
         order_by = self.changes.order_by
-        if order_by and order_by != "arrival" and order_by not in value.names:
-            problems.append(f"changes.order_by: {order_by} is not a column of source.value")
+        if order_by and order_by != "arrival":
+            if order_by not in value.names:
+                problems.append(f"changes.order_by: {order_by} is not a column of source.value")
+            elif self.changes.op and self.changes.op.field == order_by and not self.changes.op.keep:
+                problems.append(f"changes.order_by: {order_by} is the op field, which the tables do not keep")
+            deletes = [t.table for t in self.tables if t.mode in ("upsert_delete", "delete")]
+            if deletes and not self.changes.op:
+                problems.append(
+                    f"changes: a tombstone has no {order_by}, so deletes in {', '.join(deletes)} need `changes.op`"
+                )
         return problems
 
     def _table_problems(self) -> list[str]:

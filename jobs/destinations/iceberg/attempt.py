@@ -85,7 +85,7 @@ class Attempt:
             [AssertTableUUID(uuid=metadata.table_uuid)],
             [
                 *(RemoveSnapshotRefUpdate(ref_name=name) for name in left),
-                SetSnapshotRefUpdate(ref_name=self._branch, type=SnapshotRefType.BRANCH, snapshot_id=base),
+                _point(self._branch, base),
             ],
         )
         return base
@@ -104,9 +104,7 @@ class Attempt:
         main = metadata.refs.get("main")
         missing = AssertRefSnapshotId(ref=self._target, snapshot_id=None)
         if main:
-            branch = SetSnapshotRefUpdate(
-                ref_name=self._target, type=SnapshotRefType.BRANCH, snapshot_id=main.snapshot_id
-            )
+            branch = _point(self._target, main.snapshot_id)
             self._catalog.commit(self._table, [missing], [branch])
         else:
             added, _ = self._stage_append(self._table, [], {})
@@ -179,7 +177,9 @@ class Attempt:
         table = self._catalog.load(self._identifier)
         if table and self._branch in table.metadata.refs:
             self._catalog.commit(
-                table, [AssertTableUUID(uuid=table.metadata.table_uuid)], [RemoveSnapshotRefUpdate(ref_name=self._branch)]
+                table,
+                [AssertTableUUID(uuid=table.metadata.table_uuid)],
+                [RemoveSnapshotRefUpdate(ref_name=self._branch)],
             )
 
     def _current(self, metadata: TableMetadata) -> int:
@@ -217,10 +217,8 @@ class Attempt:
         ]
         updates: list[TableUpdate] = [
             *(u for u in added if not isinstance(u, SetSnapshotRefUpdate)),
-            _move(self._target, metadata.refs[self._target], published),
-            SetSnapshotRefUpdate(
-                ref_name=tag_name(self._pipeline, self._target), type=SnapshotRefType.TAG, snapshot_id=published
-            ),
+            _point(self._target, published, like=metadata.refs[self._target]),
+            _point(tag_name(self._pipeline, self._target), published, SnapshotRefType.TAG),
             RemoveSnapshotRefUpdate(ref_name=self._branch),
             SetPropertiesUpdate(updates=mirrored),
         ]
@@ -233,22 +231,24 @@ class Attempt:
     def _is_published(self, snapshot_id: int) -> bool:
         """Looks whether a commit whose answer was lost has happened."""
         table = self._catalog.load(self._identifier)
-        return bool(table) and any(s.snapshot_id == snapshot_id for s in ancestors(table.metadata, self._target))
+        return table is not None and any(s.snapshot_id == snapshot_id for s in ancestors(table.metadata, self._target))
 
 
 def _branch_prefix(pipeline: str, target: str) -> str:
     return f"attempt--{pipeline}--{target}--"
 
 
-def _move(name: str, ref: SnapshotRef, snapshot_id: int) -> SetSnapshotRefUpdate:
-    """Moves a branch and keeps its retention settings."""
+def _point(
+    name: str, snapshot_id: int, kind: SnapshotRefType = SnapshotRefType.BRANCH, like: SnapshotRef | None = None
+) -> SetSnapshotRefUpdate:
+    """Points a branch or tag to a snapshot; `like` is the branch as it is, whose retention settings stay."""
     return SetSnapshotRefUpdate(
         ref_name=name,
-        type=SnapshotRefType.BRANCH,
+        type=kind,
         snapshot_id=snapshot_id,
-        max_ref_age_ms=ref.max_ref_age_ms,
-        max_snapshot_age_ms=ref.max_snapshot_age_ms,
-        min_snapshots_to_keep=ref.min_snapshots_to_keep,
+        max_ref_age_ms=like.max_ref_age_ms if like else None,
+        max_snapshot_age_ms=like.max_snapshot_age_ms if like else None,
+        min_snapshots_to_keep=like.min_snapshots_to_keep if like else None,
     )
 
 

@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from jobs.batch import MergeCounts
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.landing.columns import RowColumn
-from sql import render
+from sql import quote, render
 
 _SCOPED = "spark.sql.iceberg.snapshot-property."
+_VIEW = "batchmerge_changes"
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,10 @@ class Changes:
         columns: the destination row's columns.
         keys: names of the key columns.
         order_by: the value column whose larger value wins, None for the order of the batches.
+        tombstones: table that remembers the order of deletes; None where no order is named.
         null_safe: null equals null in a key.
         touched: only keys with a change in these batches (first, last); for replay.
-        missing: only rows that the table lacks; for replay of append tables.
+        missing: only rows that the table lacks; for replay of tables without a unique key.
     """
 
     spark: SparkSession
@@ -42,6 +44,7 @@ class Changes:
     columns: tuple[RowColumn, ...]
     keys: tuple[str, ...]
     order_by: str | None
+    tombstones: tuple[str, ...] | None
     null_safe: bool
     touched: tuple[int, int] | None = None
     missing: bool = False
@@ -49,27 +52,30 @@ class Changes:
     def of_keys_in(self, touched: tuple[int, int]) -> Changes:
         return replace(self, touched=touched)
 
-    def missing_from(self, touched: tuple[int, int]) -> Changes:
-        return replace(self, first=touched[0], last=touched[1], missing=True)
+    def missing_from(self, first: int, last: int) -> Changes:
+        return replace(self, first=first, last=last, missing=True)
 
     def append_to(self, attempt: Attempt) -> None:
         """Appends every change that is not a delete, as it was landed."""
-        rows = self._sql(self._rows).select([c.name for c in self.columns])
-        writer = rows.writeTo(_quoted(attempt.path)).option("check-nullability", "false")
+        rows = self._sql(self._text(attempt)).select([c.name for c in self.columns])
+        writer = rows.writeTo(quote("spark", attempt.path))
         for key, value in attempt.summary.items():
             writer = writer.option(f"snapshot-property.{key}", value)
         writer.append()
 
     def effect_on(self, attempt: Attempt) -> MergeCounts:
         """Keeps the reduced changes at hand for the merge, and counts what it is going to do."""
-        self._reduced.createOrReplaceTempView(_VIEW)
+        self.spark.catalog.dropTempView(_VIEW)
+        self._sql(self._text(attempt)).createOrReplaceTempView(_VIEW)
         self.spark.catalog.cacheTable(_VIEW)
         effect = self.spark.sql(self._render("merge_effect", attempt), args=self._bound_values).first()
         assert effect is not None, "an aggregate has one row"
         return MergeCounts(self._bounds["changes"], effect["inserted"], effect["updated"], effect["deleted"])
 
-    def merge_into(self, attempt: Attempt, summary: dict[str, str], write_mode: str) -> None:
+    def merge_into(self, attempt: Attempt, summary: dict[str, str]) -> None:
         """One MERGE on the attempt's branch; its snapshot carries the summary."""
+        if self.tombstones:
+            self.spark.sql(self._render("keep_tombstones", attempt))
         # Snapshot properties of a MERGE are session-wide: the session is this table's own, the attempt's id in the
         # summary is checked before publishing, and they are taken back whatever happens.
         try:
@@ -79,11 +85,11 @@ class Changes:
         finally:
             for key in summary:
                 self.spark.conf.unset(_SCOPED + key)
-            self.spark.catalog.uncacheTable(_VIEW)
+        self.spark.catalog.uncacheTable(_VIEW)
 
-    @property
-    def _rows(self) -> str:
-        return render(
+    def _text(self, attempt: Attempt) -> str:
+        """The SQL of the rows to apply, built up from filter, order, reduction and (replay) what is missing."""
+        text = render(
             "spark",
             "landed_rows",
             columns=self.columns,
@@ -91,15 +97,26 @@ class Changes:
             table=self.table,
             snapshot=self.snapshot,
             mode=self.mode,
+            touched=self.touched,
         )
+        if self.tombstones:
+            text = render(
+                "spark",
+                "without_deleted_later",
+                rows=text,
+                tombstones=self.tombstones,
+                keys=self.keys,
+                null_safe=self.null_safe,
+            )
+        if self.mode != "append":
+            template = "last_delete_per_key" if self.mode == "delete" else "last_change_per_key"
+            text = render("spark", template, rows=text, keys=self.keys, order_by=self.order_by)
+        if self.missing:
+            text = render("spark", "missing_rows", rows=text, target=attempt.path, mode=self.mode)
+        return text
 
     def _sql(self, text: str) -> DataFrame:
         return self.spark.sql(text, args={"first": self.first, "last": self.last})
-
-    @property
-    def _reduced(self) -> DataFrame:
-        template = "last_delete_per_key" if self.mode == "delete" else "last_change_per_key"
-        return self._sql(render("spark", template, rows=self._rows, keys=self.keys, order_by=self.order_by))
 
     @cached_property
     def _bounds(self) -> Row:
@@ -127,6 +144,7 @@ class Changes:
             template,
             target=attempt.path,
             changes=[_VIEW],
+            tombstones=self.tombstones,
             keys=self.keys,
             columns=[c.name for c in self.columns],
             mode=self.mode,
@@ -134,9 +152,6 @@ class Changes:
             bounded=self._bounded,
             order_by=self.order_by,
         )
-
-
-_VIEW = "batchmerge_changes"
 
 
 def _has_order(kind: pa.DataType) -> bool:
@@ -147,9 +162,3 @@ def _has_order(kind: pa.DataType) -> bool:
         or pa.types.is_timestamp(kind)
         or pa.types.is_decimal(kind)
     )
-
-
-def _quoted(path: tuple[str, ...]) -> str:
-    from sql import quote
-
-    return quote("spark", path)

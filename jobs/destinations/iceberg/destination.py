@@ -66,14 +66,15 @@ class IcebergDestination:
         return history.committed
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        columns = row_columns(self.spec, list(self.table.metadata_columns))
+        columns = self._columns()
         wanted = pa.schema([pa.field(c.name, c.type, c.nullable) for c in columns])
         found = self.catalog.load(self.table.table)
+        done = self._prepare_tombstones(columns, dry_run)
         if found is not None:
             changes = plan_evolution(self.name, arrow_schema(found), wanted, self.table.evolve)
             if not dry_run:
                 apply_changes(found, changes)
-            return [f"{self.name}: {change}" for change in changes]
+            return [*done, *(f"{self.name}: {change}" for change in changes)]
         if not self.table.create:
             raise ConfigurationError(
                 "the table does not exist and `create` is false", where=self.name, remedy="create it, or allow it here"
@@ -82,8 +83,20 @@ class IcebergDestination:
         schema = iceberg_schema(wanted, keys if self.table.needs_key else ())
         spec = partition_spec(schema, self.table.partition_by, self.name)
         if not dry_run:
-            self.catalog.create(self.table.table, schema, spec, {**_PROPERTIES, **self.table.properties})
-        return [f"create {self.name}" + (f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else "")]
+            mode = _WRITE_MODES[self.table.write]
+            modes = {f"write.{operation}.mode": mode for operation in ("merge", "update", "delete")}
+            self.catalog.create(self.table.table, schema, spec, {**_PROPERTIES, **modes, **self.table.properties})
+        layout = f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else ""
+        return [*done, f"create {self.name}{layout}"]
+
+    def _prepare_tombstones(self, columns: list[RowColumn], dry_run: bool) -> list[str]:
+        if not self._tombstones or self.catalog.load(self._tombstones):
+            return []
+        order = next(c for c in columns if c.name == self._order_by)
+        kept = [pa.field(c.name, c.type) for c in columns if c.is_key] + [pa.field("__order", order.type)]
+        if not dry_run:
+            self.catalog.create(self._tombstones, iceberg_schema(pa.schema(kept)), properties=_PROPERTIES)
+        return [f"create {self._tombstones} for the order of deletes"]
 
     def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         state = CommittedState.after(batches[-1])
@@ -97,12 +110,14 @@ class IcebergDestination:
         changes = self._changes(work, batches[0].number, committed.batch_number, newest.snapshot_id)
         touched = (batches[0].number, batches[-1].number)
         if self.table.mode == "append":
-            return self._append(work, committed, committed, changes.missing_from(touched))
-        return self._merge(work, committed, committed, changes.of_keys_in(touched))
+            return self._append(work, committed, committed, changes.missing_from(*touched))
+        changes = changes.of_keys_in(touched)
+        if self.table.mode == "delete":
+            changes = changes.missing_from(changes.first, changes.last)
+        return self._merge(work, committed, committed, changes)
 
     def _changes(self, work: Work, first: int, last: int, snapshot: int) -> Changes:
         key = self.spec.changes.key
-        order = self.spec.changes.order_by
         return Changes(
             spark=work.spark,
             table=work.intermediate.path,
@@ -112,16 +127,26 @@ class IcebergDestination:
             mode=self.table.mode,
             columns=tuple(self._columns()),
             keys=tuple(key.columns) if key else (),
-            order_by=order if order and order != "arrival" else None,
+            order_by=self._order_by,
+            tombstones=(self.catalog.name, *self._tombstones.split(".")) if self._tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
         )
+
+    @property
+    def _order_by(self) -> str | None:
+        order = self.spec.changes.order_by
+        return order if order != "arrival" else None
+
+    @property
+    def _tombstones(self) -> str | None:
+        """The table that keeps the order of deletes, so that an older change cannot bring a row back."""
+        deletes = self.table.mode in ("upsert_delete", "delete")
+        return f"{self.table.table}__tombstones" if self._order_by and deletes else None
 
     def _columns(self) -> list[RowColumn]:
         return row_columns(self.spec, list(self.table.metadata_columns))
 
-    def _append(
-        self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes
-    ) -> Merged:
+    def _append(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
         clock = _Stages()
         attempt = self._attempt(committed)
         with spark_errors(self.name):
@@ -142,7 +167,7 @@ class IcebergDestination:
         summary = {**attempt.summary, **state.to_properties(), **self._run(work)}
         with spark_errors(self.name):
             counts = clock.time("plan", lambda: changes.effect_on(attempt))
-            clock.time("write", lambda: changes.merge_into(attempt, summary, _WRITE_MODES[self.table.write]))
+            clock.time("write", lambda: changes.merge_into(attempt, summary))
         reached("merge.written")
         snapshot = clock.time("publish", lambda: attempt.publish_head(summary, mirrored))
         reached("merge.published")

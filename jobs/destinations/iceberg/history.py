@@ -92,9 +92,7 @@ def _published(metadata: TableMetadata, pipeline: str, branch: str) -> Committed
                 return CommittedState.from_properties(_summary(snapshot))
     prefix = property_prefix(pipeline, branch)
     mirrored = {
-        PREFIX + key.removeprefix(prefix): value
-        for key, value in metadata.properties.items()
-        if key.startswith(prefix)
+        PREFIX + key.removeprefix(prefix): value for key, value in metadata.properties.items() if key.startswith(prefix)
     }
     return CommittedState.from_properties(mirrored) if PREFIX + "commit-id" in mirrored else None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import _ConvertToIcebergWithoutIDs, schema_to_pyarrow, visit_pyarrow
@@ -26,7 +27,12 @@ from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, WidenType, pl
 from resources.errors import ConfigurationError
 from resources.iceberg import catalog_errors
 
-_TIMES = {"year": YearTransform, "month": MonthTransform, "day": DayTransform, "hour": HourTransform}
+_TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
+    "year": YearTransform,
+    "month": MonthTransform,
+    "day": DayTransform,
+    "hour": HourTransform,
+}
 _TRANSFORM = re.compile(r"(?P<name>\w+)\(\s*(?:(?P<width>\d+)\s*,\s*)?(?P<column>\w+)\s*\)")
 
 
@@ -72,7 +78,7 @@ def partition_spec(schema: Schema, partition_by: Sequence[str], table: str) -> P
     return PartitionSpec(*fields)
 
 
-def _transform(text: str, table: str) -> tuple[str, str, Transform[object, object]]:
+def _transform(text: str, table: str) -> tuple[str, str, Transform[Any, Any]]:
     """Column, partition field's name and transform."""
     if re.fullmatch(r"\w+", text):
         return text, text, IdentityTransform()

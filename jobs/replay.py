@@ -1,0 +1,84 @@
+"""Replay: merge already landed batches again. The committed state does not move (DESIGN section 7).
+
+For the keys that those batches touched, the newest landed state is merged again; an append table gets the rows that
+it lacks. Replaying any window, any number of times, in any order, leaves every table as if it had never been replayed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from jobs.batch import LandedBatch
+from jobs.destinations.base import Destination, Merged
+from jobs.lineage import next_batches
+from jobs.pipeline import Pipeline
+from resources.errors import CommitFailed, ConfigurationError, TerminalError
+
+_LOG = logging.getLogger("batchmerge")
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One replay: which batches, and what it did to the table."""
+
+    batches: list[LandedBatch]
+    merged: Merged
+
+
+def replay_window(pipeline: Pipeline, destination: Destination, start: datetime, end: datetime) -> Replayed | None:
+    """Replays the batches that were landed in ``[start, end)``; None where there were none.
+
+    Raises:
+        ConfigurationError: the table's rows cannot be told apart well enough to replay (append without coordinates).
+    """
+    first, last = start.timestamp() * 1000, end.timestamp() * 1000
+    return _replay(pipeline, destination, lambda b: first <= b.batch.planned_at < last)
+
+
+def replay_batches(pipeline: Pipeline, destination: Destination, first: int, last: int) -> Replayed | None:
+    """Replays landed batches by number, both ends included; None where there are none."""
+    return _replay(pipeline, destination, lambda b: first <= b.number <= last)
+
+
+def _replay(pipeline: Pipeline, destination: Destination, wanted: Callable[[LandedBatch], bool]) -> Replayed | None:
+    _check_coordinates(destination)
+    failed: CommitFailed | None = None
+    for attempt in range(1, destination.table.max_commit_attempts + 1):
+        committed = destination.committed()
+        pipeline.check_generation(committed)
+        if committed is None:
+            return None
+        landed, complete = pipeline.intermediate.landed()
+        next_batches(destination.name, committed, landed, complete)
+        batches = [b for b in landed if b.number <= committed.batch_number and wanted(b)]
+        if not batches:
+            return None
+        try:
+            merged = destination.replay(pipeline.work(destination), committed, batches)
+        except CommitFailed as lost:
+            _LOG.warning("%s, replay attempt %d: %s", destination.name, attempt, lost)
+            failed = lost
+            continue
+        _LOG.info("replayed batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
+        return Replayed(batches, merged)
+    raise TerminalError(
+        f"other writers have changed the table during each of {attempt} attempts to replay",
+        where=destination.name,
+        remedy="let them write less often, or raise `max_commit_attempts`",
+    ) from failed
+
+
+def _check_coordinates(destination: Destination) -> None:
+    """Rows of a table without a unique key are told apart by where they come from."""
+    table = destination.table
+    missing = [m for m in ("topic", "partition", "offset") if m not in table.metadata_columns]
+    if table.mode in ("append", "delete") and missing:
+        raise ConfigurationError(
+            f"a table of mode {table.mode} can be replayed only by its rows' coordinates, and it lacks "
+            f"{', '.join('_' + m for m in missing)}",
+            where=destination.name,
+            remedy="add `metadata_columns: [topic, partition, offset]` before rows are written",
+        )
