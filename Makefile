@@ -1,0 +1,82 @@
+# Batchmerge: `make demo` shows it, `make test` proves it. All targets: `make help`.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+DEMO ?= month
+export DEMO
+
+# The newest supported Python that can make a virtual environment: on PATH, or only under pyenv (whose shims answer
+# for versions that are not active, so each candidate has to prove itself).
+find_python = for version in 3.13 3.12 3.11; do \
+	for candidate in python$$version python3 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version*/bin/python; do \
+		"$$candidate" -c "import sys, venv, ensurepip; sys.exit('%d.%d' % sys.version_info[:2] != '$$version')" \
+			>/dev/null 2>&1 && { echo "$$candidate"; break 2; }; \
+	done; \
+done
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: .venv/installed ## Make .venv and install everything into it (once)
+
+.venv/installed: pyproject.toml constraints.txt
+	@python=$$($(find_python)); \
+	if [ -z "$$python" ]; then \
+		echo "No Python 3.13, 3.12 or 3.11 with venv was found: install Python 3.13 (on Debian or Ubuntu python3-venv too), then run make again." >&2; \
+		exit 1; \
+	fi; \
+	if ! [ -x $(BIN)/python ]; then echo "making .venv with $$($$python --version)"; "$$python" -m venv .venv; fi
+	@echo "installing Batchmerge and what it needs into .venv (2 GB, a few minutes the first time)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[local,dev]' \
+		| { grep -vE '^(Requirement already|  (Using|Downloading|Preparing|Getting|Installing|Building)|Looking in)' || true; }; \
+		exit $${PIPESTATUS[0]}
+	@touch $@
+
+.PHONY: demo
+demo: setup ## Real flights from Kafka into an Iceberg table (DEMO=month, or DEMO=year for 1.2 million events)
+	@$(BIN)/batchmerge demo
+
+.PHONY: up
+up: setup ## Start the local services
+	@$(BIN)/batchmerge up
+
+.PHONY: down
+down: ## Stop the local services
+	@if [ -x $(BIN)/batchmerge ]; then $(BIN)/batchmerge down; fi
+
+.PHONY: test
+test: setup lint definitions ## Lint, check the definitions, run the tests
+	$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: setup ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+.PHONY: definitions
+definitions: setup ## Check that Dagster can load every pipeline
+	$(BIN)/dg check toml
+	$(BIN)/dg check yaml
+	$(BIN)/dg check defs
+	$(BIN)/dagster definitions validate -w workspace.yaml
+
+.PHONY: crash
+crash: setup ## Kill the real process at every boundary, many times (minutes)
+	$(BIN)/python -m pytest -m "crash or not crash" tests/crash
+
+.PHONY: bench
+bench: setup ## Measure speed and memory
+	$(BIN)/python -m tests.benchmarks
+
+.PHONY: screenshots
+screenshots: setup ## Drive the Dagster UI with a browser and take pictures of it
+	$(BIN)/python -m pytest tests/browser
+
+.PHONY: clean
+clean: down ## Stop the services and remove their data and caches (.venv stays)
+	rm -rf .batchmerge .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
