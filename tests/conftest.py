@@ -60,6 +60,16 @@ def connections(stack: Path) -> Connections:
 @pytest.fixture
 def topic(connections: Connections) -> Iterator[Callable[..., str]]:
     """Makes topics: `topic()`, `topic(partitions=4)`, `topic("orders", partitions=2, config={...})` -> unique name."""
+    yield from _topics(connections)
+
+
+@pytest.fixture(scope="module")
+def module_topic(stack: Path) -> Iterator[Callable[..., str]]:
+    """Like `topic`, for what the tests of a module share."""
+    yield from _topics(load_connections(stack / "connections.yaml"))
+
+
+def _topics(connections: Connections) -> Iterator[Callable[..., str]]:
     client = AdminClient({"bootstrap.servers": connections.get("kafka", KafkaConnection).bootstrap_servers})
     made: list[str] = []
 

@@ -1,0 +1,36 @@
+"""The driver process: runs one pipeline as the orchestration would, and can be killed at any boundary.
+
+Reads ``{"name", "spec", "batches"}`` as JSON from standard input. Exit codes: 0 done, 2 terminal, 3 transient error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+from jobs import protocol
+from jobs.pipeline import Pipeline
+from jobs.spec import PipelineSpec
+from resources.connections import load_connections
+from resources.errors import BatchmergeError, TransientError
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.WARNING, stream=sys.stdout, format="%(levelname)s %(name)s %(message)s")
+    logging.getLogger("batchmerge").setLevel(logging.INFO)
+    wanted = json.load(sys.stdin)
+    pipeline = Pipeline(wanted["name"], PipelineSpec.model_validate(wanted["spec"]), load_connections())
+    try:
+        for _ in protocol.land(pipeline, wanted["batches"]):
+            pass
+        for destination in pipeline.destinations():
+            protocol.merge(pipeline, destination)
+    except BatchmergeError as problem:
+        print(f"{type(problem).__name__}: {problem}", flush=True)
+        return 3 if isinstance(problem, TransientError) else 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

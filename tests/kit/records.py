@@ -1,0 +1,69 @@
+"""Records for the tests, and a producer that keeps to the partition and transaction it is told."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+from resources.connections import Connections, KafkaConnection
+
+COLUMNS = {"id": "long", "name": "string", "amount": "double", "op": "string"}
+KEY = {"id": "long"}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record to produce; `value` None is a tombstone, a string is produced as it is (malformed)."""
+
+    partition: int
+    key: int | None
+    value: dict[str, object] | str | None
+
+
+def bootstrap(connections: Connections) -> str:
+    return connections.get("kafka", KafkaConnection).bootstrap_servers
+
+
+def produce(
+    servers: str, topic: str, records: Iterable[Record], transaction: str | None = None, abort: bool = False
+) -> None:
+    """Produces in order; with `transaction`, as one Kafka transaction that is committed or aborted."""
+    settings: dict[str, object] = {"bootstrap.servers": servers, "enable.idempotence": True}
+    if transaction:
+        settings["transactional.id"] = transaction
+    producer = Producer(settings)
+    if transaction:
+        producer.init_transactions(60)
+        producer.begin_transaction()
+    for record in records:
+        value = record.value
+        raw = value.encode() if isinstance(value, str) else None if value is None else json.dumps(value).encode()
+        key = None if record.key is None else json.dumps({"id": record.key}).encode()
+        producer.produce(topic, key=key, value=raw, partition=record.partition)
+        producer.poll(0)
+    producer.flush(60)
+    if transaction:
+        (producer.abort_transaction if abort else producer.commit_transaction)(60)
+
+
+def random_changes(seed: int, count: int, keys: int, partitions: int, bad: float = 0.02) -> list[Record]:
+    """Inserts, updates, deletes (op and tombstone) and malformed records; a key stays in its partition."""
+    dice = random.Random(seed)
+    records = []
+    for n in range(count):
+        key = dice.randrange(keys)
+        partition = key % partitions
+        if dice.random() < bad:
+            broken: Sequence[str] = ("{not json", '{"id": "x", "name": 7, "op": "u"}', '"text"')
+            records.append(Record(partition, key, dice.choice(broken)))
+            continue
+        kind = dice.choices(["u", "c", "d", "tombstone"], [6, 3, 1, 1])[0]
+        if kind == "tombstone":
+            records.append(Record(partition, key, None))
+        else:
+            records.append(Record(partition, key, {"id": key, "name": f"n{n}", "amount": n / 4, "op": kind}))
+    return records
