@@ -78,6 +78,7 @@ def produce_flights(
         if error is not None:
             refused.append(error)
 
+    total = len(changes)  # reads the files, which is no part of the rate
     begin = reported = time.monotonic()
     for sent, record in enumerate(changes):
         while True:
@@ -98,14 +99,14 @@ def produce_flights(
             _check(bootstrap, refused)
             now = time.monotonic()
             if progress is not None and now - reported >= 0.5:
-                progress(sent, len(changes), sent / (now - begin))
+                progress(sent, total, sent / (now - begin))
                 reported = now
     left = producer.flush(2 * _TIMEOUT)
     _check(bootstrap, refused, left)
     seconds = time.monotonic() - begin
     if progress is not None:
-        progress(len(changes), len(changes), len(changes) / seconds)
-    return Produced(topic, count, len(changes), changes.malformed, seconds)
+        progress(total, total, total / seconds)
+    return Produced(topic, count, total, changes.malformed, seconds)
 
 
 def _check(bootstrap: str, refused: list[KafkaError], left: int = 0) -> None:

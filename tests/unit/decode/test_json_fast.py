@@ -217,6 +217,11 @@ class TestSameAsStrict:
             for record in (f'{{"{column[0]}":{value}}}', f'{{"{column[0]}":null,"zz":{value}}}', f'{{"zz":{value}}}'):
                 assert_same(kind, [record.encode()])
 
+    @pytest.mark.parametrize("broken", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
+    def test_broken_utf8(self, broken: bytes) -> None:
+        records = [b'{"s":"' + broken + b'"}', b'{"zz":"' + broken + b'"}', b'{"s":"a","' + broken + b'":1}']
+        assert_each_same(SCHEMAS[0], [*records, b'{"s":"good"}'])
+
     @given(st.lists(FRAGMENTS.map(str.encode), max_size=6))
     @example([b'{"a":[', b'{"x":1}]}', b"{}{}"])
     @example([b'{"zz":[1', b',{"x":1}]}', b'{"i":1}{"i":2}'])
