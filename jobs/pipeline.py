@@ -29,7 +29,7 @@ from resources.connections import (
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
-from resources.spark import open_session
+from resources.spark import open_session, spark_errors
 
 
 @dataclass
@@ -81,6 +81,12 @@ class Pipeline:
             connection = self.connections.get(self.spec.spark, SparkConnection)
             self._sessions[role] = open_session(connection, f"{self.name}/{role}", settings)
         return self._sessions[role]
+
+    def interrupt(self, role: str) -> None:
+        """Stops what runs in a role's session; nothing to do where none is open. Called from another thread."""
+        if role in self._sessions:
+            with spark_errors(role):
+                self._sessions[role].interruptAll()
 
     def work(self, destination: Destination) -> Work:
         """What a merge into this destination works with."""

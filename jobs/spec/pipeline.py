@@ -12,6 +12,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from jobs.schema.types import parse_columns
+from jobs.spec.automation import Retry, Trigger
 from jobs.spec.base import Spec
 from jobs.spec.changes import Changes
 from jobs.spec.source import Source
@@ -28,6 +29,7 @@ class BatchBounds(Spec):
     max_batches: int = Field(
         1, ge=0, description="batches that one run lands; 0 lands until caught up. A launch may say otherwise"
     )
+    time_limit_seconds: int = Field(3600, gt=0, description="after this the landing is given up, to be retried")
 
 
 class Intermediate(Spec):
@@ -59,7 +61,9 @@ class PipelineSpec(Spec):
     on_bad_record: Literal["quarantine", "fail"] = Field(
         "quarantine", description="quarantine: land it as a dead letter; fail: stop the batch"
     )
-    cron: str = Field("*/5 * * * *", description="when the schedule runs")
+    cron: str = Field("*/5 * * * *", description="when the schedule runs (UTC)")
+    trigger: Trigger | None = Field(None, description="starts runs by lag, beside the schedule")
+    retry: Retry = Retry()
     paused: bool = Field(False, description="true: the schedule is off until somebody starts it")
     freshness: Freshness | None = Freshness()
     since: str = Field(

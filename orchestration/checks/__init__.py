@@ -1,0 +1,1 @@
+"""Checks: invariants that block what comes after, and drift that warns."""

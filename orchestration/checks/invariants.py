@@ -1,0 +1,64 @@
+"""What must hold for batches and committed states. Pure: each returns what is wrong, nothing where all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.offsets import ends
+
+
+def offset_jumps(landed: Sequence[LandedBatch]) -> list[str]:
+    """Where a batch does not start at the offsets at which the one before it ended."""
+    wrong = []
+    for before, after in pairwise(landed):
+        reached = ends(before.batch.ranges)
+        for tp, r in after.batch.ranges.items():
+            if tp in reached and r.start != reached[tp]:
+                wrong.append(
+                    f"batch {after.number} starts at {r.start} of {tp}, batch {before.number} ended at {reached[tp]}"
+                )
+        lost = sorted(set(reached) - set(after.batch.ranges))
+        wrong += [f"batch {after.number} leaves out {tp}" for tp in lost]
+    return wrong
+
+
+def unbalanced(landed: Sequence[LandedBatch]) -> list[str]:
+    """Batches whose records read are not those landed, quarantined and filtered, each counted on its own."""
+    return [
+        f"batch {b.number}: read {b.counts.read}, landed {b.counts.landed}, quarantined {b.counts.quarantined}, "
+        f"filtered {b.counts.filtered}"
+        for b in landed
+        if not b.counts.balanced
+    ]
+
+
+def not_next(landed: Sequence[LandedBatch]) -> list[str]:
+    """Batches that are not the next of the one before, by number and by commit id."""
+    return [
+        f"batch {after.number} follows {after.batch.previous_commit_id}, but batch {before.number} is "
+        f"{before.batch.commit_id}"
+        for before, after in pairwise(landed)
+        if after.batch.previous_commit_id != before.batch.commit_id or after.number != before.number + 1
+    ]
+
+
+def strayed(state: CommittedState | None, landed: Sequence[LandedBatch]) -> list[str]:
+    """Where a table's committed state is not that of the landed batch of its number."""
+    if state is None:
+        return []
+    same = [b for b in landed if b.number == state.batch_number]
+    if not same:  # removed by retention, or the engine has refused it before
+        return []
+    batch = same[0].batch
+    wrong = []
+    if batch.commit_id != state.commit_id:
+        wrong.append(f"batch {batch.number} is landed as {batch.commit_id}, {state.commit_id} is in the table")
+    reached = ends(batch.ranges)
+    wrong += [
+        f"batch {batch.number} ends at {reached.get(tp)} of {tp}, the table says {offset}"
+        for tp, offset in sorted(state.offsets.items())
+        if reached.get(tp) != offset
+    ]
+    return wrong

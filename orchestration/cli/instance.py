@@ -1,0 +1,29 @@
+"""The Dagster instance of the data folder: its runs, assets and schedules."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import dagster as dg
+
+from resources.connections import data_folder
+
+SETTINGS = Path(__file__).parents[1] / "instance" / "dagster.yaml"
+
+
+def dagster_home() -> Path:
+    """`DAGSTER_HOME` if you have one, else `<data folder>/dagster`, made at its first use."""
+    named = os.environ.get("DAGSTER_HOME")
+    home = Path(named) if named else data_folder() / "dagster"
+    home.mkdir(parents=True, exist_ok=True)
+    if not (home / "dagster.yaml").exists():
+        shutil.copyfile(SETTINGS, home / "dagster.yaml")
+    os.environ["DAGSTER_HOME"] = str(home)
+    return home
+
+
+def dagster_instance() -> dg.DagsterInstance:
+    dagster_home()
+    return dg.DagsterInstance.get()

@@ -1,0 +1,112 @@
+"""Running a pipeline's Dagster job in this process, against the instance of the data folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from orchestration.names import PIPELINE_TAG, landing_key, op_name
+
+_FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What became of one asset of a run.
+
+    Attributes:
+        metadata: of its materialization, plain values.
+        problem: why it failed; None where it did not.
+        transient: the same run may succeed later.
+    """
+
+    asset: str
+    metadata: Mapping[str, Any]
+    problem: str | None = None
+    transient: bool = False
+
+
+@dataclass(frozen=True)
+class RunResult:
+    run_id: str
+    steps: list[Step]
+
+    @property
+    def success(self) -> bool:
+        return all(step.problem is None for step in self.steps)
+
+    @property
+    def landing(self) -> Step:
+        return self.steps[0]
+
+    @property
+    def tables(self) -> list[Step]:
+        return self.steps[1:]
+
+
+def run_job(
+    instance: dg.DagsterInstance,
+    definitions: dg.Definitions,
+    pipeline: str,
+    config: Mapping[str, object],
+    hours: tuple[str, str] | None = None,
+) -> RunResult:
+    """One run of the pipeline's job.
+
+    Args:
+        config: of the landing step; `mode` goes to every step.
+        hours: first and last partition of a replay; None: the current hour.
+    """
+    job = definitions.resolve_job_def(pipeline)
+    partitions = job.partitions_def
+    assert partitions is not None
+    tags = {PIPELINE_TAG: pipeline}
+    if hours:
+        tags |= {_FIRST: hours[0], _LAST: hours[1]}
+    current = None if hours else partitions.get_last_partition_key()
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    result = job.execute_in_process(
+        instance=instance,
+        partition_key=current,
+        tags=tags,
+        raise_on_error=False,
+        run_config={"ops": _ops(job, config), "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    )
+    return RunResult(result.run_id, _steps(job, result))
+
+
+def _ops(job: dg.JobDefinition, config: Mapping[str, object]) -> dict[str, object]:
+    """The launch's options for each step: only the landing knows more than the mode."""
+    mode = {name: value for name, value in config.items() if name == "mode"}
+    return {
+        op_name(job.name, key): {"config": dict(config) if key == landing_key(job.name) else mode}
+        for key in job.asset_layer.executable_asset_keys
+    }
+
+
+def _steps(job: dg.JobDefinition, result: dg.ExecuteInProcessResult) -> list[Step]:
+    """The landing first, then the tables."""
+    landing = landing_key(job.name)
+    keys = sorted(job.asset_layer.executable_asset_keys, key=lambda key: (key != landing, key))
+    made = {event.asset_key: event for event in result.get_asset_materialization_events()}
+    failed = {event.step_key: event for event in result.all_events if event.is_step_failure}
+    return [_step(key, made.get(key), failed.get(op_name(job.name, key))) for key in keys]
+
+
+def _step(key: dg.AssetKey, made: dg.DagsterEvent | None, failed: dg.DagsterEvent | None) -> Step:
+    asset = "/".join(key.path)
+    metadata = {}
+    if made is not None:
+        metadata = {name: value.value for name, value in made.materialization.metadata.items()}
+    if failed is None:
+        return Step(asset, metadata, None if made else "not run: a step before it failed")
+    data = failed.step_failure_data
+    if data.user_failure_data:
+        facts = {name: value.value for name, value in data.user_failure_data.metadata.items()}
+        problem = data.user_failure_data.description or str(facts.get("what"))
+        return Step(asset, metadata, problem, str(facts.get("class", "")).startswith("transient"))
+    return Step(asset, metadata, data.error.to_string() if data.error else "unknown")

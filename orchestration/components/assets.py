@@ -1,0 +1,155 @@
+"""The assets of one pipeline: a topic, the landing table, one op per destination table.
+
+One op per table, because an op is the unit of retry, pool, time limit and failure: a dead table stops no other.
+No IO managers: data never passes through Python, and the order of commits is the product.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+import sql
+from jobs.landing.columns import RowColumn, landing_schema, row_columns
+from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import Freshness
+from jobs.spec.tables import Table
+from orchestration import names
+from orchestration.components import checks
+from orchestration.components.config import LandConfig, MergeConfig
+from orchestration.components.failures import retry_policy
+from orchestration.components.landing import run_landing
+from orchestration.components.launch import Launch
+from orchestration.components.merging import run_merge
+from orchestration.components.metadata import column_schema
+
+_KINDS = {"iceberg": {"iceberg", "spark"}, "bigquery": {"bigquery"}, "clickhouse": {"clickhouse"}}
+_RULES = {
+    "append": "Every landed record is a row; nothing is changed later.",
+    "upsert": "One row per key, from its last change. Deletes are ignored.",
+    "upsert_delete": "One row per key, from its last change; a delete removes the row.",
+    "delete": "Every landed record is a row; a delete removes all rows of its key.",
+}
+
+
+def topic_specs(name: str, spec: PipelineSpec) -> list[dg.AssetSpec]:
+    """One external asset per topic; the lag sensor reports to it."""
+    return [
+        dg.AssetSpec(
+            key,
+            group_name=name,
+            kinds={"kafka"},
+            description=f"Topics that match `{spec.source.pattern}`." if spec.source.pattern else "A Kafka topic.",
+            metadata={"connection": spec.source.connection, "topic": spec.source.pattern or key.path[-1]},
+        )
+        for key in names.topic_keys(name, spec.source)
+    ]
+
+
+def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition, file: Path | None) -> dg.AssetsDefinition:
+    """The intermediate table."""
+    spec, key = launch.spec, names.landing_key(launch.name)
+    table = f"{spec.intermediate.connection}.{spec.intermediate.namespace}.{launch.name}_{spec.intermediate.suffix}"
+    columns = [RowColumn(f.name, f.type, f.nullable, (f.name,)) for f in landing_schema(spec)]
+    asset = dg.AssetSpec(
+        key,
+        deps=names.topic_keys(launch.name, spec.source),
+        group_name=launch.name,
+        kinds={"iceberg", "spark"},
+        owners=spec.owners,
+        tags={names.PIPELINE_TAG: launch.name},
+        code_version=_code_version(spec, "spark"),
+        partitions_def=partitions,
+        description="Batches of changes as they were read from Kafka, one snapshot each, never changed after. Rows "
+        "with `error` set are the dead letters.",
+        metadata={"dagster/table_name": table, "dagster/column_schema": column_schema(columns), **_reference(file)},
+    )
+
+    @dg.multi_asset(
+        name=names.op_name(launch.name, key),
+        specs=[asset],
+        check_specs=checks.landing_checks(key),
+        pool=names.pool(key),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        retry_policy=retry_policy(spec.retry),
+    )
+    def landing(context: dg.AssetExecutionContext, config: LandConfig) -> Iterator[dg.MaterializeResult[Any]]:
+        yield from run_landing(context, launch, key, config)
+
+    return landing
+
+
+def table_asset(
+    launch: Launch, table: Table, partitions: dg.PartitionsDefinition, file: Path | None
+) -> dg.AssetsDefinition:
+    """One destination table."""
+    spec, key = launch.spec, names.table_key(table)
+    asset = dg.AssetSpec(
+        key,
+        deps=[names.landing_key(launch.name)],
+        group_name=launch.name,
+        kinds=_KINDS[table.kind],
+        owners=spec.owners,
+        tags={names.PIPELINE_TAG: launch.name},
+        code_version=_code_version(spec, "spark" if table.kind == "iceberg" else table.kind),
+        partitions_def=partitions,
+        freshness_policy=_freshness(spec.freshness),
+        description=_description(spec, table),
+        metadata={
+            "dagster/table_name": f"{table.connection}.{table.table}",
+            "dagster/column_schema": column_schema(row_columns(spec, list(table.metadata_columns))),
+            **_reference(file),
+        },
+    )
+
+    @dg.multi_asset(
+        name=names.op_name(launch.name, key),
+        specs=[asset],
+        check_specs=checks.table_checks(key, table, spec.freshness),
+        pool=names.pool(key),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        retry_policy=retry_policy(spec.retry),
+    )
+    def merge(context: dg.AssetExecutionContext, config: MergeConfig) -> Iterator[dg.MaterializeResult[Any]]:
+        yield from run_merge(context, launch, key, table, config)
+
+    return merge
+
+
+def _description(spec: PipelineSpec, table: Table) -> str:
+    changes = spec.changes
+    lines = [spec.description, f"**{table.mode}**: {_RULES[table.mode]}"]
+    if table.needs_key and changes.key:
+        order = changes.order_by or "batch, then topic, partition and offset"
+        lines.append(f"Key: {', '.join(changes.key.columns)}. Order of changes: {order}.")
+    return "\n\n".join(line for line in lines if line)
+
+
+def _freshness(freshness: Freshness | None) -> dg.FreshnessPolicy | None:
+    if freshness is None:
+        return None
+    fail, warn = timedelta(minutes=freshness.fail_minutes), timedelta(minutes=freshness.warn_minutes)
+    return dg.FreshnessPolicy.time_window(fail_window=fail, warn_window=warn if warn < fail else None)
+
+
+def _reference(file: Path | None) -> dict[str, dg.CodeReferencesMetadataValue]:
+    """The link from an asset to its pipeline file."""
+    if file is None:
+        return {}
+    reference = dg.LocalFileCodeReference(file_path=str(file), line_number=1, label="pipeline file")
+    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
+
+
+def _code_version(spec: PipelineSpec, dialect: str) -> str:
+    """Changes with the pipeline file and with the SQL that is run for it."""
+    return hashlib.sha256((spec.model_dump_json() + _sql_text(dialect)).encode()).hexdigest()[:16]
+
+
+@cache
+def _sql_text(dialect: str) -> str:
+    folder = Path(sql.__file__).parent / dialect
+    return "".join(f"{file.name}\n{file.read_text()}" for file in sorted(folder.glob("*.sql.j2")))

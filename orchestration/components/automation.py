@@ -1,0 +1,54 @@
+"""What runs a pipeline by itself: its job and its schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from orchestration.components.launch import Launch
+from orchestration.names import PIPELINE_TAG
+from orchestration.sensors.busy import busy_reason
+
+# What a step's process imports; the fork server does it once per run.
+_PRELOAD = ["orchestration.components", "pyiceberg.catalog.sql", "pyspark.sql.connect.session"]
+
+
+def pipeline_job(launch: Launch, assets: Sequence[dg.AssetsDefinition]) -> dg.UnresolvedAssetJobDefinition:
+    """Landing and all tables, every step in a process of its own, so that a hanging table holds up no other."""
+    executor = dg.multiprocess_executor.configured(
+        {
+            "max_concurrent": len(assets),
+            "start_method": {"forkserver": {"preload_modules": _PRELOAD}},
+        }
+    )
+    return dg.define_asset_job(
+        launch.name,
+        selection=[key for asset in assets for key in asset.keys],
+        description=launch.spec.description or None,
+        tags={PIPELINE_TAG: launch.name},
+        executor_def=executor,
+    )
+
+
+def pipeline_schedule(
+    launch: Launch, job: dg.UnresolvedAssetJobDefinition, hours: dg.HourlyPartitionsDefinition
+) -> dg.ScheduleDefinition:
+    """Runs the job on the current hour, unless a run of the pipeline waits or runs already."""
+    status = dg.DefaultScheduleStatus.STOPPED if launch.spec.paused else dg.DefaultScheduleStatus.RUNNING
+
+    @dg.schedule(
+        name=f"{launch.name}_schedule",
+        target=job,
+        cron_schedule=launch.spec.cron,
+        default_status=status,
+        description=f"Advances {launch.name}. Switch it off to pause the pipeline.",
+        tags={PIPELINE_TAG: launch.name},
+    )
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if reason := busy_reason(context.instance, launch.name):
+            return dg.SkipReason(reason)
+        # The hour that is now, not the tick's: a tick that comes late would ask for a past hour.
+        return dg.RunRequest(partition_key=hours.get_last_partition_key())
+
+    return tick

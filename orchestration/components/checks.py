@@ -1,0 +1,102 @@
+"""Which checks a pipeline's assets have, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import dagster as dg
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.spec.pipeline import Freshness
+from jobs.spec.tables import Table
+from orchestration.checks import invariants
+
+OFFSETS, COUNTS, NEXT = "offsets_contiguous", "counts_add_up", "batch_is_next"
+KEYS, CAUGHT_UP = "keys_unique", "caught_up"
+
+_SAYS = {
+    OFFSETS: "every batch starts at the offsets where the one before it ended",
+    COUNTS: "records read = landed + quarantined + filtered, each counted on its own",
+    NEXT: "every batch is the next of the one before, by number and commit id",
+    KEYS: "no key that was touched has more than one row",
+    CAUGHT_UP: "the table is not further behind in record time than `freshness` allows",
+}
+
+
+def landing_checks(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    return [_blocking(name, key) for name in (OFFSETS, COUNTS, NEXT)]
+
+
+def table_checks(key: dg.AssetKey, table: Table, freshness: Freshness | None) -> list[dg.AssetCheckSpec]:
+    found = [_blocking(OFFSETS, key), _blocking(NEXT, key)]
+    if counts_keys(table):
+        found.append(_blocking(KEYS, key))
+    if freshness:
+        found.append(dg.AssetCheckSpec(CAUGHT_UP, asset=key, description=_SAYS[CAUGHT_UP]))
+    return found
+
+
+def counts_keys(table: Table) -> bool:
+    """True where the table promises one row per key and can be asked for it."""
+    return table.kind == "iceberg" and table.mode in ("upsert", "upsert_delete")
+
+
+def landing_results(key: dg.AssetKey, landed: Sequence[LandedBatch]) -> list[dg.AssetCheckResult]:
+    """Over all landed batches that are known, so that a second try sees what the first one saw."""
+    known = {"batches": len(landed)}
+    return [
+        _result(OFFSETS, key, invariants.offset_jumps(landed), known),
+        _result(COUNTS, key, invariants.unbalanced(landed), known),
+        _result(NEXT, key, invariants.not_next(landed), known),
+    ]
+
+
+def table_results(
+    key: dg.AssetKey, state: CommittedState | None, landed: Sequence[LandedBatch], merged: Sequence[LandedBatch]
+) -> list[dg.AssetCheckResult]:
+    """The table's own state against the landed batches, and what was merged now against itself."""
+    batch = {"batch": state.batch_number if state else 0}
+    return [
+        _result(OFFSETS, key, invariants.strayed(state, landed), batch),
+        _result(NEXT, key, invariants.not_next(merged), batch),
+    ]
+
+
+def keys_result(key: dg.AssetKey, duplicates: int) -> dg.AssetCheckResult:
+    wrong = [f"{duplicates} keys have more than one row"] if duplicates else []
+    return _result(KEYS, key, wrong, {"duplicate keys": duplicates})
+
+
+def caught_up_result(
+    key: dg.AssetKey, freshness: Freshness, through: datetime | None, now: datetime
+) -> dg.AssetCheckResult:
+    """Warns when record time is behind by more than `freshness.warn_minutes`; never stops anything."""
+    behind = None if through is None else (now - through).total_seconds() / 60
+    wrong = []
+    if behind is not None and behind > freshness.warn_minutes:
+        wrong = [f"behind by {behind:.0f} minutes, {freshness.warn_minutes} are allowed"]
+    known = {} if behind is None else {"minutes behind": round(max(behind, 0.0), 2)}
+    return _result(CAUGHT_UP, key, wrong, known, dg.AssetCheckSeverity.WARN)
+
+
+def _blocking(name: str, key: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(name, asset=key, blocking=True, description=_SAYS[name])
+
+
+def _result(
+    name: str,
+    key: dg.AssetKey,
+    wrong: Sequence[str],
+    known: dict[str, int] | dict[str, float],
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+) -> dg.AssetCheckResult:
+    shown = {"wrong": dg.MetadataValue.json(list(wrong[:20]))} if wrong else {}
+    return dg.AssetCheckResult(
+        check_name=name,
+        asset_key=key,
+        passed=not wrong,
+        severity=severity,
+        description="; ".join(wrong[:3]) or None,
+        metadata={**known, **shown},
+    )

@@ -1,0 +1,33 @@
+"""What one launch may say; everything else is in the pipeline's file. Few options, each with a default."""
+
+from typing import Literal
+
+import dagster as dg
+from pydantic import Field
+
+Mode = Literal["auto", "advance", "replay"]
+
+
+class MergeConfig(dg.Config):
+    """Options of a table's step."""
+
+    mode: Mode = Field(
+        default="auto",
+        description="auto: a plain run advances (merges what is landed and not yet in the table), a backfill replays "
+        "(merges again what was landed in its hours). Or one of `advance` and `replay`, whatever the launch is.",
+    )
+
+
+class LandConfig(MergeConfig):
+    """Options of the landing step."""
+
+    max_batches: int | None = Field(
+        default=None, ge=0, description="Land at most so many batches; 0: until caught up. Left out: as the file says."
+    )
+    until_caught_up: bool = Field(default=False, description="Land batch after batch until Kafka has nothing more.")
+
+    def batches(self, usual: int) -> int:
+        """How many batches to land; 0: until caught up."""
+        if self.until_caught_up:
+            return 0
+        return usual if self.max_batches is None else self.max_batches

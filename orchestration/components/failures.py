@@ -1,0 +1,60 @@
+"""Our errors as Dagster's: what is transient is tried again, what is terminal fails at once, with a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from jobs.spec.automation import Retry
+from resources.errors import BatchmergeError, InvariantBroken, TransientError
+
+
+def retry_policy(retry: Retry) -> dg.RetryPolicy:
+    return dg.RetryPolicy(
+        max_retries=retry.max_retries,
+        delay=retry.delay_seconds,
+        backoff=dg.Backoff.EXPONENTIAL,
+        jitter=dg.Jitter.PLUS_MINUS,
+    )
+
+
+@contextmanager
+def as_failures() -> Iterator[None]:
+    """Raises `dg.Failure` for each of our errors; anything else is a bug of ours and keeps its traceback."""
+    try:
+        yield
+    except BatchmergeError as problem:
+        raise failure(problem) from None
+
+
+def failure(problem: BatchmergeError) -> dg.Failure:
+    """What, where and the remedy as the failure's metadata."""
+    transient = isinstance(problem, TransientError)
+    facts = {f"fact {name}": dg.MetadataValue.text(str(value)) for name, value in problem.facts.items()}
+    told = {"where": problem.where, "remedy": problem.remedy}
+    return dg.Failure(
+        description=str(problem),
+        metadata={
+            "error": dg.MetadataValue.text(type(problem).__name__),
+            "class": dg.MetadataValue.text("transient: tried again" if transient else "terminal: needs a person"),
+            "what": dg.MetadataValue.text(problem.what),
+            **{name: dg.MetadataValue.text(text) for name, text in told.items() if text},
+            **facts,
+        },
+        allow_retries=transient,
+    )
+
+
+def raise_for_checks(results: list[dg.AssetCheckResult], where: str) -> None:
+    """Stops the step where an invariant is broken. Dagster would try it again, and a second try sees nothing new."""
+    broken = [r for r in results if not r.passed and r.severity == dg.AssetCheckSeverity.ERROR]
+    if broken:
+        raise failure(
+            InvariantBroken(
+                f"checks failed: {'; '.join(f'{r.check_name} ({r.description})' for r in broken)}",
+                where=where,
+                remedy="look at the checks' metadata; nothing downstream runs until this holds again",
+            )
+        )

@@ -1,0 +1,78 @@
+"""The landing step: Kafka's next batches into the intermediate table."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+
+from jobs import protocol
+from jobs.batch import CommittedState, LandedBatch
+from jobs.pipeline import Pipeline
+from orchestration.components import checks, metadata
+from orchestration.components.config import LandConfig
+from orchestration.components.failures import as_failures, raise_for_checks
+from orchestration.components.launch import Launch
+from orchestration.components.progress import engine_log_in_run
+from orchestration.components.time_limit import within
+from orchestration.components.window import Window
+from resources.errors import TransientError
+
+
+def run_landing(
+    context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, config: LandConfig
+) -> Iterator[dg.MaterializeResult[Any]]:
+    """Lands, or in a replay only says what was landed in those hours."""
+    with as_failures(), engine_log_in_run(context.log):
+        replayed = launch.replayed_window(context, config.mode)
+        pipeline = launch.open(context.run_id)
+        result = _report(pipeline, replayed) if replayed else _land(context, pipeline, config)
+        results = checks.landing_results(key, pipeline.intermediate.landed()[0])
+    yield dg.MaterializeResult(asset_key=key, check_results=results, **result)
+    raise_for_checks(results, "/".join(key.path))
+
+
+def _land(context: dg.AssetExecutionContext, pipeline: Pipeline, config: LandConfig) -> dict[str, Any]:
+    began, done = time.monotonic(), list[LandedBatch]()
+
+    def work() -> None:
+        for batch in protocol.land(pipeline, config.batches(pipeline.spec.batch.max_batches)):
+            done.append(batch)
+            rate = metadata.total(done).read / (time.monotonic() - began)
+            context.log.info("%s is landed; %.0f records/s so far", batch.batch, rate)
+
+    limit = pipeline.spec.batch.time_limit_seconds
+    within(limit, f"landing of {pipeline.name}", work, lambda: pipeline.interrupt("landing"))
+    if not done:
+        context.log.info("Kafka has nothing new")
+    return _shown(pipeline, done, time.monotonic() - began)
+
+
+def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
+    """A replay lands nothing: landed batches never change."""
+    first, last = window.start.timestamp() * 1000, window.end.timestamp() * 1000
+    batches = [b for b in pipeline.intermediate.landed()[0] if first <= b.batch.planned_at < last]
+    return _shown(pipeline, batches, 0.0, {"replay of": dg.MetadataValue.text(str(window))})
+
+
+def _shown(
+    pipeline: Pipeline, batches: list[LandedBatch], seconds: float, more: dict[str, dg.MetadataValue] | None = None
+) -> dict[str, Any]:
+    state = pipeline.intermediate.committed()
+    now = datetime.now(UTC)
+    shown = {
+        **(more or {}),
+        **metadata.landed(batches, seconds),
+        **metadata.progress(state.watermark if state else None, lag(pipeline, state), now),
+        "run id": dg.MetadataValue.text(pipeline.run_id),
+    }
+    return {"metadata": shown, **({"data_version": dg.DataVersion(state.commit_id)} if state else {})}
+
+
+def lag(pipeline: Pipeline, state: CommittedState | None) -> int | None:
+    """Records that Kafka has and the table has not; None where Kafka does not answer: that is no failure of a table."""
+    try:
+        return metadata.lag_behind(pipeline.topic_state().stable, state)
+    except TransientError:
+        return None

@@ -1,0 +1,53 @@
+"""A run as its steps see it: the pipeline it is about, and whether it advances or replays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from jobs.pipeline import Pipeline
+from jobs.spec import PipelineSpec
+from orchestration.components.config import Mode
+from orchestration.components.window import Window, replays
+from resources.connections import load_connections
+
+_BACKFILL_TAG = "dagster/backfill"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What every step of a pipeline starts from."""
+
+    name: str
+    spec: PipelineSpec
+
+    def open(self, run_id: str) -> Pipeline:
+        """The pipeline with its connections, in the name of this run."""
+        return Pipeline(self.name, self.spec, load_connections(), run_id=run_id)
+
+    def replayed_window(self, context: dg.AssetExecutionContext, mode: Mode) -> Window | None:
+        """The hours to replay; None where the run advances.
+
+        Raises:
+            ConfigurationError: a plain run on a past hour.
+        """
+        window = _window(context)
+        backfill = context.run.tags.get(_BACKFILL_TAG) is not None
+        return window if replays(mode, backfill, window, _asked_at(context)) else None
+
+
+def _window(context: dg.AssetExecutionContext) -> Window | None:
+    if not (context.has_partition_key or context.has_partition_key_range):
+        return None
+    found = context.partition_time_window  # spans the range of a single-run backfill
+    return Window(found.start.astimezone(UTC), found.end.astimezone(UTC))
+
+
+def _asked_at(context: dg.AssetExecutionContext) -> datetime:
+    """When the run was asked for: for a re-executed run, when its first one was."""
+    run = context.run
+    record = context.instance.get_run_record_by_id(run.root_run_id or run.run_id)
+    found = record.create_timestamp if record else datetime.now(UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,116 @@
+"""A table's step: what is landed and not yet in the table, merged; or merged again, in a replay."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+
+from jobs import protocol
+from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.base import Destination, Merged
+from jobs.pipeline import Pipeline
+from jobs.replay import replay_window
+from jobs.spec.tables import Table
+from orchestration.checks.keys import duplicate_keys
+from orchestration.components import checks, metadata
+from orchestration.components.config import MergeConfig
+from orchestration.components.failures import as_failures, raise_for_checks
+from orchestration.components.landing import lag
+from orchestration.components.launch import Launch
+from orchestration.components.progress import engine_log_in_run
+from orchestration.components.time_limit import within
+from orchestration.components.window import Window
+
+_REFERENCES = {"iceberg": "snapshot id", "bigquery": "job id", "clickhouse": "query id"}
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What a step did, and the state of its table after it. `merged` None: there was nothing to do."""
+
+    batches: Sequence[LandedBatch]
+    before: CommittedState | None
+    merged: Merged | None
+    after: CommittedState | None
+    landed: Sequence[LandedBatch]
+    duplicates: int
+
+
+def run_merge(
+    context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, table: Table, config: MergeConfig
+) -> Iterator[dg.MaterializeResult[Any]]:
+    """Merges within the table's time limit, so that a hanging system delays nobody else for longer."""
+    with as_failures(), engine_log_in_run(context.log):
+        replayed = launch.replayed_window(context, config.mode)
+        pipeline = launch.open(context.run_id)
+        destination = pipeline.destination(table.table)
+
+        def work() -> _Done:
+            return _replay(pipeline, destination, replayed) if replayed else _advance(pipeline, destination)
+
+        done = within(table.time_limit_seconds, destination.name, work, lambda: pipeline.interrupt(destination.name))
+        now, behind = datetime.now(UTC), lag(pipeline, done.after)
+    watermark = done.after.watermark if done.after else None
+    results = checks.table_results(key, done.after, done.landed, done.batches)
+    if checks.counts_keys(table):
+        results.append(checks.keys_result(key, done.duplicates))
+    if pipeline.spec.freshness:
+        through = metadata.caught_up_through(watermark, behind, now)
+        results.append(checks.caught_up_result(key, pipeline.spec.freshness, through, now))
+    _log(context, done)
+    yield dg.MaterializeResult(
+        asset_key=key,
+        check_results=results,
+        data_version=dg.DataVersion(done.after.commit_id) if done.after else None,
+        metadata={
+            **({"replay of": dg.MetadataValue.text(str(replayed))} if replayed else {}),
+            **metadata.merged(done.batches, done.before, done.merged, _REFERENCES[table.kind]),
+            **metadata.progress(watermark, behind, now),
+            "run id": dg.MetadataValue.text(pipeline.run_id),
+        },
+    )
+    raise_for_checks(results, destination.name)
+
+
+def _advance(pipeline: Pipeline, destination: Destination) -> _Done:
+    done = protocol.merge(pipeline, destination)
+    if done is None:
+        return _settled(pipeline, destination, (), None, None)
+    return _settled(pipeline, destination, done.batches, done.before, done.merged)
+
+
+def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> _Done:
+    done = replay_window(pipeline, destination, window.start, window.end)
+    if done is None:
+        return _settled(pipeline, destination, (), None, None)
+    return _settled(pipeline, destination, done.batches, destination.committed(), done.merged)
+
+
+def _settled(
+    pipeline: Pipeline,
+    destination: Destination,
+    batches: Sequence[LandedBatch],
+    before: CommittedState | None,
+    merged: Merged | None,
+) -> _Done:
+    """Asks the table itself what it is now."""
+    duplicates = duplicate_keys(pipeline, destination, batches) if checks.counts_keys(destination.table) else 0
+    return _Done(batches, before, merged, destination.committed(), pipeline.intermediate.landed()[0], duplicates)
+
+
+def _log(context: dg.AssetExecutionContext, done: _Done) -> None:
+    if done.merged is None:
+        context.log.info("nothing to merge")
+        return
+    counts = done.merged.counts
+    context.log.info(
+        "batches %d to %d: %d changes, %d inserted, %d updated, %d deleted",
+        done.batches[0].number,
+        done.batches[-1].number,
+        counts.changes,
+        counts.inserted,
+        counts.updated,
+        counts.deleted,
+    )

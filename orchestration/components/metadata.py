@@ -1,0 +1,138 @@
+"""What a materialization shows. Pure: engine values in, Dagster metadata out (DESIGN section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from jobs import offsets
+from jobs.batch import CommittedState, Counts, LandedBatch
+from jobs.destinations.base import Merged
+from jobs.landing.columns import RowColumn
+from jobs.offsets import Offsets
+from jobs.schema.types import type_name
+from jobs.watermark import Watermark
+
+
+def landed(batches: Sequence[LandedBatch], seconds: float) -> dict[str, dg.MetadataValue]:
+    """What a run landed: batches, offsets before and after, records by what became of them."""
+    counts = total(batches)
+    return {
+        **_batches(batches),
+        **_counts(counts),
+        "seconds": dg.MetadataValue.float(round(seconds, 3)),
+        "records per second": dg.MetadataValue.float(round(counts.read / seconds, 1) if seconds else 0.0),
+        **({"snapshot id": dg.MetadataValue.text(str(batches[-1].snapshot_id))} if batches else {}),
+    }
+
+
+def merged(
+    batches: Sequence[LandedBatch], before: CommittedState | None, done: Merged | None, reference: str
+) -> dict[str, dg.MetadataValue]:
+    """What a merge or a replay did to a table.
+
+    Args:
+        before: the committed state that it started from.
+        done: None where there was nothing to merge.
+        reference: what the table's system calls its commits: snapshot id, job id, query id.
+    """
+    if done is None:
+        return {"batches": dg.MetadataValue.int(0)}
+    counts = done.counts
+    return {
+        **_batches(batches),
+        "batch before": dg.MetadataValue.int(before.batch_number if before else 0),
+        "changes": dg.MetadataValue.int(counts.changes),
+        "inserted": dg.MetadataValue.int(counts.inserted),
+        "updated": dg.MetadataValue.int(counts.updated),
+        "deleted": dg.MetadataValue.int(counts.deleted),
+        "read": dg.MetadataValue.int(total(batches).read),
+        "quarantined": dg.MetadataValue.int(total(batches).quarantined),
+        "seconds": dg.MetadataValue.float(round(sum(done.seconds.values()), 3)),
+        **{f"seconds {stage}": dg.MetadataValue.float(taken) for stage, taken in done.seconds.items()},
+        reference: dg.MetadataValue.text(done.reference),
+    }
+
+
+def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dict[str, dg.MetadataValue]:
+    """How far the table is: record time, and records that still wait. A table without lag is caught up as of now."""
+    found: dict[str, dg.MetadataValue] = {}
+    if lag is not None:
+        found["lag"] = dg.MetadataValue.int(lag)
+    if watermark and watermark.vtts is not None:
+        found["VTTS"] = dg.MetadataValue.timestamp(_instant(watermark.vtts))
+    reached = caught_up_through(watermark, lag, now)
+    if reached is not None:
+        found["caught up through"] = dg.MetadataValue.timestamp(reached)
+    return found
+
+
+def caught_up_through(watermark: Watermark | None, lag: int | None, now: datetime) -> datetime | None:
+    """Record time up to which nothing is missing; now, where nothing waits."""
+    if lag == 0:
+        return now
+    through = watermark.caught_up_through if watermark else None
+    return None if through is None else _instant(through)
+
+
+def column_schema(columns: Sequence[RowColumn]) -> dg.TableSchema:
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                c.name,
+                type_name(c.type),
+                description="part of the key" if c.is_key else None,
+                constraints=dg.TableColumnConstraints(nullable=c.nullable),
+            )
+            for c in columns
+        ]
+    )
+
+
+def total(batches: Sequence[LandedBatch]) -> Counts:
+    """The counts of several batches together."""
+    every = [b.counts for b in batches]
+    return Counts(
+        read=sum(c.read for c in every),
+        landed=sum(c.landed for c in every),
+        quarantined=sum(c.quarantined for c in every),
+        filtered=sum(c.filtered for c in every),
+        gaps=sum(c.gaps for c in every),
+    )
+
+
+def lag_behind(ends: Offsets, state: CommittedState | None) -> int:
+    """Offsets that Kafka has and the state has not."""
+    reached = state.offsets if state else {}
+    return sum(max(0, end - reached.get(tp, 0)) for tp, end in ends.items())
+
+
+def _batches(batches: Sequence[LandedBatch]) -> dict[str, dg.MetadataValue]:
+    if not batches:
+        return {"batches": dg.MetadataValue.int(0)}
+    first, last = batches[0].batch, batches[-1].batch
+    return {
+        "batches": dg.MetadataValue.int(len(batches)),
+        "first batch": dg.MetadataValue.int(first.number),
+        "last batch": dg.MetadataValue.int(last.number),
+        "commit id": dg.MetadataValue.text(last.commit_id),
+        "offsets before": dg.MetadataValue.json(_by_topic(offsets.starts(first.ranges))),
+        "offsets after": dg.MetadataValue.json(_by_topic(offsets.ends(last.ranges))),
+    }
+
+
+def _counts(counts: Counts) -> dict[str, dg.MetadataValue]:
+    return {name: dg.MetadataValue.int(value) for name, value in vars(counts).items()}
+
+
+def _by_topic(values: Offsets) -> Mapping[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(values.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def _instant(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

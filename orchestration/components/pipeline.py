@@ -1,0 +1,62 @@
+"""The component type of a pipeline file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import BaseModel
+
+from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import NAME
+from orchestration.components.assets import landing_asset, table_asset, topic_specs
+from orchestration.components.automation import pipeline_job, pipeline_schedule
+from orchestration.components.launch import Launch
+from orchestration.sensors.lag import lag_sensor
+
+
+@dataclass
+class KafkaPipeline(dg.Component):
+    """Kafka topics, landed in batches and merged into destination tables, exactly once.
+
+    The folder's name is the pipeline's name. The attributes are `jobs.spec.PipelineSpec`, which knows nothing of
+    Dagster: the same file runs without it.
+    """
+
+    name: str
+    spec: PipelineSpec
+    file: Path | None = None
+
+    @classmethod
+    def get_model_cls(cls) -> type[BaseModel]:
+        # Not derived from this class: Dagster's own way loosens types and refuses bounds on numbers.
+        return PipelineSpec
+
+    @classmethod
+    def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> KafkaPipeline:
+        name = context.path.name
+        if not NAME.fullmatch(name):
+            raise dg.DagsterInvalidDefinitionError(
+                f"{name!r} cannot be a pipeline's name: use lower case letters, digits and _ for its folder"
+            )
+        return cls(name, attributes, context.path / "defs.yaml")
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        del context
+        return self.definitions()
+
+    def definitions(self) -> dg.Definitions:
+        """Assets, job, schedule and sensor of the pipeline."""
+        launch = Launch(self.name, self.spec)
+        hours = dg.HourlyPartitionsDefinition(start_date=self.spec.since, end_offset=1)
+        landing = landing_asset(launch, hours, self.file)
+        tables = [table_asset(launch, table, hours, self.file) for table in self.spec.tables]
+        job = pipeline_job(launch, [landing, *tables])
+        return dg.Definitions(
+            assets=[*topic_specs(self.name, self.spec), landing, *tables],
+            jobs=[job],
+            schedules=[pipeline_schedule(launch, job, hours)],
+            sensors=[lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else [],
+        )

@@ -1,0 +1,64 @@
+"""A time limit on work that may hang in somebody else's server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from resources.errors import Unavailable
+
+T = TypeVar("T")
+
+
+class _Work(threading.Thread, Generic[T]):
+    """Runs in a thread that cannot keep the process alive, and keeps the answer."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        super().__init__(daemon=True, name="batchmerge-step")
+        self._work = work
+        self.answer: T | None = None
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.answer = self._work()
+        except BaseException as problem:
+            self.problem = problem
+
+
+def within(seconds: float, where: str, work: Callable[[], T], give_up: Callable[[], None]) -> T:
+    """The answer of `work`, or a transient failure once the time is over.
+
+    Work that was given up may go on in its thread for a while. That is safe: what it commits is conditional.
+
+    Args:
+        give_up: stops what the work has under way elsewhere; also called when this thread is interrupted.
+
+    Raises:
+        Unavailable: no answer in time.
+    """
+    thread = _Work(work)
+    thread.start()
+    try:
+        thread.join(seconds)
+    except BaseException:  # Dagster cancels a step by an interrupt: stop before the commit if we still can
+        _quietly(give_up)
+        raise
+    if thread.is_alive():
+        _quietly(give_up)
+        raise Unavailable(
+            f"no answer within the time limit of {seconds:g} s; given up",
+            where=where,
+            remedy="look at that system; or raise `time_limit_seconds` if the work is that large",
+        )
+    if thread.problem is not None:
+        raise thread.problem
+    return thread.answer  # type: ignore[return-value]  # None only where T allows it
+
+
+def _quietly(give_up: Callable[[], None]) -> None:
+    """`give_up` on a system that may be the one that hangs: it gets a moment, and its own errors change nothing."""
+    thread = _Work(give_up)
+    thread.start()
+    thread.join(5)

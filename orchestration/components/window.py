@@ -1,0 +1,47 @@
+"""Does a run advance, or does it replay, and which hours? A pure decision (DESIGN section 7).
+
+Progress never comes from the partition: an hour only says what a replay is about. So a plain run on a past hour can
+mean nothing, and is refused rather than guessed at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestration.components.config import Mode
+from resources.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Window:
+    """The hours of a run, ``[start, end)`` in UTC."""
+
+    start: datetime
+    end: datetime
+
+    def __str__(self) -> str:
+        return f"{self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
+
+
+def replays(mode: Mode, is_backfill: bool, window: Window | None, asked_at: datetime) -> bool:
+    """True: merge again what was landed in the window. False: go on from the committed state.
+
+    Args:
+        is_backfill: the run was launched as a backfill.
+        asked_at: when the run was asked for; it may have waited in the queue past its hour.
+
+    Raises:
+        ConfigurationError: a plain run on a past hour, or a replay without hours.
+    """
+    if mode == "replay" or (mode == "auto" and is_backfill):
+        if window is None:
+            raise ConfigurationError("a replay needs hours", remedy="launch it on the partitions to replay")
+        return True
+    if window is not None and not window.start <= asked_at < window.end:
+        raise ConfigurationError(
+            f"a plain run goes on from what is committed, which has nothing to do with {window}",
+            remedy="launch the current hour to go on, or launch these hours as a backfill (or with `mode: replay`) to "
+            "merge again what was landed in them",
+        )
+    return False

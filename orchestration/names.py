@@ -1,0 +1,40 @@
+"""How Dagster calls the parts of a pipeline: asset keys, op names, pools, tags."""
+
+from __future__ import annotations
+
+import re
+
+import dagster as dg
+
+from jobs.spec.source import Source
+from jobs.spec.tables import Table
+
+PIPELINE_TAG = "batchmerge/pipeline"
+# In an asset key the connection is left out where it is the one that everybody has.
+_USUAL = {"iceberg": "lake", "clickhouse": "clickhouse", "bigquery": "bigquery"}
+
+
+def topic_keys(pipeline: str, source: Source) -> list[dg.AssetKey]:
+    """``kafka/<topic>`` per topic; for a pattern one asset that stands for all topics that match it."""
+    if source.pattern is not None:
+        return [dg.AssetKey([source.connection, f"topics_of_{pipeline}"])]
+    return [dg.AssetKey([source.connection, topic]) for topic in source.topics]
+
+
+def landing_key(pipeline: str) -> dg.AssetKey:
+    return dg.AssetKey(["landing", pipeline])
+
+
+def table_key(table: Table) -> dg.AssetKey:
+    """``<kind>/<database>/<table>``, with the connection in it where it is not the usual one of its kind."""
+    other = [] if table.connection == _USUAL[table.kind] else [table.connection]
+    return dg.AssetKey([table.kind, *other, *table.table.split(".")])
+
+
+def op_name(pipeline: str, key: dg.AssetKey) -> str:
+    return re.sub(r"\W", "_", "__".join([pipeline, *key.path]))
+
+
+def pool(key: dg.AssetKey) -> str:
+    """One pool per table: maintenance of it may take the same one."""
+    return "/".join(key.path)

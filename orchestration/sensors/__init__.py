@@ -1,0 +1,1 @@
+"""Sensors: what starts runs and tells people, beside the schedules."""

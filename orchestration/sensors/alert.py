@@ -1,0 +1,74 @@
+"""Tells people about failed runs by webhook: once per failure, with pipeline, batch, error and remedy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+import requests
+from dagster import DagsterEvent
+
+from orchestration.names import PIPELINE_TAG
+
+VARIABLE = "BATCHMERGE_ALERT_WEBHOOK"
+_WILL_RETRY = "dagster/will_retry"
+_TIMEOUT = 20
+
+
+@dg.run_failure_sensor(
+    name="failure_alert",
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    minimum_interval_seconds=30,
+    description=f"Posts each failed run as JSON to the address in {VARIABLE}. Failures that Dagster retries by itself "
+    "are told only if the last try fails too.",
+)
+def failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+    address = os.environ.get(VARIABLE)
+    if not address:
+        return dg.SkipReason(f"{VARIABLE} is not set")
+    run = context.dagster_run
+    if run.tags.get(_WILL_RETRY) == "true":
+        return dg.SkipReason(f"run {run.run_id} is tried again")
+    answer = requests.post(address, json=message(run, context.get_step_failure_events()), timeout=_TIMEOUT)
+    answer.raise_for_status()
+    return None
+
+
+def message(run: dg.DagsterRun, failures: Sequence[DagsterEvent]) -> dict[str, Any]:
+    """What is told. `text` alone says it all, for chats that show nothing else."""
+    pipeline = run.tags.get(PIPELINE_TAG) or _pipeline_of(run)
+    steps = [_step(event) for event in failures]
+    told = "; ".join(str(step["error"]) for step in steps) or "the run's process ended"
+    return {
+        "text": f"Batchmerge pipeline {pipeline} failed: {told} (run {run.run_id})",
+        "pipeline": pipeline,
+        "run_id": run.run_id,
+        "job": run.job_name,
+        "partition": run.tags.get("dagster/partition"),
+        "steps": steps,
+    }
+
+
+def _step(event: DagsterEvent) -> dict[str, object]:
+    data = event.step_failure_data
+    known = data.user_failure_data.metadata if data.user_failure_data else {}
+    described = data.user_failure_data.description if data.user_failure_data else None
+    facts = {name: value.value for name, value in known.items()}
+    error = described or (data.error.message.strip() if data.error else "unknown")
+    return {
+        "step": event.step_key,
+        "error": error,
+        "class": facts.get("class"),
+        "where": facts.get("where"),
+        "remedy": facts.get("remedy"),
+        "batch": facts.get("fact batch"),
+    }
+
+
+def _pipeline_of(run: dg.DagsterRun) -> str:
+    """Of a run that was launched on assets by hand: the pipeline whose landing or table it is."""
+    selected = sorted(run.asset_selection or [])
+    landing = [key.path[1] for key in selected if key.path[0] == "landing"]
+    return landing[0] if landing else run.job_name

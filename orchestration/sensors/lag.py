@@ -1,0 +1,102 @@
+"""The lag sensor of a pipeline: feeds the lag plot without spending runs, and starts a run when enough waits."""
+
+from __future__ import annotations
+
+import time
+
+import dagster as dg
+
+from jobs import offsets
+from jobs.offsets import TopicPartition
+from jobs.pipeline import Pipeline
+from jobs.plan import TopicState
+from jobs.spec import PipelineSpec
+from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
+from orchestration.sensors.busy import busy_reason
+from orchestration.sensors.waiting import Cursor, Waiting, observe, reason_to_run, requested, waiting
+from resources.connections import load_connections
+from resources.errors import BatchmergeError
+
+_EVERY = 30
+
+
+def lag_sensor(
+    name: str, spec: PipelineSpec, job: dg.UnresolvedAssetJobDefinition, hours: dg.HourlyPartitionsDefinition
+) -> dg.SensorDefinition:
+    """Named ``<pipeline>_lag``. Each tick is one look at Kafka and one at the intermediate table's metadata."""
+    status = dg.DefaultSensorStatus.STOPPED if spec.paused else dg.DefaultSensorStatus.RUNNING
+
+    @dg.sensor(
+        name=f"{name}_lag",
+        target=job,
+        minimum_interval_seconds=_EVERY,
+        default_status=status,
+        description=f"Shows how much waits for {name}, and starts it at its `trigger`. Switch it off to pause.",
+        tags={PIPELINE_TAG: name},
+    )
+    def lag(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return tick(context, name, spec, hours)
+
+    return lag
+
+
+def tick(
+    context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, hours: dg.HourlyPartitionsDefinition
+) -> dg.SensorResult:
+    """One tick. A system that does not answer is no crash of the sensor: it says so and tries again."""
+    assert spec.trigger is not None
+    before, now = read_cursor(context.cursor), time.time()
+    try:
+        seen = look(Pipeline(name, spec, load_connections()))
+    except BatchmergeError as problem:
+        return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
+    cursor = observe(before, seen, now)
+    # Event rows are kept for good: one only where something has moved.
+    events = _events(name, spec, seen, cursor, now) if cursor.ends != before.ends or context.cursor is None else []
+    reason = reason_to_run(spec.trigger, seen, cursor, now)
+    busy = busy_reason(context.instance, name) if reason else None
+    if reason is None or busy:
+        why = busy or f"{seen.landing} records wait, {seen.tables} landed ones are not in every table: no run is due"
+        return dg.SensorResult(skip_reason=why, cursor=cursor.model_dump_json(), asset_events=events)
+    # No run key: the key of a failed run would never be launched again.
+    request = dg.RunRequest(partition_key=hours.get_last_partition_key(), tags={"batchmerge/reason": reason[:60]})
+    return dg.SensorResult(run_requests=[request], cursor=requested(cursor, now).model_dump_json(), asset_events=events)
+
+
+def read_cursor(text: str | None) -> Cursor:
+    """The remembered cursor; a fresh one where there is none, or one that is not ours."""
+    try:
+        return Cursor.model_validate_json(text) if text else Cursor()
+    except ValueError:
+        return Cursor()
+
+
+def look(pipeline: Pipeline) -> Waiting:
+    """What waits now. The slowest table is known by the consumer group, so that no table is asked."""
+    topics: TopicState = pipeline.topic_state()
+    state = pipeline.intermediate.committed()
+    group = {TopicPartition(*tp): o for tp, o in pipeline.kafka.group_offsets(pipeline.group).items()}
+    return waiting(topics.stable, topics.first, state.offsets if state else {}, group)
+
+
+def _events(
+    name: str, spec: PipelineSpec, seen: Waiting, cursor: Cursor, now: float
+) -> list[dg.AssetMaterialization | dg.AssetObservation]:
+    """A materialization per topic (its data version is its end), and an observation with the lag on the landing."""
+    version = offsets.encode(seen.ends)
+    age = now - cursor.waiting_since if cursor.waiting_since else 0.0
+    numbers = {
+        "lag": dg.MetadataValue.int(seen.landing + seen.tables),
+        "lag seconds": dg.MetadataValue.float(round(age, 1)),
+        "lag of landing": dg.MetadataValue.int(seen.landing),
+        "lag of tables": dg.MetadataValue.int(seen.tables),
+    }
+    topics = []
+    for key in topic_keys(name, spec.source):
+        ends = {str(tp): o for tp, o in seen.ends.items() if spec.source.pattern or tp.topic == key.path[-1]}
+        end = {"end offset": dg.MetadataValue.int(sum(ends.values())), "ends": dg.MetadataValue.json(ends)}
+        # Several pipelines may read the topic: their lags are separate plots.
+        own = {f"{name}: {what}": value for what, value in numbers.items()}
+        tags = {"dagster/data_version": str(abs(hash(version)))}
+        topics.append(dg.AssetMaterialization(key, metadata={**end, **own}, tags=tags))
+    return [*topics, dg.AssetObservation(landing_key(name), metadata=numbers)]

@@ -1,0 +1,72 @@
+"""How much waits for a pipeline and for how long, and whether that is enough to start a run. Pure decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from jobs import offsets
+from jobs.offsets import Offsets
+from jobs.spec.automation import Trigger
+
+
+class Cursor(BaseModel):
+    """What a lag sensor remembers between ticks and over restarts.
+
+    Attributes:
+        ends: last stable offsets at the last tick, in the compact form.
+        waiting_since: when records were first seen to wait, in seconds; None while nothing waits.
+        tables_since: the same for landed records that some table lacks.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    ends: str = Field("{}")
+    waiting_since: float | None = None
+    tables_since: float | None = None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What waits at one moment, in offsets: in Kafka for landing, and landed for the slowest table."""
+
+    ends: Offsets
+    landing: int
+    tables: int
+
+
+def waiting(ends: Offsets, first: Offsets, landed: Offsets, merged: Offsets) -> Waiting:
+    """What waits, from the ends of the log, the landed offsets, and those that all tables have (the consumer group)."""
+    reached = {tp: landed.get(tp, first.get(tp, 0)) for tp in ends}
+    behind = sum(max(0, reached[tp] - merged.get(tp, first.get(tp, 0))) for tp in ends)
+    return Waiting(ends, sum(max(0, ends[tp] - reached[tp]) for tp in ends), behind)
+
+
+def observe(cursor: Cursor, seen: Waiting, now: float) -> Cursor:
+    """The cursor after a tick: since when something waits."""
+    return Cursor(
+        ends=offsets.encode(seen.ends),
+        waiting_since=(cursor.waiting_since or now) if seen.landing else None,
+        tables_since=(cursor.tables_since or now) if seen.tables else None,
+    )
+
+
+def reason_to_run(trigger: Trigger, seen: Waiting, cursor: Cursor, now: float) -> str | None:
+    """Why a run is due by the pipeline's thresholds; None where it is not."""
+    if trigger.records is not None and seen.landing >= trigger.records:
+        return f"{seen.landing} records wait, {trigger.records} start a run"
+    limit = trigger.age_seconds
+    if limit is None:
+        return None
+    if cursor.waiting_since is not None and now - cursor.waiting_since >= limit:
+        return f"{seen.landing} records have been waiting for {now - cursor.waiting_since:.0f} s"
+    if cursor.tables_since is not None and now - cursor.tables_since >= limit:
+        return f"a table has been {seen.tables} landed records behind for {now - cursor.tables_since:.0f} s"
+    return None
+
+
+def requested(cursor: Cursor, now: float) -> Cursor:
+    """The cursor after a run was asked for: a table that stays behind gets another run only after the age again."""
+    return Cursor(
+        ends=cursor.ends, waiting_since=cursor.waiting_since, tables_since=now if cursor.tables_since else None
+    )
