@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from resources.errors import ConfigurationError
 
@@ -66,7 +66,7 @@ class IcebergConnection(Connection):
 
 
 class ClickHouseConnection(Connection):
-    """ClickHouse over HTTP(S). `endpoints` are host:port; more than one means shards."""
+    """ClickHouse over HTTP(S). `endpoints` are host:port; more than one means shards, and their order counts."""
 
     kind: Literal["clickhouse"]
     endpoints: list[str] = Field(min_length=1)
@@ -77,8 +77,10 @@ class ClickHouseConnection(Connection):
     ca_file: str | None = None
     cluster: str | None = Field(None, description="name for ON CLUSTER")
     keeper_path: str = Field("/batchmerge", description="KeeperMap path below the server's keeper_map_path_prefix")
+    state_table: str = Field("batchmerge_state", description="KeeperMap table of the leases, in `database`")
     settings: dict[str, str] = Field(default_factory=dict)
-    timeout_seconds: float = Field(30, gt=0)
+    timeout_seconds: float = Field(30, gt=0, description="for connecting")
+    statement_timeout_seconds: int = Field(300, gt=0, description="for the answer to one statement")
 
 
 class BigQueryConnection(Connection):
@@ -91,7 +93,14 @@ class BigQueryConnection(Connection):
     credentials_json: SecretStr | None = None
     endpoint: str | None = Field(None, description="http://host:port of an emulator")
     grpc_endpoint: str | None = Field(None, description="host:port of an emulator's Storage API")
-    timeout_seconds: float = Field(60, gt=0)
+    timeout_seconds: float = Field(60, gt=0, description="of one request")
+    retry_seconds: float = Field(120, gt=0, description="how long one call is tried again before the run gives up")
+
+    @model_validator(mode="after")
+    def _one_kind_of_credentials(self) -> BigQueryConnection:
+        if self.credentials_file and self.credentials_json:
+            raise ValueError("give either `credentials_file` or `credentials_json`")
+        return self
 
 
 class SchemaRegistryConnection(Connection):

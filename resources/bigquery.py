@@ -1,0 +1,265 @@
+"""BigQuery through Google's client: one connection, its jobs under ids that we choose, and its errors in our tree.
+
+A job id is a lock and a log entry in one: BigQuery accepts it once per project and location, for good. Whoever comes
+second gets 409, and fetches the job that is there instead of doing its work again.
+
+What is worth trying again is tried again within the connection's `retry_seconds`; then, and for everything else, the
+errors of `bigquery_errors` are raised.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+from google.api_core import exceptions as google_errors
+from google.api_core.client_options import ClientOptions
+from google.api_core.retry import Retry
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import bigquery
+from google.cloud.bigquery.retry import DEFAULT_RETRY
+from google.oauth2 import service_account
+
+from resources.bigquery_errors import NETWORK, bigquery_errors, job_failure
+from resources.connections import BigQueryConnection
+from resources.errors import BatchmergeError, CommitStateUnknown, ConfigurationError, Unavailable
+
+_LOG = logging.getLogger("batchmerge")
+
+Job = bigquery.QueryJob | bigquery.LoadJob
+Value = str | int | float | None
+
+
+@dataclass(frozen=True)
+class BigQuery:
+    """A BigQuery connection by its name in the connections file."""
+
+    name: str
+    connection: BigQueryConnection
+
+    @cached_property
+    def client(self) -> bigquery.Client:
+        """The client; opened on first use.
+
+        Raises:
+            ConfigurationError: no credentials, or they cannot be read.
+        """
+        found = self.connection
+        with bigquery_errors(f"connection {self.name}"):
+            return bigquery.Client(
+                project=found.project,
+                location=found.location,
+                credentials=_credentials(found, self.name),
+                client_options=ClientOptions(api_endpoint=found.endpoint) if found.endpoint else None,
+            )
+
+    @property
+    def _retry(self) -> Retry:
+        return DEFAULT_RETRY.with_timeout(self.connection.retry_seconds)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"retry": self._retry, "timeout": self.connection.timeout_seconds}
+
+    def table_id(self, table: str) -> str:
+        """``dataset.table`` with its project."""
+        return f"{self.connection.project}.{table}"
+
+    def path(self, table: str) -> tuple[str, ...]:
+        """``dataset.table`` as a path for `sql.render`."""
+        return (self.connection.project, *table.split("."))
+
+    def find_table(self, table: str) -> bigquery.Table | None:
+        """The table's metadata, None where it does not exist (or its dataset does not)."""
+        with bigquery_errors(table):
+            try:
+                return self.client.get_table(self.table_id(table), **self._options)
+            except google_errors.NotFound:
+                return None
+
+    def create_dataset(self, dataset: str) -> None:
+        """Creates the dataset; fine if somebody else just did."""
+        with bigquery_errors(dataset):
+            wanted = bigquery.Dataset(f"{self.connection.project}.{dataset}")
+            wanted.location = self.connection.location
+            self.client.create_dataset(wanted, exists_ok=True, **self._options)
+
+    def has_dataset(self, dataset: str) -> bool:
+        with bigquery_errors(dataset):
+            try:
+                self.client.get_dataset(f"{self.connection.project}.{dataset}", **self._options)
+            except google_errors.NotFound:
+                return False
+            return True
+
+    def create_table(self, table: bigquery.Table) -> bigquery.Table:
+        """Creates the table, or returns the one that somebody else just created."""
+        where = f"{table.dataset_id}.{table.table_id}"
+        with bigquery_errors(where):
+            self.client.create_table(table, exists_ok=True, **self._options)
+            return self.client.get_table(table.reference, **self._options)
+
+    def update_table(self, table: bigquery.Table, fields: Sequence[str]) -> bigquery.Table:
+        """Writes these fields back, only if nobody changed the table since it was read.
+
+        Raises:
+            CommitFailed: somebody did.
+        """
+        with bigquery_errors(f"{table.dataset_id}.{table.table_id}"):
+            return self.client.update_table(table, list(fields), **self._options)
+
+    def delete_table(self, table: str) -> None:
+        with bigquery_errors(table):
+            self.client.delete_table(self.table_id(table), not_found_ok=True, **self._options)
+
+    def tables(self, dataset: str) -> list[tuple[str, Mapping[str, str]]]:
+        """``dataset.table`` and labels of every table of a dataset; empty where there is no dataset."""
+        with bigquery_errors(dataset):
+            try:
+                found = list(self.client.list_tables(f"{self.connection.project}.{dataset}", **self._options))
+            except google_errors.NotFound:
+                return []
+            return [(f"{dataset}.{item.table_id}", dict(item.labels)) for item in found]
+
+    def read(self, text: str, values: Mapping[str, Value], where: str) -> list[bigquery.Row]:
+        """The rows of a SELECT."""
+        with bigquery_errors(where):
+            job_config = bigquery.QueryJobConfig(query_parameters=_parameters(values))
+            found = self.client.query_and_wait(
+                text, job_config=job_config, retry=self._retry, wait_timeout=self.connection.retry_seconds
+            )
+            return list(found)
+
+    def change(self, text: str, values: Mapping[str, Value], where: str) -> int:
+        """Runs one statement under an id of its own; returns how many rows it changed.
+
+        Raises:
+            CommitStateUnknown: the answer was lost.
+        """
+        with bigquery_errors(where):
+            job_config = bigquery.QueryJobConfig(query_parameters=_parameters(values))
+            try:
+                job = self.client.query(text, job_config=job_config, retry=self._retry)
+                job.result(retry=self._retry, timeout=self.connection.retry_seconds)
+            except NETWORK as problem:
+                raise CommitStateUnknown(
+                    f"the answer was lost ({type(problem).__name__})", where=where, remedy="look before trying again"
+                ) from problem
+            return int(job.num_dml_affected_rows or 0)
+
+    def find_job(self, job_id: str) -> Job | None:
+        """The job of that id, None where nobody ever submitted it."""
+        with bigquery_errors(job_id):
+            try:
+                return cast(Job, self.client.get_job(job_id, **self._options))
+            except google_errors.NotFound:
+                return None
+
+    def submit_query(self, job_id: str, text: str, values: Mapping[str, Value], labels: Mapping[str, str]) -> Job:
+        """Submits the statement under this id, or returns the job that already has it."""
+        config = bigquery.QueryJobConfig(query_parameters=_parameters(values), labels=dict(labels))
+        return self._submit(
+            job_id, lambda: self.client.query(text, job_id=job_id, job_config=config, job_retry=None, **self._options)
+        )
+
+    def submit_load(
+        self, job_id: str, file: Any, table: str, schema: Sequence[bigquery.SchemaField], labels: Mapping[str, str]
+    ) -> Job:
+        """Submits a Parquet file as an append to an existing table, or returns the job that already has this id."""
+        parquet = bigquery.ParquetOptions()  # type: ignore[no-untyped-call]
+        parquet.enable_list_inference = True
+        config = bigquery.LoadJobConfig(
+            source_format=bigquery.SourceFormat.PARQUET,
+            write_disposition=bigquery.WriteDisposition.WRITE_APPEND,
+            create_disposition=bigquery.CreateDisposition.CREATE_NEVER,
+            schema=list(schema),
+            labels=dict(labels),
+        )
+        config.parquet_options = parquet
+        # The upload itself is not idempotent, but the job id is: sending it again is safe.
+        upload = self._retry(
+            lambda: self.client.load_table_from_file(
+                file, self.table_id(table), rewind=True, job_id=job_id, job_config=config, num_retries=0
+            )
+        )
+        return self._submit(job_id, upload)
+
+    def _submit(self, job_id: str, submit: Callable[[], Job]) -> Job:
+        with bigquery_errors(job_id):
+            try:
+                return submit()
+            except google_errors.Conflict:
+                # Right after a 409 the job may not be readable yet: google-cloud-python issue 2134.
+                again = Retry(
+                    predicate=lambda e: isinstance(e, google_errors.NotFound) or DEFAULT_RETRY._predicate(e),
+                    timeout=self.connection.retry_seconds,
+                )
+                timeout = self.connection.timeout_seconds
+                return cast(Job, self.client.get_job(job_id, retry=again, timeout=timeout))
+
+    def wait(self, job: Job, seconds: float) -> BatchmergeError | None:
+        """Waits until the job is over. Returns None where it did its work, else why it failed (then it did nothing).
+
+        Raises:
+            Unavailable: it is neither done nor failed after `seconds`, although it was asked to stop.
+        """
+        where = str(job.job_id)
+        with bigquery_errors(where):
+            if not self._is_over(job, seconds):
+                _LOG.warning("%s is not done after %d s and is cancelled", where, seconds)
+                job.cancel(**self._options)
+                if not self._is_over(job, self.connection.retry_seconds):
+                    raise Unavailable(
+                        "the job is neither done nor failed after its time limit, and cancelling it does not end it",
+                        where=where,
+                        remedy="look at the job in BigQuery; the next run goes on as soon as it has ended",
+                    )
+        return job_failure(job)
+
+    def _is_over(self, job: Job, seconds: float) -> bool:
+        """Asks until the job is done or the time is up, at first often: most jobs are short."""
+        until, pause = time.monotonic() + seconds, 0.02
+        while job.state != "DONE" and time.monotonic() < until:
+            time.sleep(pause)
+            pause = min(pause * 1.5, 5)
+            job.reload(**self._options)
+        return bool(job.state == "DONE")
+
+
+def label(text: str) -> str:
+    """Text as a label's value: lower case letters, digits, ``_`` and ``-``, at most 63."""
+    return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:63]
+
+
+def _parameters(values: Mapping[str, Value]) -> list[bigquery.ScalarQueryParameter]:
+    kinds = {int: "INT64", float: "FLOAT64", str: "STRING", type(None): "STRING"}
+    return [bigquery.ScalarQueryParameter(name, kinds[type(value)], value) for name, value in values.items()]
+
+
+def _credentials(connection: BigQueryConnection, name: str) -> Any:
+    """Application default credentials are the client's own way: None."""
+    if connection.endpoint:
+        return AnonymousCredentials()  # type: ignore[no-untyped-call]
+    scopes = ["https://www.googleapis.com/auth/bigquery"]
+    try:
+        if connection.credentials_json:
+            info = json.loads(connection.credentials_json.get_secret_value())
+            return service_account.Credentials.from_service_account_info(info, scopes=scopes)  # type: ignore[no-untyped-call]
+        if connection.credentials_file:
+            return service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
+                connection.credentials_file, scopes=scopes
+            )
+    except (OSError, ValueError) as problem:
+        # The exception's text may quote the secret.
+        raise ConfigurationError(
+            f"the credentials cannot be read ({type(problem).__name__})",
+            where=f"connection {name}",
+            remedy="give the JSON of a service account key",
+        ) from None
+    return None

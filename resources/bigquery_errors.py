@@ -1,0 +1,125 @@
+"""BigQuery's errors in our tree: what to try again, what somebody else won, what a person must mend.
+
+5xx, lost connections, rate limits and quotas become `Unavailable`; 412 and a serialization conflict `CommitFailed`; a
+missing table `TableReplaced`; refused credentials and permissions `ConfigurationError`; everything else is terminal.
+Messages lose what stands in quotes: it may be a record's value. Reasons: the vendor's page "Error messages".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import requests
+from google.api_core import exceptions as google_errors
+from google.auth import exceptions as auth_errors
+from google.cloud import bigquery
+
+from resources.errors import (
+    BatchmergeError,
+    CommitFailed,
+    ConfigurationError,
+    TableReplaced,
+    TerminalError,
+    TransientError,
+    Unavailable,
+)
+
+_QUOTAS = frozenset({"rateLimitExceeded", "quotaExceeded", "jobRateLimitExceeded", "tableUnavailable"})
+_LATER = frozenset({"backendError", "internalError", "jobBackendError", "jobInternalError", "badGateway", "timeout"})
+_CONFLICT = re.compile(r"could not serialize|concurrent update|too many DML", re.IGNORECASE)
+NETWORK = (requests.exceptions.RequestException, ConnectionError, TimeoutError, google_errors.RetryError)
+
+_LIMIT = (
+    Unavailable,
+    "a BigQuery limit is reached",
+    "nothing is lost: the batches stay landed and the next run merges them together; merge less often "
+    "(`merge_interval_seconds`) or raise the quota",
+)
+_KNOWN: dict[str, tuple[type[BatchmergeError], str, str]] = {
+    **dict.fromkeys(_QUOTAS, _LIMIT),
+    "conditionNotMet": (CommitFailed, "somebody else changed it at the same time", "try again"),
+    "stopped": (TransientError, "the job was cancelled", "run again"),
+    "notFound": (TableReplaced, "something that was there is gone", "restore it, or begin anew with another table"),
+    "accessDenied": (
+        ConfigurationError,
+        "BigQuery denies access",
+        "grant roles/bigquery.jobUser on the project and roles/bigquery.dataEditor on the dataset",
+    ),
+}
+
+
+def job_failure(job: bigquery.QueryJob | bigquery.LoadJob) -> BatchmergeError | None:
+    """Why a job that is over has failed; None where it did its work."""
+    if not job.error_result:
+        return None
+    reason, message = job.error_result.get("reason", ""), job.error_result.get("message", "")
+    return _classified(reason, message, str(job.job_id))
+
+
+@contextmanager
+def bigquery_errors(where: str) -> Iterator[None]:
+    """Turns the client's exceptions into our error tree."""
+    try:
+        yield
+    except BatchmergeError:
+        raise
+    except google_errors.GoogleAPICallError as problem:
+        raise _translated(problem, where) from problem
+    except auth_errors.TransportError as problem:
+        raise _unavailable(type(problem).__name__, where) from problem
+    except auth_errors.GoogleAuthError as problem:
+        raise ConfigurationError(
+            f"Google refuses the credentials, or finds none ({type(problem).__name__})",
+            where=where,
+            remedy="set `credentials_file` or `credentials_json` of the connection, or application default credentials",
+        ) from problem
+    except NETWORK as problem:
+        raise _unavailable(type(problem).__name__, where) from problem
+
+
+def _translated(problem: google_errors.GoogleAPICallError, where: str) -> BatchmergeError:
+    first = problem.errors[0] if problem.errors else {}
+    reason = first.get("reason", "") if isinstance(first, dict) else ""
+    message = str(problem.message or "")
+    if isinstance(problem, google_errors.NotFound):
+        reason = "notFound"
+    elif isinstance(problem, google_errors.PreconditionFailed):
+        reason = "conditionNotMet"
+    elif isinstance(problem, google_errors.TooManyRequests):
+        reason = "rateLimitExceeded"
+    elif isinstance(problem, google_errors.ServerError) and reason != "notImplemented":
+        reason = "backendError"
+    elif isinstance(problem, google_errors.Unauthorized) or (
+        isinstance(problem, google_errors.Forbidden) and reason not in _QUOTAS
+    ):
+        reason = "accessDenied"
+    return _classified(reason, message, where)
+
+
+def _classified(reason: str, message: str, where: str) -> BatchmergeError:
+    said = without_values(message)
+    if _CONFLICT.search(message):
+        reason = "conditionNotMet"
+    if reason in _LATER:
+        return _unavailable(reason, where)
+    kind, what, remedy = _KNOWN.get(reason, (TerminalError, f"BigQuery refused the work ({reason or 'unknown'})", ""))
+    return kind(f"{what}: {said}", where=where, remedy=remedy, reason=reason)
+
+
+def _unavailable(what: str, where: str) -> Unavailable:
+    return Unavailable(
+        f"BigQuery does not answer ({what})", where=where, remedy="check the connection; the next run tries again"
+    )
+
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_AFTER_VALUE = re.compile(r"(value|literal|string):? .*", re.IGNORECASE)
+
+
+def without_values(message: str) -> str:
+    """The first line of a message, without what may be a record's value."""
+    first = message.strip().splitlines()[0] if message.strip() else "no reason given"
+    first = re.sub(r"^\d{3} [A-Z]+ \S+: ", "", first)
+    return _AFTER_VALUE.sub(r"\1 …", _QUOTED.sub("'…'", first))[:300]
