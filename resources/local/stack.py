@@ -87,13 +87,21 @@ def down(home: Path, say: Say) -> None:
         return
     with exclusive(home / "stack.lock"):
         state = _read(home)
-        # Those that others need stop last.
-        for service in reversed(SERVICES):
-            running = state.processes.pop(service.name, None)
-            if running and processes.is_alive(running):
-                processes.stop(running)
-                say(f"{service.name}: stopped")
+        needed = {name for service in SERVICES for name in service.needs}
+        # Those that others need stop last; the others side by side.
+        for round in ([s for s in SERVICES if s.name not in needed], [s for s in SERVICES if s.name in needed]):
+            with ThreadPoolExecutor(len(SERVICES)) as pool:
+                list(pool.map(lambda service: _stop(service.name, state, say), round))
+            for service in round:
+                state.processes.pop(service.name, None)
             _write(home, state)
+
+
+def _stop(name: str, state: StackState, say: Say) -> None:
+    running = state.processes.get(name)
+    if running and processes.is_alive(running):
+        processes.stop(running)
+        say(f"{name}: stopped")
 
 
 def status(home: Path) -> list[ServiceStatus]:

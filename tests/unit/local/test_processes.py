@@ -1,0 +1,91 @@
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from resources.local import processes
+from resources.local.processes import Running
+from resources.local.service import Command
+
+SLEEPER = Command([sys.executable, "-c", "import time; print('started', flush=True); time.sleep(600)"])
+# Ignores TERM, and has a child that does as well.
+STUBBORN = Command(
+    [
+        sys.executable,
+        "-c",
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print('started', flush=True)\n"
+        "time.sleep(600)\n",
+    ]
+)
+
+
+def _start(command: Command, folder: Path) -> Running:
+    log = folder / "log"
+    running = processes.start(command, log, folder)
+    while "started" not in log.read_text():
+        assert processes.is_alive(running)
+    return running
+
+
+def test_a_started_process_has_its_own_session_and_stops(tmp_path: Path) -> None:
+    running = _start(SLEEPER, tmp_path)
+    assert processes.is_alive(running)
+    assert os.getsid(running.pid) == running.pid
+    processes.stop(running)
+    assert not processes.is_alive(running)
+    assert not psutil.pid_exists(running.pid)
+
+
+def test_a_process_that_ignores_term_is_killed_with_its_children(tmp_path: Path) -> None:
+    running = _start(STUBBORN, tmp_path)
+    children = psutil.Process(running.pid).children()
+    assert len(children) == 1
+    processes.stop(running, patience=0.2)
+    assert not processes.is_alive(running)
+    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
+
+
+def test_a_recycled_pid_is_neither_alive_nor_stopped(tmp_path: Path) -> None:
+    somebody_else = _start(SLEEPER, tmp_path)
+    ours_once = Running(pid=somebody_else.pid, mark="the mark of a process that is gone")
+    try:
+        assert not processes.is_alive(ours_once)
+        processes.stop(ours_once)
+        assert processes.is_alive(somebody_else)
+    finally:
+        processes.stop(somebody_else)
+
+
+def test_a_killed_child_is_not_alive_although_nobody_waited_for_it(tmp_path: Path) -> None:
+    running = _start(SLEEPER, tmp_path)
+    watched = psutil.Process(running.pid)
+    os.kill(running.pid, signal.SIGKILL)
+    while watched.is_running() and watched.status() != psutil.STATUS_ZOMBIE:
+        pass
+    assert not processes.is_alive(running)
+    assert not psutil.pid_exists(running.pid)
+
+
+def test_settings_of_another_spark_do_not_reach_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", "/elsewhere")
+    running = _start(SLEEPER, tmp_path)
+    try:
+        assert "SPARK_CONF_DIR" not in psutil.Process(running.pid).environ()
+    finally:
+        processes.stop(running)
+
+
+def test_last_lines_are_those_of_this_start(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("of the last start\n")
+    end = log.stat().st_size
+    with log.open("a") as file:
+        file.write("one\ntwo\nthree\n")
+    assert processes.last_lines(log, end, count=2) == "two\nthree"
+    assert processes.last_lines(tmp_path / "none", 0) == ""
