@@ -25,6 +25,11 @@ def quote(dialect: str, name: str | Iterable[str]) -> str:
     return ".".join(f"{mark}{part.replace(mark, escape)}{mark}" for part in parts)
 
 
+def literal(text: str) -> str:
+    """A string literal, for the few places where no dialect takes a parameter (types, engine arguments)."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 @cache
 def _environment(dialect: str) -> Environment:
     environment = Environment(
@@ -36,6 +41,7 @@ def _environment(dialect: str) -> Environment:
         autoescape=False,
     )
     environment.filters["ident"] = lambda name: quote(dialect, name)
+    environment.filters["text"] = literal
     return environment
 
 

@@ -1,0 +1,168 @@
+"""Leases in a KeeperMap table: strict mode, read back after each write, no retries inside the server.
+
+A write whose condition matches nothing succeeds silently, and one whose answer is lost may have happened: so each
+write is looked at afterwards. With retries inside the server a write that its client has given up could land later,
+over a newer one (tried): so there are none, and ours are conditional.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite
+from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
+from jobs.offsets import TopicPartition
+from resources.clickhouse import NEWER_RUN, ClickHouseServer, Row, retried
+from resources.errors import CommitFailed, Interrupted, TerminalError, Unavailable
+from sql import render
+
+# Rows of one statement: ZooKeeper takes a request of 1 MB.
+_MOST_ROWS = 200
+_STRICT = {"keeper_map_strict_mode": 1, "insert_keeper_max_retries": 0, "async_insert": 0}
+_COLUMNS = {
+    "change": "String",
+    "epoch": "UInt64",
+    "owner": "String",
+    "run_id": "String",
+    "batch": "UInt64",
+    "commit_id": "String",
+    "chunk_rows": "UInt64",
+    "state": "String",
+    "endpoints": "Array(String)",
+    "table_id": "String",
+}
+_UNKNOWN_TABLE, _UNKNOWN_DATABASE = 60, 81
+
+
+@dataclass(frozen=True)
+class KeeperStore:
+    """The leases of one table on one endpoint.
+
+    Attributes:
+        name: of the lease: pipeline/table/shard.
+    """
+
+    server: ClickHouseServer
+    name: str
+
+    @property
+    def table(self) -> tuple[str, str]:
+        connection = self.server.connection
+        return connection.database, connection.state_table
+
+    def prepare(self) -> None:
+        """Creates the KeeperMap table where it is missing."""
+        connection = self.server.connection
+        path = connection.keeper_path.rstrip("/") + "/state"
+        self.server.execute(
+            render("clickhouse", "state_table", table=self.table, cluster=connection.cluster, path=path)
+        )
+
+    def lease(self) -> Lease | None:
+        found = self._rows([self.name])
+        return _lease(found[0]) if found else None
+
+    def swap(self, seen: Lease | None, new: Lease) -> Lease:
+        wanted = replace(new, change=uuid.uuid4().hex)
+        values = {column: getattr(wanted, column) for column in _COLUMNS}
+        values["endpoints"] = list(wanted.endpoints)
+        template = "lease_swap" if seen else "lease_insert"
+        sql = render("clickhouse", template, table=self.table, columns=_COLUMNS)
+        parameters = {"name": self.name, "seen": seen.change if seen else "", **values}
+
+        def is_written() -> bool:
+            now = self.lease()
+            if now is not None and now.change == wanted.change:
+                return True
+            if seen and seen.owner and now and now.owner != seen.owner:
+                raise Interrupted(
+                    "another run has taken this table over",
+                    where=self.server.where,
+                    remedy=NEWER_RUN,
+                )
+            if (now.change if now else None) != (seen.change if seen else None):
+                raise CommitFailed("another run was faster", where=f"{self.server.where}, lease {self.name}")
+            return False
+
+        self._write(sql, parameters, is_written)
+        return wanted
+
+    def partitions(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionRow]:
+        names = {self._name(tp): tp for tp in wanted}
+        return {names[row["name"]]: _partition(row) for row in self._rows(list(names))}
+
+    def write(self, held: Lease, rows: PartitionWrite) -> None:
+        known = self.partitions(list(rows.spans))
+        old, new = sorted(known), sorted(set(rows.spans) - set(known))
+        for template, wanted in (("partitions_update", old), ("partitions_insert", new)):
+            for start in range(0, len(wanted), _MOST_ROWS):
+                self._write_rows(template, held, rows, wanted[start : start + _MOST_ROWS])
+
+    def _write_rows(self, template: str, held: Lease, rows: PartitionWrite, tps: Sequence[TopicPartition]) -> None:
+        parameters = {
+            "names": [self._name(tp) for tp in tps],
+            "firsts": [rows.spans[tp].first for tp in tps],
+            "lasts": [rows.spans[tp].last for tp in tps],
+            "topic_ids": [rows.batch.topic_ids.get(tp.topic, "") for tp in tps],
+            "epoch": held.epoch,
+            "owner": held.owner,
+            "run_id": held.run_id,
+            "phase": rows.phase.value,
+            "batch": rows.batch.number,
+            "commit_id": rows.batch.commit_id,
+        }
+        wanted = {tp: rows.row(tp) for tp in tps}
+
+        def is_written() -> bool:
+            if self.partitions(tps) == wanted:
+                return True
+            now = self.lease()
+            if now is None or now.owner != held.owner:
+                raise Interrupted(
+                    "another run has taken this table over",
+                    where=self.server.where,
+                    remedy=NEWER_RUN,
+                )
+            return False
+
+        self._write(render("clickhouse", template, table=self.table), parameters, is_written)
+
+    def _write(self, sql: str, parameters: dict[str, object], is_written: Callable[[], bool]) -> None:
+        """Sends a conditional write until reading back shows it, or that it can never be."""
+
+        def once() -> None:
+            try:
+                self.server.execute(sql, parameters, _STRICT)
+            except (CommitFailed, Unavailable) as problem:
+                # Refused, or the answer was lost: only the row itself tells.
+                if not is_written():
+                    raise Unavailable(problem.what, where=problem.where, remedy=problem.remedy) from problem
+                return
+            if not is_written():
+                raise Unavailable("a write to Keeper has not shown", where=self.server.where)
+
+        retried(once)
+
+    def _rows(self, names: list[str]) -> list[Row]:
+        sql = render("clickhouse", "state_rows", table=self.table, prefix=False)
+        try:
+            return retried(lambda: self.server.rows(sql, {"names": names}))
+        except TerminalError as problem:
+            if problem.facts.get("code") in (_UNKNOWN_TABLE, _UNKNOWN_DATABASE):
+                return []
+            raise
+
+    def _name(self, tp: TopicPartition) -> str:
+        return f"{self.name}/{tp.topic}/{tp.partition}"
+
+
+def _lease(row: Row) -> Lease:
+    values = {column: row[column] for column in _COLUMNS}
+    return Lease(**{**values, "endpoints": tuple(values["endpoints"])})
+
+
+def _partition(row: Row) -> PartitionRow:
+    handled = Handled(Span(row["first"], row["last"]), Phase(row["phase"]))
+    return PartitionRow(handled, row["batch"], row["commit_id"], row["topic_id"])

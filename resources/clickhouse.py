@@ -1,0 +1,218 @@
+"""ClickHouse over HTTP(S): one server of a connection, statements with bound parameters, errors in our own words.
+
+Nothing is retried in here: what may be sent again, and under which token, only the caller knows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any, TypeVar
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError, Error
+from clickhouse_connect.driver.external import ExternalData
+
+from resources.connections import ClickHouseConnection
+from resources.errors import (
+    BatchmergeError,
+    CommitFailed,
+    ConfigurationError,
+    Interrupted,
+    StorageError,
+    TerminalError,
+    TransientError,
+    Unavailable,
+)
+
+_LOG = logging.getLogger("batchmerge")
+
+# The client's own log names the server and the statement; errors reach people through `clickhouse_errors`.
+logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+# What ClickHouse's own Kafka Connect sink tries again (its Utils.java), and cannot connect / is starting up.
+RETRIABLE_CODES = frozenset({3, 107, 159, 164, 202, 203, 209, 210, 241, 242, 252, 285, 319, 425, 999})
+_QUERY_WAS_CANCELLED = 394
+_THROW_IF = 395
+_STORAGE_CODES = {243: "its disk is full", 74: "it cannot read its disk", 75: "it cannot write its disk"}
+_ACCESS_CODES = frozenset({192, 193, 194, 497, 516})
+
+_KEEPER = 999
+
+# The message of the fence in every insert: `throwIf(owner is another, …)`.
+LEASE_LOST = "batchmerge: the lease belongs to another run"
+
+
+class ClickHouseServer:
+    """One endpoint of a connection.
+
+    Attributes:
+        where: how errors name it: connection and address.
+    """
+
+    def __init__(self, name: str, connection: ClickHouseConnection, endpoint: str) -> None:
+        self.connection = connection
+        self.endpoint = endpoint
+        self.where = f"clickhouse {name} ({endpoint})"
+
+    @property
+    def _client(self) -> Client:
+        with clickhouse_errors(self.where):
+            return _open(self.connection.model_dump_json(), _password(self.connection), self.endpoint)
+
+    def rows(
+        self, sql: str, parameters: Mapping[str, object] | None = None, external: ExternalData = None
+    ) -> list[Row]:
+        """The rows of a SELECT, by column name; times are in UTC."""
+        client = self._client
+        with clickhouse_errors(self.where):
+            found = client.query(sql, parameters=dict(parameters or {}), external_data=external)
+            return list(found.named_results())
+
+    def execute(
+        self,
+        sql: str,
+        parameters: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | None = None,
+        data: bytes | None = None,
+    ) -> None:
+        """Runs one statement; `data` is what an INSERT reads, in the format that the statement names."""
+        client = self._client
+        with clickhouse_errors(self.where):
+            if data is None:
+                # As a form: long parameters (the offsets of thousands of partitions) do not fit into an address.
+                client.raw_query(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
+            else:
+                client.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}), data=data)
+
+
+@cache
+def _open(connection_json: str, password: str, endpoint: str) -> Client:
+    """One client a process and endpoint: opening one costs several round trips, and it is safe for threads."""
+    connection = ClickHouseConnection.model_validate_json(connection_json)
+    host, port = _split(endpoint, connection.secure)
+    return clickhouse_connect.get_client(
+        host=host,
+        port=port,
+        username=connection.username,
+        password=password,
+        secure=connection.secure,
+        ca_cert=connection.ca_file,
+        connect_timeout=max(1, int(connection.timeout_seconds)),
+        send_receive_timeout=connection.statement_timeout_seconds,
+        settings=dict(connection.settings),
+        autogenerate_session_id=False,
+        form_encode_query_params=True,
+        tz_mode="aware",
+    )
+
+
+def _password(connection: ClickHouseConnection) -> str:
+    return connection.password.get_secret_value() if connection.password else ""
+
+
+def _split(endpoint: str, secure: bool) -> tuple[str, int]:
+    host, _, port = endpoint.rpartition(":")
+    if host and port.isdigit():
+        return host.strip("[]"), int(port)
+    return endpoint.strip("[]"), 8443 if secure else 8123
+
+
+def retried(work: Callable[[], T], tries: int = 6, first_pause: float = 0.2) -> T:
+    """What `work` gives, tried again with doubling pauses while the server says that it may come right.
+
+    Only for work that may be sent twice. A lost lease and everything terminal is raised at once.
+    """
+    for turn in range(tries):
+        try:
+            return work()
+        except Unavailable as problem:
+            if turn == tries - 1:
+                raise
+            _LOG.warning("%s; trying again", problem)
+            time.sleep(first_pause * 2**turn)
+    raise AssertionError("unreachable")
+
+
+@contextmanager
+def clickhouse_errors(where: str) -> Iterator[None]:
+    """Turns the client's exceptions into our error tree; never with values or secrets of the statement."""
+    try:
+        yield
+    except BatchmergeError:
+        raise
+    except Error as problem:
+        raise translated(problem.code, str(problem), where) from None
+    except (ClickHouseError, OSError) as problem:
+        raise Unavailable(f"no answer ({type(problem).__name__})", where=where, remedy=_CHECK) from None
+
+
+NEWER_RUN = "nothing to do: the newer run goes on"
+_CHECK = "check the address in the connections file and that the server runs"
+
+
+def translated(code: int | None, message: str, where: str) -> BatchmergeError:
+    """Our error for a ClickHouse error code (None: no answer at all)."""
+    if code is None:
+        return Unavailable("no answer", where=where, remedy=_CHECK)
+    label = f"code {code}{_name(message)}"
+    if code == _KEEPER and any(mark in message for mark in ("Node exists", "Bad version", "No node")):
+        found: BatchmergeError = CommitFailed("another run has changed the state in Keeper meanwhile", where=where)
+    elif code == _THROW_IF and LEASE_LOST in message:
+        found = Interrupted("another run has taken this table over", where=where, remedy=NEWER_RUN)
+    elif code == _QUERY_WAS_CANCELLED:
+        found = Interrupted("the query was stopped", where=where, remedy="run again, if no newer run goes on")
+    elif code in RETRIABLE_CODES:
+        found = Unavailable(f"ClickHouse asks to try again ({label})", where=where)
+    elif code in _STORAGE_CODES:
+        found = StorageError(f"{_STORAGE_CODES[code]} ({label})", where=where, remedy="mend the disk, then run again")
+    elif code in _ACCESS_CODES:
+        found = ConfigurationError(f"access denied ({label})", where=where, remedy="check user, password and grants")
+    else:
+        found = TerminalError(
+            f"ClickHouse refused the statement ({label})",
+            where=where,
+            remedy="its query log has the statement and the whole message",
+        )
+    found.facts["code"] = code
+    return found
+
+
+def _name(message: str) -> str:
+    """The error's symbolic name, which unlike its message never holds a value."""
+    for word in reversed(message.replace("(", " ").replace(")", " ").split()):
+        if word.isupper() and "_" in word and word.replace("_", "").isalnum():
+            return f" {word}"
+    return ""
+
+
+def error_to_fields(problem: BatchmergeError) -> Sequence[str]:
+    """An error as strings, for the way out of a Spark task."""
+    kind = next((k for k in _CARRIED if isinstance(problem, k)), TerminalError)
+    return kind.__name__, problem.what, problem.where, problem.remedy
+
+
+def error_from_fields(kind: str, what: str, where: str, remedy: str) -> BatchmergeError:
+    """The inverse of `error_to_fields`."""
+    found: type[BatchmergeError] = TransientError
+    with suppress(StopIteration):
+        found = next(k for k in _CARRIED if k.__name__ == kind)
+    return found(what, where=where, remedy=remedy)
+
+
+_CARRIED: tuple[type[BatchmergeError], ...] = (
+    Interrupted,
+    CommitFailed,
+    Unavailable,
+    TransientError,
+    StorageError,
+    ConfigurationError,
+    TerminalError,
+)

@@ -1,0 +1,108 @@
+"""Leases in the real KeeperMap: compare-and-set under a race, rows of topic-partitions, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.batch import Batch, CommittedState
+from jobs.destinations.clickhouse.keeper import KeeperStore
+from jobs.destinations.clickhouse.lease import Lease, PartitionWrite, state_text
+from jobs.destinations.clickhouse.transitions import Phase, Span
+from jobs.offsets import OffsetRange, TopicPartition
+from jobs.watermark import Watermark
+from resources.clickhouse import ClickHouseServer
+from resources.connections import ClickHouseConnection, Connections
+from resources.errors import CommitFailed, Interrupted, Unavailable
+
+
+@pytest.fixture
+def store(clickhouse: Path, connections: Connections) -> KeeperStore:
+    assert clickhouse.exists()
+    connection = connections.get("clickhouse", ClickHouseConnection)
+    store = KeeperStore(ClickHouseServer("clickhouse", connection, connection.endpoints[0]), f"p/{uuid.uuid4().hex}/1")
+    store.prepare()
+    return store
+
+
+def _batch(number: int, tps: list[TopicPartition]) -> Batch:
+    ranges = {tp: OffsetRange(0, 10) for tp in tps}
+    return Batch("p", number, f"c{number}", None, ranges, {"t": "id"}, 0, "hash")
+
+
+def test_lease_is_read_as_written(store: KeeperStore) -> None:
+    assert store.lease() is None
+    first = store.swap(None, Lease(epoch=1, owner="a", endpoints=("h:1", "h:2"), run_id="it's \\ odd\n"))
+    assert store.lease() == first
+    second = store.swap(first, replace(first, batch=7, commit_id="c", chunk_rows=5))
+    assert store.lease() == second
+    assert second.change != first.change
+
+
+def test_state_of_5000_partitions_fits(store: KeeperStore) -> None:
+    tps = [TopicPartition(f"topic-{n % 3}", n // 3) for n in range(5000)]
+    times = {tp: 1_790_000_000_000 + hash(tp) % 10**9 for tp in tps}
+    state = CommittedState("p", 9, "c", {tp: hash(tp) % 10**12 for tp in tps}, {"t": "i"}, "h", Watermark(times, 5))
+    written = store.swap(None, Lease(state=state_text(state)))
+    assert written.committed == state
+    assert (store.lease() or Lease()).committed == state
+
+
+def test_second_first_run_is_refused(store: KeeperStore) -> None:
+    store.swap(None, Lease(epoch=1, owner="a"))
+    with pytest.raises(CommitFailed):
+        store.swap(None, Lease(epoch=1, owner="b"))
+
+
+def test_run_whose_lease_was_taken_is_interrupted(store: KeeperStore) -> None:
+    mine = store.swap(None, Lease(epoch=1, owner="a"))
+    store.swap(mine, replace(mine, epoch=2, owner="b"))
+    with pytest.raises(Interrupted):
+        store.swap(mine, replace(mine, batch=3))
+
+
+def test_of_many_racing_takers_one_wins_each_round(store: KeeperStore) -> None:
+    lease = store.swap(None, Lease())
+    wins: list[str] = []
+    for _ in range(10):
+        seen, won, barrier = lease, [], threading.Barrier(4)
+
+        def take(owner: str, seen: Lease = seen, won: list[Lease] = won, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait()
+            with suppress(CommitFailed, Interrupted):
+                won.append(store.swap(seen, replace(seen, epoch=seen.epoch + 1, owner=owner)))
+
+        runs = [threading.Thread(target=take, args=(f"run-{n}",)) for n in range(4)]
+        [run.start() for run in runs]
+        [run.join() for run in runs]
+        assert len(won) == 1
+        lease = won[0]
+        wins.append(lease.owner)
+    assert store.lease() == lease
+    assert lease.epoch == 10
+
+
+def test_partition_rows_move_together_and_only_for_the_newest_owner(store: KeeperStore) -> None:
+    tps = [TopicPartition("t", n) for n in range(450)]
+    old = store.swap(None, Lease(epoch=1, owner="a"))
+    before = PartitionWrite(_batch(1, tps), Phase.BEFORE, {tp: Span(tp.partition, tp.partition + 9) for tp in tps})
+    store.write(old, before)
+    assert store.partitions(tps) == {tp: before.row(tp) for tp in tps}
+
+    new = store.swap(old, replace(old, epoch=2, owner="b"))
+    after = replace(before, phase=Phase.AFTER)
+    store.write(new, after)
+    with pytest.raises(Interrupted):
+        store.write(old, before)
+    assert store.partitions(tps) == {tp: after.row(tp) for tp in tps}
+
+
+def test_unreachable_server_is_transient() -> None:
+    connection = ClickHouseConnection(kind="clickhouse", endpoints=["127.0.0.1:1"], timeout_seconds=1)
+    with pytest.raises(Unavailable):
+        ClickHouseServer("nowhere", connection, "127.0.0.1:1").rows("SELECT 1")
