@@ -118,6 +118,15 @@ class IcebergCatalog:
             except TableAlreadyExistsError:
                 return self._catalog.load_table(identifier)
 
+    def drop(self, identifier: str) -> bool:
+        """Drops the table with its files; False where there was none."""
+        with catalog_errors(identifier):
+            try:
+                self._catalog.purge_table(identifier)
+            except NoSuchTableError:
+                return False
+            return True
+
     def commit(self, table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
         """One conditional commit: all updates or none.
 

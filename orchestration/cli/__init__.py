@@ -17,6 +17,9 @@ from resources.errors import BatchmergeError, TransientError
 _COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("orchestration.cli.services:up", "Start the local services: Kafka, Spark, ClickHouse, BigQuery."),
     "down": ("orchestration.cli.services:down", "Stop them. Their data stays."),
+    "demo": ("orchestration.cli.demo:demo", "Real flights from Kafka into an Iceberg table, and the proof."),
+    "run": ("orchestration.cli.run:run", "Advance a pipeline: land what is new, merge it into its tables."),
+    "ui": ("orchestration.cli.ui:ui", "Open Dagster on the pipelines."),
     "status": ("orchestration.cli.services:status", "Show which services run, where, and whether they answer."),
 }
 

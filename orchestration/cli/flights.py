@@ -1,0 +1,95 @@
+"""The demo's topic: made, filled, and emptied again, in the local services."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import click
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from jobs.pipeline import Pipeline
+from resources.connections import KafkaConnection
+from resources.errors import TopicMissing, Unavailable
+from resources.local.flights.changes import FlightChanges
+from resources.local.flights.produce import produce_flights
+
+_PATIENCE = 60
+
+
+@dataclass
+class Flights:
+    """The flights of a month, or of the year (None), for the demo's pipeline."""
+
+    pipeline: Pipeline
+    month: int | None
+
+    @cached_property
+    def _changes(self) -> FlightChanges:
+        return FlightChanges(self.month)
+
+    @property
+    def records(self) -> int:
+        return len(self._changes)
+
+    @property
+    def malformed(self) -> dict[str, int]:
+        return self._changes.malformed
+
+    @property
+    def _topic(self) -> str:
+        return self.pipeline.spec.source.topics[0]
+
+    @property
+    def _bootstrap(self) -> str:
+        connection = self.pipeline.connections.get(self.pipeline.spec.source.connection, KafkaConnection)
+        return connection.bootstrap_servers
+
+    def provide(self, say: Callable[[str], None]) -> None:
+        """Fills the topic; goes on with it as it is where the tables have not everything of it yet."""
+        if self._is_unfinished():
+            say("the topic is complete and the table is not: going on where the last demo was interrupted")
+            return
+        self._begin_anew(say)
+        with click.progressbar(length=self.records, label="sending") as bar:
+            sent = produce_flights(
+                self._bootstrap,
+                self._topic,
+                month=self.month,
+                progress=lambda done, _all, _rate: bar.update(done - bar.pos),
+            )
+        say(f"{sent.records:,} records into {sent.partitions} partitions in {sent.seconds:.1f} s")
+
+    def _is_unfinished(self) -> bool:
+        try:
+            ends = self.pipeline.topic_state().stable
+        except TopicMissing:
+            return False
+        if sum(ends.values()) != self.records:
+            return False
+        states = [destination.committed() for destination in self.pipeline.destinations()]
+        return not all(state and dict(state.offsets) == dict(ends) for state in states)
+
+    def _begin_anew(self, say: Callable[[str], None]) -> None:
+        dropped = [self.pipeline.intermediate.catalog.drop(self.pipeline.intermediate.identifier)]
+        dropped += [self.pipeline.intermediate.catalog.drop(table.table) for table in self.pipeline.spec.tables]
+        if any([*dropped, self._delete_topic()]):
+            say("beginning anew: the last demo's topic and tables are gone, its runs stay in Dagster")
+
+    def _delete_topic(self) -> bool:
+        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        try:
+            admin.delete_topics([self._topic], operation_timeout=30)[self._topic].result()
+        except KafkaException as problem:
+            if problem.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return False
+            raise Unavailable(f"the topic cannot be deleted: {problem.args[0].str()}", where=self._topic) from None
+        until = time.monotonic() + _PATIENCE
+        while self._topic in admin.list_topics(timeout=30).topics:
+            if time.monotonic() > until:
+                raise Unavailable("the topic is still there after it was deleted", where=self._topic)
+            time.sleep(0.1)
+        return True

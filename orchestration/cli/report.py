@@ -1,0 +1,74 @@
+"""How the command line shows a run."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from orchestration.cli.job_runs import RunResult, Step
+
+_LANDED = ("read", "landed", "quarantined", "filtered", "gaps", "seconds", "lag")
+_MERGED = ("changes", "inserted", "updated", "deleted", "seconds", "lag")
+
+
+def console() -> Console:
+    """Where results go; as wide as the terminal, or wide enough for a file."""
+    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+
+
+@contextmanager
+def engine_log() -> Iterator[None]:
+    """Shows the engine's own lines while it works."""
+    logger, handler = logging.getLogger("batchmerge"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def show_run(result: RunResult) -> None:
+    """A table of the run's steps, and what failed."""
+    table = Table(title=f"run {result.run_id}", title_justify="left")
+    for column in ("asset", "batches", "what", "seconds", "lag"):
+        table.add_column(column, justify="right" if column in ("seconds", "lag") else "left")
+    for step in result.steps:
+        table.add_row(step.asset, batches(step), outcome(step), _number(step, "seconds"), _number(step, "lag"))
+    console().print(table)
+    for step in result.steps:
+        if step.problem:
+            click.echo(f"{step.asset}: {step.problem}", err=True)
+
+
+def batches(step: Step) -> str:
+    """``3``, ``3 to 7``, or nothing."""
+    first, last = step.metadata.get("first batch"), step.metadata.get("last batch")
+    if first is None:
+        return ""
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def outcome(step: Step) -> str:
+    """What a step did, in one line."""
+    if step.problem:
+        return "failed"
+    if not step.metadata.get("batches"):
+        return "nothing new"
+    names = _MERGED if "changes" in step.metadata else _LANDED
+    shown = [
+        name for name in names if name not in ("seconds", "lag", "gaps") or (name == "gaps" and step.metadata[name])
+    ]
+    return ", ".join(f"{step.metadata[name]:,} {name}" for name in shown if name in step.metadata)
+
+
+def _number(step: Step, name: str) -> str:
+    value = step.metadata.get(name)
+    return "" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"

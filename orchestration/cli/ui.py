@@ -1,0 +1,38 @@
+"""`batchmerge ui`: Dagster's web page and daemon on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from orchestration.cli.instance import dagster_home
+from resources.connections import data_folder
+from resources.local.ports import is_free
+
+_WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
+
+
+@click.command()
+@click.option("--port", default=3000, show_default=True, type=click.IntRange(1, 65535), help="On 127.0.0.1.")
+def ui(port: int) -> None:
+    """Open Dagster on the pipelines: its web page, and the daemon that runs schedules, sensors and backfills.
+
+    Runs until Ctrl-C. State is in <data folder>/dagster, or in DAGSTER_HOME if that is set.
+    """
+    if not is_free(port):
+        raise click.UsageError(f"port {port} is in use: name another with --port")
+    home = dagster_home()
+    click.echo(f"Dagster is starting at http://127.0.0.1:{port} (state in {home}); Ctrl-C stops it")
+    command = [sys.executable, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
+    where = ["--workspace", str(_WORKSPACE)] if _WORKSPACE.exists() else ["--module-name", "orchestration.definitions"]
+    # The daemon's runs start elsewhere: a data folder named by a relative path has to stay the same one.
+    environment = {**os.environ, "BATCHMERGE_HOME": str(data_folder())}
+    try:
+        code = subprocess.call([*command, *where], env=environment)
+    except KeyboardInterrupt:  # the child has got it too, and stops by itself
+        code = 0
+    sys.exit(code)
