@@ -7,6 +7,7 @@ for help, so that `batchmerge --help` need not import Dagster and Spark.
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 
 import click
@@ -59,6 +60,8 @@ def batchmerge() -> None:
 
 def main() -> None:
     """Entry point. Our own errors are one or two lines on stderr; a traceback is a bug of ours."""
+    # What is logged is shown only by commands that say so; without a handler Python would print warnings anywhere.
+    logging.getLogger("batchmerge").addHandler(logging.NullHandler())
     try:
         batchmerge.main(standalone_mode=False)
     except click.ClickException as problem:

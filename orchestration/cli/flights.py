@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from resources.local.flights.changes import FlightChanges
 from resources.local.flights.produce import produce_flights
 
 _PATIENCE = 60
+_LOG = logging.getLogger("batchmerge.kafka")
 
 
 @dataclass
@@ -80,7 +82,7 @@ class Flights:
             say("beginning anew: the last demo's topic and tables are gone, its runs stay in Dagster")
 
     def _delete_topic(self) -> bool:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        admin = AdminClient({"bootstrap.servers": self._bootstrap}, logger=_LOG)
         try:
             admin.delete_topics([self._topic], operation_timeout=30)[self._topic].result()
         except KafkaException as problem:

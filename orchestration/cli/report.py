@@ -13,8 +13,8 @@ from rich.table import Table
 
 from orchestration.cli.job_runs import RunResult, Step
 
-_LANDED = ("read", "landed", "quarantined", "filtered", "gaps", "seconds", "lag")
-_MERGED = ("changes", "inserted", "updated", "deleted", "seconds", "lag")
+_LANDED = ("read", "landed", "quarantined", "filtered", "gaps")
+_MERGED = ("changes", "inserted", "updated", "deleted")
 
 
 def console() -> Console:
@@ -63,10 +63,7 @@ def outcome(step: Step) -> str:
     if not step.metadata.get("batches"):
         return "nothing new"
     names = _MERGED if "changes" in step.metadata else _LANDED
-    shown = [
-        name for name in names if name not in ("seconds", "lag", "gaps") or (name == "gaps" and step.metadata[name])
-    ]
-    return ", ".join(f"{step.metadata[name]:,} {name}" for name in shown if name in step.metadata)
+    return ", ".join(f"{step.metadata[name]:,} {name}" for name in names if name in step.metadata)
 
 
 def _number(step: Step, name: str) -> str:
