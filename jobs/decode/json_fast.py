@@ -116,9 +116,8 @@ class Json:
 
         Raises ArrowInvalid when Arrow refuses, or its answer might not be the strict one.
         """
-        lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(text)], pa.int32()), text), "\n")[
-            0
-        ].as_buffer()
+        one_list = pa.ListArray.from_arrays(pa.array([0, len(text)], pa.int32()), text)
+        lines = pc.binary_join(one_list, "\n")[0].as_buffer()
         table = pj.read_json(
             pa.BufferReader(lines),
             read_options=pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
