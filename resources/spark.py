@@ -7,14 +7,22 @@ comes after a dead run attaches to the same session and interrupts what is left 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from urllib.parse import urlparse
 
 import grpc
 from pyspark.errors import PySparkException
-from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
+from pyspark.errors.exceptions.base import RetriesExceeded
+from pyspark.errors.exceptions.connect import (
+    SparkConnectException,
+    SparkConnectGrpcException,
+    SparkException,
+    UnknownException,
+)
 from pyspark.sql import SparkSession
 
 from resources.connections import SparkConnection
@@ -31,6 +39,7 @@ from resources.errors import (
 _NAMESPACE = uuid.UUID("6c1f0f0e-5f0b-4a3e-9a51-6b61746d7267")
 _USER = "batchmerge"
 _MOST_CLOSED = 1000
+_REACHABLE_SECONDS = 10
 
 # Names, dates and times must not depend on where the server or the client stands.
 _ALWAYS = {
@@ -59,6 +68,7 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
 def _attach_remote(remote: str, role: str) -> SparkSession:
     """The role's session, quiet. A server never opens a closed session's id again (it timed out), so the ids of a role
     are a fixed sequence, and the first that is not closed is the one that an earlier run may still be using."""
+    _check_reachable(remote)
     for turn in range(_MOST_CLOSED):
         session_id = uuid.uuid5(_NAMESPACE, f"{role}#{turn}")
         try:
@@ -75,6 +85,19 @@ def _attach_remote(remote: str, role: str) -> SparkSession:
     )
 
 
+def _check_reachable(remote: str) -> None:
+    """Says at once that nobody listens: the client itself would try for ten minutes."""
+    address = urlparse(remote)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 15002), timeout=_REACHABLE_SECONDS).close()
+    except OSError as problem:
+        raise Unavailable(
+            f"no Spark Connect server answers: {problem.strerror or problem}",
+            where=remote,
+            remedy="start it (`batchmerge up` for local services), or mend the Spark connection",
+        ) from None
+
+
 def _start_local(connection: SparkConnection) -> SparkSession:
     spark: SparkSession = (
         SparkSession.builder.config("spark.api.mode", "connect").master(connection.master or "local[*]").getOrCreate()
@@ -89,16 +112,28 @@ def spark_errors(where: str) -> Iterator[None]:
         yield
     except BatchmergeError:
         raise
-    except (SparkConnectGrpcException, grpc.RpcError) as problem:
-        raise _classified(str(problem), where) or Unavailable(
-            f"Spark does not answer: {_first_line(problem)}",
+    except (PySparkException, grpc.RpcError) as problem:
+        raise _classified(str(problem), where) or _unclassified(problem, where) from problem
+
+
+def _unclassified(problem: Exception, where: str) -> BatchmergeError:
+    """By kind of exception. Spark Connect's are all gRPC exceptions: those that it knows by name are subclasses."""
+    if isinstance(problem, RetriesExceeded | grpc.RpcError) or type(problem) is SparkConnectGrpcException:
+        return Unavailable(
+            f"Spark does not answer as it should: {_first_line(problem)}",
             where=where,
-            remedy="check the Spark connection (`batchmerge status`)",
-        ) from problem
-    except PySparkException as problem:
-        raise _classified(str(problem), where) or TerminalError(
-            f"Spark refused the work: {_first_line(problem)}", where=where, remedy="see the Spark server's log"
-        ) from problem
+            remedy="check the Spark connection (`batchmerge status`) and the server's log",
+        )
+    # A job that failed, or an exception of a library that Spark Connect does not know: a node, a store, a network.
+    if isinstance(problem, SparkException | UnknownException):
+        return TransientError(
+            f"Spark could not finish the work: {_first_line(problem)}",
+            where=where,
+            remedy="run again; if it stays, see the Spark server's log",
+        )
+    return TerminalError(
+        f"Spark refused the work: {_first_line(problem)}", where=where, remedy="see the Spark server's log"
+    )
 
 
 _CONFLICT = ("Cannot commit", "Found conflicting files", "Missing required files to delete", "ValidationException")
