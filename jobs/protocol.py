@@ -101,6 +101,8 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
             _LOG.warning("%s, attempt %d: %s", destination.name, attempt, lost)
             failed = lost
             continue
+        if merged is None:
+            return None
         done = MergedBatches(batches, committed, merged)
         _LOG.info("merged batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
         publish_news(pipeline)

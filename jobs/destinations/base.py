@@ -78,8 +78,11 @@ class Destination(Protocol):
             SchemaRefused, ConfigurationError: before anything is written.
         """
 
-    def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
-        """Applies these batches, which continue `committed`, in one atomic step with the state after the last."""
+    def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged | None:
+        """Applies these batches, which continue `committed`, in one atomic step with the state after the last.
+
+        None where the table's own triggers (interval, record count) say that it is too early.
+        """
 
     def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         """Merges landed batches again, none newer than `committed`; the state does not move.
