@@ -33,6 +33,7 @@ def plan_batch(
     max_records: int,
     now: int,
     key_must_stay: bool = False,
+    pin_start: bool = False,
 ) -> Batch | None:
     """The next batch, or None where there is nothing new.
 
@@ -43,6 +44,8 @@ def plan_batch(
         max_records: upper bound of offsets in the batch, shared out over the partitions.
         key_must_stay: True where the order of changes to one key rests on the key's partition, so that a grown
             topic must be refused.
+        pin_start: True where `start` depends on the moment (`latest`): the first batch is then made even if it is
+            empty, so that what comes after this moment is not missed by the next plan.
 
     Raises:
         OffsetsGone, TopicRecreated: the wanted start is not in Kafka any more.
@@ -53,7 +56,7 @@ def plan_batch(
     _check_available(wanted, topics, bool(committed))
     backlog = {tp: OffsetRange(begin, max(begin, topics.stable[tp])) for tp, begin in wanted.items()}
     ranges = bound(backlog, max_records)
-    if not any(len(r) for r in ranges.values()):
+    if not any(len(r) for r in ranges.values()) and (committed or not pin_start):
         return None
     if committed and highest_known < committed.batch_number:
         raise LineageBroken(f"batch {committed.batch_number} is landed, yet {highest_known} is the highest known")
@@ -70,18 +73,21 @@ def plan_batch(
 
 
 def bound(backlog: Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:
-    """Cuts a backlog to `max_records` offsets, in proportion to what each partition has, none left behind.
+    """Cuts a backlog to `max_records` offsets: one for every partition that has any, the rest in proportion.
 
-    Every partition with a backlog gets at least one offset (unless there are more of them than `max_records`), so
-    that a busy partition cannot starve a quiet one; what rounding leaves over goes to the largest.
+    So a busy partition cannot starve a quiet one, unless there are more of them than `max_records`: then the largest
+    come first. What rounding leaves over goes to the largest.
     """
     total = sum(len(r) for r in backlog.values())
     if total <= max_records:
         return dict(backlog)
-    shares = {tp: len(r) * max_records // total for tp, r in backlog.items()}
+    by_size = sorted((tp for tp, r in backlog.items() if len(r)), key=lambda tp: (-len(backlog[tp]), tp))
+    shares = dict.fromkeys(backlog, 0) | dict.fromkeys(by_size[:max_records], 1)
+    if spare := max(0, max_records - len(by_size)):
+        for tp in by_size:
+            shares[tp] += (len(backlog[tp]) - 1) * spare // (total - len(by_size))
     left = max_records - sum(shares.values())
-    by_need = sorted(backlog, key=lambda tp: (shares[tp] > 0 or not len(backlog[tp]), -len(backlog[tp]), tp))
-    for tp in by_need:
+    for tp in by_size:
         if left and shares[tp] < len(backlog[tp]):
             shares[tp], left = shares[tp] + 1, left - 1
     return {tp: OffsetRange(r.start, r.start + shares[tp]) for tp, r in backlog.items()}
@@ -98,9 +104,9 @@ def _wanted(
     missing = sorted(tp for tp in known if tp not in topics.stable)
     if missing:
         raise TopicRecreated(
-            f"committed, but no longer in Kafka: {', '.join(map(str, missing[:5]))}",
+            f"committed, but no longer in Kafka or no longer named as a source: {', '.join(map(str, missing[:5]))}",
             where=f"topic {missing[0].topic}",
-            remedy="restore the topic, or accept its loss with `batchmerge offsets reset`",
+            remedy="restore the topic (in Kafka, or in `source`), or accept its loss with `batchmerge offsets reset`",
             partitions=[str(tp) for tp in missing],
         )
     grown = [tp for tp in new if any(tp.topic == other.topic for other in known)]

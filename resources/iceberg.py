@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import requests
 import sqlalchemy.exc
@@ -55,9 +56,21 @@ class IcebergCatalog:
     @property
     def _catalog(self) -> Catalog:
         if self._opened is None:
+            self._require_database()
             with catalog_errors(f"catalog {self.name}"):
                 self._opened = load_catalog(self.name, **self._properties())
         return self._opened
+
+    def _require_database(self) -> None:
+        """A missing SQLite file would be made anew, empty: all tables would seem to be gone, and be made again."""
+        uri = self._connection.uri or ""
+        file = uri.removeprefix("sqlite:///").partition("?")[0]
+        if uri.startswith("sqlite:///") and file != ":memory:" and not Path(file).is_file():
+            raise Unavailable(
+                "the catalog's database file does not exist",
+                where=f"catalog {self.name} ({file})",
+                remedy="restore it, or check `uri`; for a new catalog make an empty file (`batchmerge up` does)",
+            )
 
     def _properties(self) -> dict[str, str]:
         c = self._connection

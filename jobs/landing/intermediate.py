@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from jobs.batch import Batch, CommittedState, LandedBatch, landed_to_properties
 from jobs.destinations.iceberg.attempt import Attempt
-from jobs.destinations.iceberg.history import History, landed_batches, read_history, state_properties
+from jobs.destinations.iceberg.history import History, ancestors, landed_batches, read_history, state_properties
 from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
@@ -21,8 +21,8 @@ from jobs.offsets import Offsets
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
 from jobs.watermark import Watermark
-from resources.errors import TableReplaced
-from resources.iceberg import IcebergCatalog
+from resources.errors import CommitFailed, TableReplaced
+from resources.iceberg import IcebergCatalog, catalog_errors
 from resources.kafka import KafkaCluster
 from resources.spark import spark_errors
 
@@ -68,7 +68,18 @@ class IntermediateTable:
             return [f"create {self.identifier}"]
         changes = plan_evolution(self.identifier, arrow_schema(table), wanted, Evolution())
         apply_changes(table, changes)
+        self._stamp_schema(self.catalog.require(self.identifier))
         return [f"{self.identifier}: {change}" for change in changes]
+
+    def _stamp_schema(self, table: Table) -> None:
+        """Sees to a snapshot with the present schema: a batch is read at a snapshot, and with that one's schema.
+
+        So batches that were landed before a column was added can be merged after it.
+        """
+        head = table.current_snapshot()
+        if head is not None and head.schema_id != table.metadata.current_schema_id:
+            with catalog_errors(self.identifier):
+                table.append(table.schema().as_arrow().empty_table())
 
     def committed(self) -> CommittedState | None:
         """The newest landed state.
@@ -92,6 +103,18 @@ class IntermediateTable:
         """The landed batches that are still known, ascending, and whether that is from the first one on."""
         table = self.catalog.load(self.identifier)
         return landed_batches(table.metadata, self.pipeline) if table else ([], True)
+
+    def snapshot_with(self, newest: LandedBatch) -> int:
+        """The table's present snapshot, which holds this batch and all before it.
+
+        Raises:
+            CommitFailed: it does not hold them any more; the lineage says why.
+        """
+        metadata = self.catalog.require(self.identifier).metadata
+        known = [s.snapshot_id for s in ancestors(metadata, "main")]
+        if newest.snapshot_id not in known:
+            raise CommitFailed(f"landed {newest.batch} was removed or rolled back meanwhile", where=self.identifier)
+        return known[0]
 
     def land(
         self,
@@ -136,8 +159,3 @@ class IntermediateTable:
             counts.gaps,
         )
         return replace(landed, snapshot_id=snapshot)
-
-
-def newest_snapshot(batches: Sequence[LandedBatch]) -> int:
-    """The snapshot of the intermediate table that holds all of these batches."""
-    return batches[-1].snapshot_id

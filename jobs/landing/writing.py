@@ -19,7 +19,7 @@ from jobs.decode.decoders import decoder_for
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.landing.columns import key_fields, landing_schema
 from jobs.landing.records import Operations, RecordReader
-from jobs.offsets import TopicPartition
+from jobs.offsets import TopicPartition, total
 from jobs.schema.types import parse_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Format
@@ -47,9 +47,12 @@ def write_records(
     spark: SparkSession, kafka: KafkaCluster, spec: PipelineSpec, batch: Batch, attempt: Attempt
 ) -> Written:
     """Appends the batch's records to the attempt's branch, in one pass over Kafka."""
+    if not total(batch.ranges):
+        return Written(read=0, filtered=0)
     counted = Observation()
+    schema = _as_stored(landing_schema(spec), attempt.schema)
     shaped = _kafka_records(spark, kafka, batch).mapInArrow(
-        _plain_function(record_reader(spec, batch)), _spark_type(_shaped_schema(spec))
+        _plain_function(record_reader(spec, batch, schema.field("value").type)), _spark_type(_shaped(schema))
     )
     op = F.col("op")
     shaped = shaped.observe(
@@ -64,15 +67,15 @@ def write_records(
             "landedAt": F.lit(datetime.fromtimestamp(batch.planned_at / 1000, UTC)),
         }
     )
-    writer = landed.select(landing_schema(spec).names).writeTo(".".join(f"`{part}`" for part in attempt.path))
+    writer = landed.select(schema.names).writeTo(".".join(f"`{part}`" for part in attempt.path))
     for key, value in attempt.summary.items():
         writer = writer.option(f"snapshot-property.{key}", value)
     writer.append()
     return Written(read=counted.get["read"], filtered=counted.get["filtered"])
 
 
-def record_reader(spec: PipelineSpec, batch: Batch) -> RecordReader:
-    """The function that Spark's workers apply to the batch's records."""
+def record_reader(spec: PipelineSpec, batch: Batch, value_type: pa.DataType) -> RecordReader:
+    """The function that Spark's workers apply to the batch's records; `value_type` is the intermediate table's."""
     key, op = spec.changes.key, spec.changes.op
     position, first = 0, {}
     for tp in sorted(batch.ranges):
@@ -88,7 +91,7 @@ def record_reader(spec: PipelineSpec, batch: Batch) -> RecordReader:
         first_position=first,
         start={tp: r.start for tp, r in batch.ranges.items()},
         key_type=pa.struct(key_fields(spec)) if key else None,
-        value_type=landing_schema(spec).field("value").type,
+        value_type=value_type,
     )
 
 
@@ -119,8 +122,13 @@ def _by_topic(values: Mapping[TopicPartition, int], as_list: bool = False) -> di
     return {t: [int(p) for p in ps] for t, ps in found.items()} if as_list else dict(found)
 
 
-def _shaped_schema(spec: PipelineSpec) -> pa.Schema:
-    return pa.schema([f for f in landing_schema(spec) if f.name not in _CONSTANT])
+def _as_stored(declared: pa.Schema, table: pa.Schema) -> pa.Schema:
+    """The declared columns with the type that `value` has in the table: columns that are no longer declared stay."""
+    return declared.set(declared.get_field_index("value"), table.field("value"))
+
+
+def _shaped(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([f for f in schema if f.name not in _CONSTANT])
 
 
 def _spark_type(schema: pa.Schema) -> StructType:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
+import pyarrow as pa
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -28,6 +29,7 @@ from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from jobs.batch import PREFIX, CommittedState
 from jobs.destinations.iceberg.history import ancestors, read_history, tag_name
+from jobs.destinations.iceberg.schema import arrow_schema
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from resources.iceberg import IcebergCatalog, catalog_errors
 
@@ -36,6 +38,9 @@ ATTEMPT = PREFIX + "attempt"
 
 class Attempt:
     """A branch of one attempt; `expected` is the committed state that it continues.
+
+    With `skip_undone` (`on_rollback: skip`) that may be a state that a rollback has undone. Without it a rollback
+    between plan and commit is noticed like any other commit.
 
     Attributes:
         id: UUID of the attempt; its snapshots carry it.
@@ -49,16 +54,23 @@ class Attempt:
         pipeline: str,
         expected: CommittedState | None,
         target: str = "main",
+        skip_undone: bool = False,
     ) -> None:
         self._catalog = catalog
         self._identifier = identifier
         self._pipeline = pipeline
         self._expected = expected.commit_id if expected else None
         self._target = target
+        self._skip_undone = skip_undone
         self.id = uuid.uuid4().hex
         self._branch = f"{_branch_prefix(pipeline, target)}{self.id}"
         self._table = catalog.require(identifier)
         self.base = self._begin()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns, those included that the pipeline file does not declare any more."""
+        return arrow_schema(self._table)
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -94,9 +106,9 @@ class Attempt:
         """The committed state must still be the one that the caller planned from."""
         history = read_history(metadata, self._pipeline, self._target)
         found = history.committed.commit_id if history.committed else None
-        # Under `on_rollback: skip` the caller goes on from what was undone.
-        skipped = history.undone.commit_id if history.undone else found
-        if self._expected not in (found, skipped):
+        if history.undone and self._skip_undone:
+            found = history.undone.commit_id
+        if self._expected != found:
             raise CommitFailed(f"another run has committed {found or 'a rollback'} meanwhile", where=self._identifier)
 
     def _make_root(self, metadata: TableMetadata) -> None:

@@ -11,10 +11,13 @@ from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 
 from jobs.batch import MergeCounts
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.landing.columns import RowColumn
+from jobs.schema.types import type_name
 from sql import quote, render
 
 _SCOPED = "spark.sql.iceberg.snapshot-property."
@@ -58,6 +61,10 @@ class Changes:
     def append_to(self, attempt: Attempt) -> None:
         """Appends every change that is not a delete, as it was landed."""
         rows = self._sql(self._text(attempt)).select([c.name for c in self.columns])
+        for field in attempt.schema:
+            if field.name not in rows.columns:
+                # A column that is no longer declared, or somebody else's: an append has to name it.
+                rows = rows.withColumn(field.name, F.lit(None).cast(from_arrow_type(field.type)))
         writer = rows.writeTo(quote("spark", attempt.path))
         for key, value in attempt.summary.items():
             writer = writer.option(f"snapshot-property.{key}", value)
@@ -125,14 +132,14 @@ class Changes:
         return found
 
     @property
-    def _bounded(self) -> list[int]:
-        """Numbers of the key columns whose smallest and largest value can prune: ordered, and never null."""
-        by_name = {c.name: c for c in self.columns}
-        return [
-            n
+    def _bounded(self) -> dict[int, str]:
+        """Number and type of the key columns whose smallest and largest value can prune: ordered, and never null."""
+        types = {c.name: c.type for c in self.columns}
+        return {
+            n: type_name(types[key])
             for n, key in enumerate(self.keys)
-            if _has_order(by_name[key].type) and self._bounds[f"present_{n}"] == self._bounds["changes"] > 0
-        ]
+            if _has_order(types[key]) and self._bounds[f"present_{n}"] == self._bounds["changes"] > 0
+        }
 
     @property
     def _bound_values(self) -> dict[str, object]:

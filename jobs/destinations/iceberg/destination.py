@@ -90,24 +90,32 @@ class IcebergDestination:
         return [*done, f"create {self.name}{layout}"]
 
     def _prepare_tombstones(self, columns: list[RowColumn], dry_run: bool) -> list[str]:
-        if not self._tombstones or self.catalog.load(self._tombstones):
+        if not self._tombstones:
             return []
         order = next(c for c in columns if c.name == self._order_by)
-        kept = [pa.field(c.name, c.type) for c in columns if c.is_key] + [pa.field("__order", order.type)]
+        kept = pa.schema([pa.field(c.name, c.type) for c in columns if c.is_key] + [pa.field("__order", order.type)])
+        found = self.catalog.load(self._tombstones)
+        if found is not None:
+            changes = plan_evolution(self._tombstones, arrow_schema(found), kept, self.table.evolve)
+            if not dry_run:
+                apply_changes(found, changes)
+            return [f"{self._tombstones}: {change}" for change in changes]
         if not dry_run:
-            self.catalog.create(self._tombstones, iceberg_schema(pa.schema(kept)), properties=_PROPERTIES)
+            self.catalog.create(self._tombstones, iceberg_schema(kept), properties=_PROPERTIES)
         return [f"create {self._tombstones} for the order of deletes"]
 
     def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         state = CommittedState.after(batches[-1])
-        changes = self._changes(work, batches[0].number, batches[-1].number, batches[-1].snapshot_id)
+        snapshot = work.intermediate.snapshot_with(batches[-1])
+        changes = self._changes(work, batches[0].number, batches[-1].number, snapshot)
         if self.table.mode == "append":
             return self._append(work, committed, state, changes)
         return self._merge(work, committed, state, changes)
 
     def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         newest = next(b for b in work.intermediate.landed()[0] if b.number == committed.batch_number)
-        changes = self._changes(work, batches[0].number, committed.batch_number, newest.snapshot_id)
+        snapshot = work.intermediate.snapshot_with(newest)
+        changes = self._changes(work, batches[0].number, committed.batch_number, snapshot)
         touched = (batches[0].number, batches[-1].number)
         if self.table.mode == "append":
             return self._append(work, committed, committed, changes.missing_from(*touched))
@@ -174,7 +182,14 @@ class IcebergDestination:
         return Merged(counts, str(snapshot), clock.seconds)
 
     def _attempt(self, committed: CommittedState | None) -> Attempt:
-        attempt = Attempt(self.catalog, self.table.table, self.pipeline, committed, self.table.branch)
+        attempt = Attempt(
+            self.catalog,
+            self.table.table,
+            self.pipeline,
+            committed,
+            self.table.branch,
+            skip_undone=self.table.on_rollback == "skip",
+        )
         reached("merge.begun")
         return attempt
 

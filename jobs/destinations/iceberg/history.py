@@ -18,7 +18,8 @@ from jobs.batch import PREFIX, CommittedState, LandedBatch, landed_from_properti
 
 def tag_name(pipeline: str, branch: str) -> str:
     """The tag that marks the newest published batch."""
-    return f"batchmerge_{pipeline}" if branch == "main" else f"batchmerge_{pipeline}_{branch}"
+    # No pipeline's name has a hyphen, so no two pairs share a tag.
+    return f"batchmerge_{pipeline}" if branch == "main" else f"batchmerge_{pipeline}--{branch}"
 
 
 def property_prefix(pipeline: str, branch: str) -> str:
@@ -88,7 +89,7 @@ def _published(metadata: TableMetadata, pipeline: str, branch: str) -> Committed
     tag = metadata.refs.get(tag_name(pipeline, branch))
     if tag:
         for snapshot in metadata.snapshots:
-            if snapshot.snapshot_id == tag.snapshot_id and PREFIX + "pipeline" in _summary(snapshot):
+            if snapshot.snapshot_id == tag.snapshot_id and _summary(snapshot).get(PREFIX + "pipeline") == pipeline:
                 return CommittedState.from_properties(_summary(snapshot))
     prefix = property_prefix(pipeline, branch)
     mirrored = {

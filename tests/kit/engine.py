@@ -1,0 +1,99 @@
+"""The engine in this process, all roles in one Spark session: for tests of results, where nothing has to be killed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import SparkSession
+
+from jobs import protocol
+from jobs.batch import LandedBatch
+from jobs.destinations.base import Destination
+from jobs.pipeline import Pipeline
+from jobs.protocol import MergedBatches
+from jobs.replay import Replayed, replay_batches
+from jobs.spec import PipelineSpec
+from resources.connections import Connections, IcebergConnection, SparkConnection
+from resources.iceberg import IcebergCatalog
+from resources.spark import open_session
+from tests.kit.flow import Flow
+
+
+class OneSession(dict[str, SparkSession]):
+    """The sessions of a pipeline, where every role has the same one: opening many takes most of a small test."""
+
+    def __init__(self, session: SparkSession) -> None:
+        super().__init__()
+        self._session = session
+
+    def __contains__(self, role: object) -> bool:
+        return True
+
+    def __getitem__(self, role: str) -> SparkSession:
+        return self._session
+
+
+def catalog(connections: Connections) -> IcebergCatalog:
+    return IcebergCatalog("lake", connections.get("lake", IcebergConnection))
+
+
+@contextmanager
+def session(connections: Connections) -> Iterator[SparkSession]:
+    """A Spark session that knows the lake."""
+    opened = open_session(
+        connections.get("spark", SparkConnection), f"tests/{uuid.uuid4()}", catalog(connections).spark_settings()
+    )
+    try:
+        yield opened
+    finally:
+        opened.stop()
+
+
+@dataclass
+class Engine:
+    """One flow, run here.
+
+    Attributes:
+        document: the pipeline file; set it to another one to run as after an edit.
+    """
+
+    flow: Flow
+    connections: Connections
+    spark: SparkSession
+    document: dict[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.document = self.document or self.flow.spec_document
+
+    @property
+    def pipeline(self) -> Pipeline:
+        spec = PipelineSpec.model_validate(self.document)
+        return Pipeline(self.flow.name, spec, self.connections, run_id="test", _sessions=OneSession(self.spark))
+
+    def edited(self, **parts: object) -> Engine:
+        """The same flow with parts of its pipeline file replaced."""
+        return replace(self, document={**self.document, **parts})
+
+    def destination(self, mode: str) -> Destination:
+        return self.pipeline.destination(self.flow.table(mode))
+
+    def land(self, batches: int = 0) -> list[LandedBatch]:
+        return list(protocol.land(self.pipeline, batches))
+
+    def merge(self, mode: str) -> MergedBatches | None:
+        return protocol.merge(self.pipeline, self.destination(mode))
+
+    def merge_all(self) -> None:
+        for mode in self.flow.modes:
+            self.merge(mode)
+
+    def advance(self, batches: int = 0) -> list[LandedBatch]:
+        landed = self.land(batches)
+        self.merge_all()
+        return landed
+
+    def replay(self, mode: str, first: int, last: int) -> Replayed | None:
+        return replay_batches(self.pipeline, self.destination(mode), first, last)
