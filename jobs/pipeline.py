@@ -118,6 +118,7 @@ class Pipeline:
             max_records=self.spec.batch.max_records,
             now=int(time.time() * 1000),
             key_must_stay=self.spec.key_must_stay,
+            pin_start=self.spec.source.start == "latest",
         )
 
     def _highest_elsewhere(self) -> int:
@@ -150,7 +151,17 @@ class Pipeline:
             return lambda partitions: _named(self.kafka.offsets_at(partitions, int(instant.timestamp() * 1000)))
         assert isinstance(start, FromOffsets)
         named = {TopicPartition(t, p): o for t, ps in start.offsets.items() for p, o in ps.items()}
-        return lambda partitions: {tp: named.get(tp, topics.first[tp]) for tp in partitions}
+        return lambda partitions: self._named_start(named, partitions, topics)
+
+    def _named_start(self, named: Offsets, partitions: list[TopicPartition], topics: TopicState) -> Offsets:
+        unknown = sorted(tp for tp in named if tp not in topics.stable)
+        if unknown:
+            raise ConfigurationError(
+                f"`source.start.offsets` names {', '.join(map(str, unknown[:5]))}, which Kafka does not have",
+                where=f"pipeline {self.name}",
+                remedy="mend the topic or partition in `source.start.offsets`",
+            )
+        return {tp: named.get(tp, topics.first[tp]) for tp in partitions}
 
     def _destination(self, table: Table) -> Destination:
         # Client libraries are imported only for the systems that a pipeline uses.
