@@ -1,0 +1,1 @@
+"""BigQuery as a destination: see `destination` for the protocol."""

@@ -1,0 +1,261 @@
+"""The columns of a destination row in BigQuery: names, types, and how the intermediate table holds them. Pure.
+
+=====================  ============================  ==============================================================
+declared               BigQuery                      remark
+=====================  ============================  ==============================================================
+int, long              INT64
+float, double          FLOAT64                       NaN and infinities as they are; never part of a key
+decimal(p,s)           NUMERIC, else BIGNUMERIC      NUMERIC where s <= 9 and p - s <= 29
+string, binary         STRING, BYTES
+date                   DATE
+timestamp              TIMESTAMP                     microseconds
+timestamp_ntz          DATETIME                      microseconds
+array<T>               REPEATED T                    null and empty are the same there; no arrays of arrays
+map<K,V>               REPEATED STRUCT<key, value>
+struct<…>              STRUCT                        all nested fields by the same rules
+=====================  ============================  ==============================================================
+
+`column_types` of the table gives a column another type (JSON, GEOGRAPHY, TIME, …). Such a column stands in the
+intermediate table as it was declared, and the merge converts it: load jobs know those types only in part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from google.cloud.bigquery import SchemaField
+
+from jobs.destinations.bigquery.names import column_names
+from jobs.landing.columns import RowColumn, row_columns
+from jobs.schema.types import type_name
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import BigQueryTable
+from resources.errors import ConfigurationError
+
+_SCALARS: dict[pa.DataType, str] = {
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INTEGER",
+    pa.int64(): "INTEGER",
+    pa.float32(): "FLOAT",
+    pa.float64(): "FLOAT",
+    pa.string(): "STRING",
+    pa.binary(): "BYTES",
+    pa.date32(): "DATE",
+    pa.timestamp("us", "UTC"): "TIMESTAMP",
+    pa.timestamp("us"): "DATETIME",
+}
+# What `column_types` may make of a declared type; the conversions themselves are in sql/bigquery/values.sql.j2.
+_CONVERSIONS: dict[str, frozenset[str]] = {
+    "string": frozenset({"JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"}),
+    "int": frozenset({"TIME", "DATE", "NUMERIC", "BIGNUMERIC"}),
+    "long": frozenset({"TIME", "NUMERIC", "BIGNUMERIC"}),
+    "decimal": frozenset({"BIGNUMERIC"}),
+}
+# Neutral values for the null-safe comparison of keys; also the list of types that a key may have.
+_NEUTRAL = {
+    "BOOLEAN": "FALSE",
+    "INTEGER": "0",
+    "STRING": "''",
+    "BYTES": "b''",
+    "DATE": "DATE '1970-01-01'",
+    "TIMESTAMP": "TIMESTAMP '1970-01-01 00:00:00+00'",
+    "DATETIME": "DATETIME '1970-01-01 00:00:00'",
+    "NUMERIC": "NUMERIC '0'",
+    "BIGNUMERIC": "BIGNUMERIC '0'",
+}
+_DATES = ("DATE", "TIMESTAMP", "DATETIME")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the destination table.
+
+    Attributes:
+        source: where it is in a landed row.
+        staged: the field in the intermediate table's `key` or `value` struct.
+        field: the column in the destination table.
+        conversion: ``<declared>_to_<type>``; None where it is taken as it is.
+    """
+
+    source: tuple[str, ...]
+    is_key: bool
+    staged: SchemaField
+    field: SchemaField
+    conversion: str | None
+
+    @property
+    def name(self) -> str:
+        return str(self.field.name)
+
+    @property
+    def path(self) -> tuple[str, str]:
+        """Where it is in a row of the intermediate table."""
+        return ("key" if self.is_key else "value", self.name)
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """A leaf of the key: BigQuery neither groups nor joins by structs.
+
+    Attributes:
+        path: the leaf, from the key column on.
+        neutral: a literal of its type.
+    """
+
+    path: tuple[str, ...]
+    neutral: str
+
+
+def destination_columns(spec: PipelineSpec, table: BigQueryTable, where: str) -> list[Column]:
+    """The columns of the destination table.
+
+    Raises:
+        ConfigurationError: a name, a type or an option does not fit BigQuery or another option.
+    """
+    declared = row_columns(spec, list(table.metadata_columns))
+    # `_partition`, a metadata column, is a reserved name in BigQuery: it becomes `__partition`.
+    metadata = frozenset(f"_{m}" for m in table.metadata_columns)
+    names = column_names([c.name for c in declared], table.sanitize_names, where, ours=metadata)
+    unknown = [c for c in table.column_types if c not in names]
+    if unknown:
+        raise ConfigurationError(
+            f"column_types names {', '.join(unknown)}, which is no column of the table", where=where, remedy="drop it"
+        )
+    columns = [_column(c, names[c.name], table, where) for c in declared]
+    _check_layout(columns, table, where)
+    if table.needs_key:
+        key_parts(columns, where)
+    return columns
+
+
+def key_parts(columns: Sequence[Column], where: str) -> list[KeyPart]:
+    """The leaves of the key, nested structs expanded.
+
+    Raises:
+        ConfigurationError: a part of the key has a type by which BigQuery cannot compare rows.
+    """
+    return [part for c in columns if c.is_key for part in _leaves((c.name,), c, c.field, where)]
+
+
+def _leaves(path: tuple[str, ...], column: Column, field: SchemaField, where: str) -> Iterator[KeyPart]:
+    if field.field_type == "RECORD" and field.mode != "REPEATED":
+        for child in field.fields:
+            yield from _leaves((*path, child.name), column, child, where)
+        return
+    if field.mode == "REPEATED" or field.field_type not in _NEUTRAL or column.conversion:
+        kind = "an array or a map" if field.mode == "REPEATED" else field.field_type
+        raise ConfigurationError(
+            f"the key column {'.'.join(path)} is {kind}, by which BigQuery cannot tell rows apart",
+            where=where,
+            remedy="use whole numbers, text, bytes, decimals, dates, timestamps or booleans, or structs of them",
+        )
+    yield KeyPart(path, _NEUTRAL[field.field_type])
+
+
+def _column(declared: RowColumn, name: str, table: BigQueryTable, where: str) -> Column:
+    mode = "NULLABLE" if declared.nullable else "REQUIRED"
+    staged = schema_field(name, declared.type, "NULLABLE", table.sanitize_names, where, required=False)
+    wanted = table.column_types.get(declared.name)
+    if wanted is None:
+        field = schema_field(name, declared.type, mode, table.sanitize_names, where, required=True)
+        return Column(declared.path, declared.is_key, staged, field, None)
+    kind = "decimal" if pa.types.is_decimal(declared.type) else type_name(declared.type)
+    if wanted not in _CONVERSIONS.get(kind, ()):
+        raise ConfigurationError(
+            f"column_types: {declared.name} is {kind}, which does not become {wanted}",
+            where=where,
+            remedy="declare it as string, or leave the type to the declaration",
+        )
+    field = SchemaField(name, wanted, mode=mode)
+    return Column(declared.path, declared.is_key, staged, field, f"{kind}_to_{wanted}")
+
+
+def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where: str, required: bool) -> SchemaField:
+    """The BigQuery field of a declared type; `required` keeps the nested `not null`.
+
+    Raises:
+        ConfigurationError: BigQuery has no such type (arrays of arrays), or a nested name is not allowed.
+    """
+    if pa.types.is_struct(kind):
+        names = column_names([kind.field(n).name for n in range(kind.num_fields)], sanitize, f"{where}, column {name}")
+        children = [kind.field(n) for n in range(kind.num_fields)]
+        modes = ["REQUIRED" if required and not c.nullable else "NULLABLE" for c in children]
+        fields = [
+            schema_field(names[c.name], c.type, m, sanitize, where, required)
+            for c, m in zip(children, modes, strict=True)
+        ]
+        return SchemaField(name, "RECORD", mode=mode, fields=fields)
+    if pa.types.is_map(kind):
+        pair = pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])
+        return _repeated(schema_field(name, pair, "NULLABLE", sanitize, where, required))
+    if pa.types.is_list(kind):
+        element = schema_field(name, kind.value_type, "NULLABLE", sanitize, where, required)
+        if element.mode == "REPEATED":
+            raise ConfigurationError(
+                f"column {name} is an array of arrays or maps, which BigQuery does not have",
+                where=where,
+                remedy="put a struct in between: array<struct<items: array<…>>>",
+            )
+        return _repeated(element)
+    if pa.types.is_decimal(kind):
+        fits = kind.scale <= 9 and kind.precision - kind.scale <= 29
+        return SchemaField(name, "NUMERIC" if fits else "BIGNUMERIC", mode=mode)
+    return SchemaField(name, _SCALARS[kind], mode=mode)
+
+
+def _repeated(field: SchemaField) -> SchemaField:
+    return SchemaField(field.name, field.field_type, mode="REPEATED", fields=field.fields)
+
+
+def _check_layout(columns: Sequence[Column], table: BigQueryTable, where: str) -> None:
+    by_name = {c.name.lower(): c.field for c in columns}
+    named = [*table.cluster_by, *([table.partition_column] if table.partition_column else [])]
+    unknown = [n for n in named if n.lower() not in by_name]
+    if unknown:
+        raise ConfigurationError(
+            f"partition_column or cluster_by names {', '.join(unknown)}, which is no column of the table",
+            where=where,
+            remedy=f"name one of {', '.join(c.name for c in columns)}",
+        )
+    if table.partition_column:
+        field = by_name[table.partition_column.lower()]
+        if field.field_type not in _DATES or field.mode == "REPEATED":
+            raise ConfigurationError(
+                f"partition_column {table.partition_column} is {field.field_type}",
+                where=where,
+                remedy="name a date or timestamp column",
+            )
+        if field.field_type == "DATE" and table.time_partitioning == "HOUR":
+            raise ConfigurationError(
+                f"partition_column {table.partition_column} is a date and has no hours",
+                where=where,
+                remedy="use DAY, MONTH or YEAR",
+            )
+    unfit = [
+        n for n in table.cluster_by if by_name[n.lower()].field_type in ("FLOAT", "JSON", "RECORD", "BYTES", "TIME")
+    ]
+    if unfit or any(by_name[n.lower()].mode == "REPEATED" for n in table.cluster_by):
+        raise ConfigurationError(
+            f"cluster_by: BigQuery cannot cluster by {', '.join(unfit) or 'an array'}",
+            where=where,
+            remedy="use text, whole numbers, decimals, dates, timestamps, booleans or geography",
+        )
+
+
+def intermediate_fields(columns: Sequence[Column], order_by: Column | None) -> list[SchemaField]:
+    """The intermediate table's schema: the seed's, and `orderBy` where the pipeline names an order."""
+    keys = [c.staged for c in columns if c.is_key]
+    values = [c.staged for c in columns if not c.is_key]
+    # A struct without fields does not exist; a table of nothing but keys still has to tell a row from a delete.
+    values = values or [SchemaField("present", "BOOLEAN")]
+    order = [SchemaField("orderBy", order_by.staged.field_type)] if order_by else []
+    return [
+        *([SchemaField("key", "RECORD", fields=keys)] if keys else []),
+        SchemaField("value", "RECORD", fields=values),
+        *order,
+        SchemaField("partitionTime", "TIMESTAMP"),
+        SchemaField("i", "INTEGER", mode="REQUIRED"),
+        SchemaField("batchNumber", "INTEGER", mode="REQUIRED"),
+    ]

@@ -1,0 +1,333 @@
+"""A destination table in BigQuery: loads into an intermediate table, one merge job, one compare-and-set of the state.
+
+The seed's eight steps, and what a crash after each leaves behind:
+
+==================================  ====================================================================================
+step                                after a crash there
+==================================  ====================================================================================
+1  batch number                     landing has given it; nothing is in BigQuery yet
+2  previous flush complete          the state row says so: it moves only after its merge job is done
+3  load jobs, one per chunk         loads that are done keep their job ids: the next run gets 409, adopts the range that
+                                    the first of them fixed in its labels, and loads what is missing. A load that ran
+                                    twice all the same adds rows that the merge counts once (batch number and `i`)
+4  rows are there                   load jobs skip the streaming buffer, so nothing is waited for; rows are counted
+5  merge job                        submitted or done: 409, the next run waits for it and takes its range from its
+                                    labels; failed: BigQuery has done nothing of it, and the next attempt number is used
+6  state row moved                  the table has moved on; only clean-up is left, and every clean-up takes all that is
+                                    merged
+7  offsets of the consumer group    `jobs.news`, repeatable
+8  clean-up                         done again by the next flush
+==================================  ====================================================================================
+
+A merge job that starts late is harmless: its id holds the number after the committed batch, an id is accepted once, and
+attempt n + 1 exists only where attempt n is over without effect. So per committed state at most one merge ever takes
+effect, whoever submitted it; whoever else arrives, moves the state to that job's range or finds it moved.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TypeVar
+
+from google.cloud.bigquery import SchemaField
+
+from jobs.batch import CommittedState, LandedBatch, MergeCounts
+from jobs.destinations.base import Merged, Work
+from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
+from jobs.destinations.bigquery.flush import Flush, adopted, is_due, kind_of
+from jobs.destinations.bigquery.loading import Loader
+from jobs.destinations.bigquery.names import load_prefix, merge_prefix
+from jobs.destinations.bigquery.once import Attempts
+from jobs.destinations.bigquery.state import StateRow, TableState, identity
+from jobs.destinations.bigquery.statement import Statement, order_column, statement
+from jobs.destinations.bigquery.tables import destination_table, evolve, intermediate_table
+from jobs.failpoints import reached
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import BigQueryTable, Evolution
+from resources.bigquery import BigQuery, Job
+from resources.connections import BigQueryConnection
+from resources.errors import BatchmergeError, CommitFailed, ConfigurationError, TableReplaced
+from sql import render
+
+_LOG = logging.getLogger("batchmerge")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class BigQueryDestination:
+    """`kind: bigquery` of a pipeline file."""
+
+    pipeline: str
+    spec: PipelineSpec
+    table: BigQueryTable
+    connection_name: str
+    connection: BigQueryConnection
+
+    @property
+    def name(self) -> str:
+        return f"bigquery {self.table.table}"
+
+    @cached_property
+    def bigquery(self) -> BigQuery:
+        return BigQuery(self.connection_name, self.connection)
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        return destination_columns(self.spec, self.table, self.name)
+
+    @cached_property
+    def state(self) -> TableState:
+        return TableState(self.bigquery, self.pipeline, self.table.table, self.table.intermediate_suffix)
+
+    def committed(self) -> CommittedState | None:
+        row = self.state.read()
+        if row is None:
+            return None
+        found = self.bigquery.find_table(self.table.table)
+        self._check_identity(row, identity(found) if found else None)
+        return row.committed
+
+    def _check_identity(self, row: StateRow, present: str | None) -> None:
+        if row.committed and row.table_created != present:
+            happened = "was dropped" if present is None else "was dropped and created again, or restored"
+            raise TableReplaced(
+                f"the table {happened} after batch {row.committed.batch_number} was committed",
+                where=self.name,
+                remedy="bring the old table back; or, to fill a new one from the landed batches, drop the table and "
+                "delete its row in `batchmerge_state`",
+            )
+
+    def prepare(self, dry_run: bool = False) -> list[str]:
+        columns = self.columns
+        row = self.state.read()
+        found = self.bigquery.find_table(self.table.table)
+        if row and row.committed:
+            self._check_identity(row, identity(found) if found else None)
+        done = self._prepare_destination(columns, found is not None, dry_run)
+        if dry_run:
+            return [*done, *self._plan_intermediate(row)]
+        found = self.bigquery.find_table(self.table.table)
+        assert found is not None, "just created"
+        if row is None:
+            row = self.state.create(identity(found), self.table.time_limit_seconds)
+        elif not row.committed and row.table_created != identity(found):
+            self.state.renew(row, identity(found))
+            row = self._row()
+        return [*done, *self._prepare_intermediate(row)]
+
+    def _prepare_destination(self, columns: list[Column], exists: bool, dry_run: bool) -> list[str]:
+        if exists:
+            wanted = [c.field for c in columns]
+            changes = evolve(self.bigquery, self.table.table, wanted, self.table.evolve, dry_run)
+            return [f"{self.name}: {change}" for change in changes]
+        if not self.table.create:
+            raise ConfigurationError(
+                "the table does not exist and `create` is false", where=self.name, remedy="create it, or allow it here"
+            )
+        if not dry_run:
+            self.bigquery.create_dataset(self.table.table.split(".")[0])
+            table_id = self.bigquery.table_id(self.table.table)
+            self.bigquery.create_table(destination_table(table_id, self.table, columns))
+            # Whoever created it: it must fit.
+            evolve(self.bigquery, self.table.table, [c.field for c in columns], self.table.evolve)
+        return [f"create {self.name}{self._layout()}"]
+
+    def _layout(self) -> str:
+        table = self.table
+        by = f" partitioned by {table.time_partitioning}" if table.time_partitioning else ""
+        of = f" of {table.partition_column}" if table.partition_column else ""
+        clustered = f" clustered by {', '.join(table.cluster_by)}" if table.cluster_by else ""
+        return by + of + clustered
+
+    def _plan_intermediate(self, row: StateRow | None) -> list[str]:
+        if row is None or self.bigquery.find_table(row.intermediate) is None:
+            return [f"create an intermediate table for {self.name}"]
+        changes = evolve(self.bigquery, row.intermediate, self._staged(), Evolution(), dry_run=True)
+        return [f"{row.intermediate}: {change}" for change in changes]
+
+    def _prepare_intermediate(self, row: StateRow) -> list[str]:
+        if self.bigquery.find_table(row.intermediate) is None:
+            row = self._replace_lost(row)
+            table_id = self.bigquery.table_id(row.intermediate)
+            wanted = intermediate_table(table_id, self.pipeline, self.table.table, self._staged())
+            self.bigquery.create_table(wanted)
+            return [f"create {row.intermediate}"]
+        changes = evolve(self.bigquery, row.intermediate, self._staged(), Evolution())
+        return [f"{row.intermediate}: {change}" for change in changes]
+
+    def _replace_lost(self, row: StateRow) -> StateRow:
+        """A lost intermediate table is never made again under its name: what was loaded into it counts as loaded.
+
+        A merge that was submitted before is over (it is waited for and, if it took effect, adopted by `merge`), and
+        one that starts later fails for want of its table; so a new generation starts from the same state.
+        """
+        attempts = self._merge_attempts(row)
+        number, _ = attempts.newest()
+        if number == 0 and not self._has_loads(row):
+            return row
+        if attempts.closed(_applies) is None:
+            self.state.renew(row, row.table_created)
+        return self._row()
+
+    def _has_loads(self, row: StateRow) -> bool:
+        prefix = load_prefix(self.pipeline, self.table.table, row.generation, row.next_batch, 0)
+        return Attempts(self.bigquery, prefix, self.table.time_limit_seconds).newest()[0] > 0
+
+    def _staged(self) -> list[SchemaField]:
+        return intermediate_fields(self.columns, order_column(self.spec, self.columns))
+
+    def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged | None:
+        """As in the protocol; None where neither trigger of the flush is due.
+
+        Raises:
+            CommitFailed: another run was faster, or had begun a flush of another range, which is then complete.
+        """
+        row = self._expect(committed)
+        if not is_due(self.table, batches, int(time.time() * 1000)):
+            return None
+        clock = Stages()
+        reached("bigquery.begun")
+        wanted = Flush(tuple(batches), self.table.load_rows)
+        attempts = self._merge_attempts(row)
+        job = attempts.closed(_applies)
+        if job is None:
+            flush = clock.time("load", lambda: self._load(work, row, wanted))
+            reached("bigquery.loaded")
+            job = clock.time("merge", lambda: self._apply(work, row, attempts, flush))
+        flush = adopted(job.labels, work.intermediate.landed()[0], self.name)
+        reached("bigquery.merged")
+        clock.time("state", lambda: self.state.move(row, CommittedState.after(flush.last)))
+        reached("bigquery.moved")
+        clock.time("clean-up", lambda: self._clean_up(row, flush))
+        reached("bigquery.cleaned")
+        if flush.batches != wanted.batches:
+            raise CommitFailed(
+                f"another run had begun to merge up to {flush.last.batch}; that is complete now",
+                where=self.name,
+                remedy="plan again from there",
+            )
+        return Merged(_counts(job, flush.rows), str(job.job_id), clock.seconds)
+
+    def _load(self, work: Work, row: StateRow, wanted: Flush) -> Flush:
+        loader = self._loader(work, row.intermediate)
+        prefix = partial(load_prefix, self.pipeline, self.table.table, row.generation, row.next_batch)
+        return loader.fill(wanted, prefix, lambda: work.intermediate.landed()[0])
+
+    def _loader(self, work: Work, intermediate: str, touched: tuple[int, int] | None = None) -> Loader:
+        found = self.bigquery.find_table(intermediate)
+        if found is None:
+            raise TableReplaced(
+                f"the intermediate table {intermediate} is gone", where=self.name, remedy="run again: another is made"
+            )
+        order = order_column(self.spec, self.columns)
+        return Loader(
+            bigquery=self.bigquery,
+            work=work,
+            intermediate=intermediate,
+            schema=found.schema,
+            columns=self.columns,
+            order_by=order.source if order else None,
+            drop_null_elements=self.table.null_elements == "drop",
+            seconds=self.table.time_limit_seconds,
+            where=self.name,
+            touched=touched,
+        )
+
+    def _apply(self, work: Work, row: StateRow, attempts: Attempts, flush: Flush) -> Job:
+        text, values = self._bound(self._statement(row.intermediate), flush.first.number, flush.last.number)
+        labels = flush.labels("merge", work.run_id)
+
+        def submit(job_id: str) -> Job:
+            job = self.bigquery.submit_query(job_id, text, values, labels)
+            reached("bigquery.submitted")
+            return job
+
+        return attempts.closing(submit, _applies)
+
+    def _statement(self, intermediate: str) -> Statement:
+        target, source = self.bigquery.table_id(self.table.table), self.bigquery.table_id(intermediate)
+        return statement(self.spec, self.table, self.columns, target, source, self.name)
+
+    def _bound(self, wanted: Statement, first: int, last: int) -> tuple[str, dict[str, str | int | float | None]]:
+        """The statement's text and parameters, with the bounds of the keys looked up where they are of use."""
+        values: dict[str, str | int | float | None] = {"first": first, "last": last}
+        if wanted.bounds:
+            found = self.bigquery.read(wanted.bounds_text(), values, self.name)[0]
+            if found["nulls"] or found[wanted.bounds[0].low] is None:
+                wanted = wanted.unbounded()
+            else:
+                values |= {name: found[name] for b in wanted.bounds for name in (b.low, b.high)}
+        return wanted.text(), values
+
+    def _merge_attempts(self, row: StateRow) -> Attempts:
+        prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
+        return Attempts(self.bigquery, prefix, self.table.time_limit_seconds)
+
+    def _clean_up(self, row: StateRow, flush: Flush) -> None:
+        """Informational or repeatable, all of it: what fails here is done by the next flush."""
+        keep = order_column(self.spec, self.columns) is not None and self.table.mode in ("upsert_delete", "delete")
+        text = render("bigquery", "clean_up", intermediate=self.bigquery.table_id(row.intermediate), keep_deletes=keep)
+        try:
+            self.bigquery.change(text, {"last": flush.last.number}, self.name)
+            self._drop_leftovers(row)
+            self._label_destination(flush)
+        except BatchmergeError as problem:
+            _LOG.warning("%s: clean-up is left to the next merge: %s", self.name, problem)
+
+    def _drop_leftovers(self, row: StateRow) -> None:
+        """Intermediate tables of generations that no state row names any more."""
+        mine = intermediate_table(self.bigquery.table_id(row.intermediate), self.pipeline, self.table.table, []).labels
+        for table, labels in self.bigquery.tables(self.table.table.split(".")[0]):
+            if table != row.intermediate and mine.items() <= labels.items() and "batchmerge-replay" not in labels:
+                _LOG.info("%s: dropping the left-over intermediate table %s", self.name, table)
+                self.bigquery.delete_table(table)
+
+    def _label_destination(self, flush: Flush) -> None:
+        found = self.bigquery.find_table(self.table.table)
+        if found is not None:
+            found.labels = {**found.labels, "batchmerge-batch": str(flush.last.number)}
+            self.bigquery.update_table(found, ["labels"])
+
+    def _row(self) -> StateRow:
+        row = self.state.read()
+        if row is None:
+            raise TableReplaced(
+                "the table's row in `batchmerge_state` is gone", where=self.name, remedy="restore it, or run again"
+            )
+        return row
+
+    def _expect(self, committed: CommittedState | None) -> StateRow:
+        """The state row, if it still says what the caller planned from."""
+        row = self._row()
+        if row.commit_id != (committed.commit_id if committed else ""):
+            raise CommitFailed("another run has committed", where=self.name, remedy="plan again from there")
+        return row
+
+
+def _applies(job: Job) -> bool:
+    """Whether a merge job moves the table on; a replay does not."""
+    return kind_of(job.labels) == "merge"
+
+
+def _counts(job: Job, changes: int) -> MergeCounts:
+    found = getattr(job, "dml_stats", None)
+    if found is None:
+        return MergeCounts(changes=changes)
+    return MergeCounts(changes, found.inserted_row_count, found.updated_row_count, found.deleted_row_count)
+
+
+class Stages:
+    """Seconds per stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def time(self, stage: str, work: Callable[[], T]) -> T:
+        began = time.monotonic()
+        result = work()
+        self.seconds[stage] = round(time.monotonic() - began, 3)
+        return result

@@ -1,0 +1,119 @@
+"""What one flush is: which batches, when it is due, in which loads, and what its jobs' labels say. Pure.
+
+Whoever submits the first load of a flush fixes its range and the size of its loads, in the job's labels; everybody else
+reads them there. So two runs that see different batches never fill one flush with two ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs import offsets
+from jobs.batch import LandedBatch
+from jobs.spec.tables import BigQueryTable
+from resources.bigquery import label
+from resources.errors import LineageBroken
+
+_PREFIX = "batchmerge-"
+
+
+def is_due(table: BigQueryTable, batches: Sequence[LandedBatch], now: int) -> bool:
+    """Whether waiting batches are to be merged now (milliseconds since the epoch): old enough, or records enough."""
+    interval, threshold = table.merge_interval_seconds, table.merge_records_threshold
+    if interval is not None and now - batches[0].batch.planned_at >= interval * 1000:
+        return True
+    return threshold is not None and sum(b.counts.landed for b in batches) >= threshold
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Landed rows from ``(first_batch, first_i)`` up to before ``(last_batch, end_i)``."""
+
+    number: int
+    first_batch: int
+    first_i: int
+    last_batch: int
+    end_i: int
+
+
+@dataclass(frozen=True)
+class Flush:
+    """A range of landed batches that is loaded and merged as one.
+
+    Attributes:
+        load_rows: most offsets in one load.
+    """
+
+    batches: tuple[LandedBatch, ...]
+    load_rows: int
+
+    @property
+    def first(self) -> LandedBatch:
+        return self.batches[0]
+
+    @property
+    def last(self) -> LandedBatch:
+        return self.batches[-1]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the intermediate table must hold of these batches."""
+        return sum(b.counts.landed for b in self.batches)
+
+    def chunks(self) -> list[Chunk]:
+        """The loads. They follow from the batches' offset ranges alone, so that everybody computes the same."""
+        ends: list[int] = []
+        for b in self.batches:
+            ends.append((ends[-1] if ends else 0) + offsets.total(b.batch.ranges))
+        count = max(1, -(-ends[-1] // self.load_rows))
+        return [
+            Chunk(
+                n, *self._place(ends, n * self.load_rows), *self._place(ends, (n + 1) * self.load_rows, n + 1 == count)
+            )
+            for n in range(count)
+        ]
+
+    def _place(self, ends: list[int], position: int, at_end: bool = False) -> tuple[int, int]:
+        """Batch and `i` of a position in the log of the flush."""
+        if not at_end:
+            for n, end in enumerate(ends):
+                if position < end:
+                    return self.batches[n].number, position - (ends[n - 1] if n else 0)
+        return self.last.number, max(offsets.total(self.last.batch.ranges), 1)
+
+    def labels(self, kind: str, run_id: str) -> dict[str, str]:
+        """What a job of this flush says about itself. The last commit id is what the state moves to."""
+        return {
+            **job_labels(kind, self.first.batch.pipeline, run_id),
+            _PREFIX + "first-batch": str(self.first.number),
+            _PREFIX + "last-batch": str(self.last.number),
+            _PREFIX + "last-commit": self.last.batch.commit_id,
+            _PREFIX + "load-rows": str(self.load_rows),
+        }
+
+
+def job_labels(kind: str, pipeline: str, run_id: str) -> dict[str, str]:
+    return {_PREFIX + "kind": kind, _PREFIX + "pipeline": label(pipeline), _PREFIX + "run": label(run_id)}
+
+
+def kind_of(labels: Mapping[str, str]) -> str:
+    return labels.get(_PREFIX + "kind", "")
+
+
+def adopted(labels: Mapping[str, str], landed: Sequence[LandedBatch], where: str) -> Flush:
+    """The flush that a job's labels speak of.
+
+    Raises:
+        LineageBroken: the intermediate table does not have those batches.
+    """
+    first, last = int(labels[_PREFIX + "first-batch"]), int(labels[_PREFIX + "last-batch"])
+    batches = tuple(b for b in landed if first <= b.number <= last)
+    commit = labels[_PREFIX + "last-commit"]
+    if not batches or batches[0].number != first or batches[-1].batch.commit_id != commit:
+        raise LineageBroken(
+            f"a job has begun to apply batches {first} to {last} ({commit}), which are not landed any more",
+            where=where,
+            remedy="restore the intermediate table of changes, or rebuild the destination",
+        )
+    return Flush(batches, int(labels[_PREFIX + "load-rows"]))

@@ -1,0 +1,112 @@
+"""Filling BigQuery's intermediate table: landed rows through Spark and Arrow into Parquet, one load job a chunk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from google.cloud.bigquery import SchemaField
+
+from jobs.batch import LandedBatch
+from jobs.destinations.base import Work
+from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.flush import Chunk, Flush, adopted
+from jobs.destinations.bigquery.once import Attempts
+from jobs.destinations.bigquery.staging import Stager
+from jobs.failpoints import reached
+from resources.bigquery import BigQuery, Job
+from resources.errors import InvariantBroken
+from resources.spark import spark_errors
+from sql import render
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Loads landed rows into one intermediate table.
+
+    Attributes:
+        schema: the intermediate table's, as it is now.
+        order_by: path of the named order in a landed row, None without.
+        touched: only keys with a change in these batches (replay).
+    """
+
+    bigquery: BigQuery
+    work: Work
+    intermediate: str
+    schema: Sequence[SchemaField]
+    columns: Sequence[Column]
+    order_by: tuple[str, ...] | None
+    drop_null_elements: bool
+    seconds: float
+    where: str
+    touched: tuple[int, int] | None = None
+
+    def fill(self, wanted: Flush, prefix: Callable[[int], str], landed: Callable[[], list[LandedBatch]]) -> Flush:
+        """Loads a flush, or what is missing of the one that somebody else has begun; returns the flush that it is.
+
+        Args:
+            prefix: of the job ids of a chunk, by its number.
+            landed: all landed batches as of now.
+
+        Raises:
+            InvariantBroken: the intermediate table does not hold what was loaded.
+        """
+        labels = wanted.labels("load", self.work.run_id)
+        first = self._load_once(wanted.chunks()[0], wanted, prefix, labels)
+        reached("bigquery.first-load")
+        flush = wanted if first.labels == labels else adopted(first.labels, landed(), self.where)
+        for chunk in flush.chunks()[1:]:
+            self._load_once(chunk, flush, prefix, flush.labels("load", self.work.run_id))
+        self._check(flush)
+        return flush
+
+    def _load_once(self, chunk: Chunk, flush: Flush, prefix: Callable[[int], str], labels: Mapping[str, str]) -> Job:
+        attempts = Attempts(self.bigquery, prefix(chunk.number), self.seconds)
+
+        def submit(job_id: str) -> Job:
+            with self.parquet(chunk, flush.last.snapshot_id) as file:
+                return self.bigquery.submit_load(job_id, file, self.intermediate, self.schema, labels)
+
+        return attempts.closing(submit, lambda _job: True)
+
+    def parquet(self, chunk: Chunk, snapshot: int) -> IO[bytes]:
+        """The rows of a chunk as a Parquet file that vanishes when it is closed."""
+        text = render(
+            "spark",
+            "staged_rows",
+            columns=[c.source for c in self.columns],
+            order_by=self.order_by,
+            table=self.work.intermediate.path,
+            snapshot=snapshot,
+            touched=self.touched,
+        )
+        places = {
+            "first_batch": chunk.first_batch,
+            "first_i": chunk.first_i,
+            "last_batch": chunk.last_batch,
+            "end_i": chunk.end_i,
+        }
+        with spark_errors(self.where):
+            rows: pa.Table = self.work.spark.sql(text, args=places).toArrow()
+        stager = Stager(self.columns, self.schema, self.drop_null_elements, self.where)
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+        batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+        pq.write_table(pa.Table.from_batches([stager.shape(b) for b in batches]), file, compression="zstd")
+        file.seek(0)
+        return file
+
+    def _check(self, flush: Flush) -> None:
+        text = render("bigquery", "loaded_rows", intermediate=self.bigquery.table_id(self.intermediate))
+        range_ = {"first": flush.first.number, "last": flush.last.number}
+        loaded = self.bigquery.read(text, range_, self.where)[0]["loaded"]
+        if loaded != flush.rows:
+            raise InvariantBroken(
+                f"the intermediate table {self.intermediate} holds {loaded} rows of batches {flush.first.number} to "
+                f"{flush.last.number}, landed were {flush.rows}",
+                where=self.where,
+                remedy="drop that table and run again: it is filled anew under another name",
+            )

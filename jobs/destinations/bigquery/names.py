@@ -1,0 +1,83 @@
+"""Names in BigQuery: columns, intermediate tables, job ids. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from resources.errors import ConfigurationError
+
+_ALLOWED = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,299}")
+# Vendor page "Specifying a schema": a column's name may not begin so, in upper or lower case.
+_RESERVED = ("_table_", "_file_", "_partition", "_row_timestamp", "__root__", "_colidentifier", "_change_")
+
+
+def column_name(name: str, sanitize: bool) -> str | None:
+    """The name in BigQuery; None where BigQuery does not allow it and `sanitize` is off.
+
+    Sanitised: what is no letter, digit or ``_`` becomes ``_``, and ``_`` goes before a leading digit.
+    """
+    found = name
+    if sanitize:
+        found = re.sub(r"[^A-Za-z0-9_]", "_", found)
+        found = f"_{found}" if not found or found[0].isdigit() else found
+    if found.lower().startswith(_RESERVED):
+        if not sanitize:
+            return None
+        found = f"_{found}"
+    return found if _ALLOWED.fullmatch(found) else None
+
+
+def column_names(
+    names: Sequence[str], sanitize: bool, where: str, ours: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """Declared name to name in BigQuery, for the columns of a table or the fields of a struct.
+
+    Args:
+        ours: names that we made, which nobody can change: sanitised in any case.
+
+    Raises:
+        ConfigurationError: a name is not allowed, or two names become one (BigQuery does not tell case apart).
+    """
+    found: dict[str, str] = {}
+    owner: dict[str, str] = {}
+    for name in names:
+        new = column_name(name, sanitize or name in ours)
+        if new is None:
+            raise ConfigurationError(
+                f"BigQuery does not allow a column named {name!r}",
+                where=where,
+                remedy="rename it in a transform, or set `sanitize_names: true`",
+            )
+        if new.lower() in owner:
+            raise ConfigurationError(
+                f"the columns {owner[new.lower()]!r} and {name!r} both become {new!r} in BigQuery",
+                where=where,
+                remedy="rename one of them in a transform",
+            )
+        owner[new.lower()] = name
+        found[name] = new
+    return found
+
+
+def intermediate_name(table: str, suffix: str, pipeline: str, generation: str, epoch_ms: int) -> str:
+    """``dataset._<dest>_<suffix>_<pipeline>_<generation>_<epoch>``: the seed's, with the generation for its UUID."""
+    dataset, dest = table.split(".")
+    return f"{dataset}._{dest}_{suffix}_{pipeline}_{generation}_{epoch_ms}"
+
+
+def state_prefix(pipeline: str, table_id: str, incarnation: int) -> str:
+    """Prefix of the ids of the jobs that create a state row; `incarnation` is when the state table was created."""
+    mark = hashlib.sha256(f"{pipeline}\n{table_id}".encode()).hexdigest()[:12]
+    return f"batchmerge-{pipeline}-{mark}-state-{incarnation}"
+
+
+def load_prefix(pipeline: str, table: str, generation: str, batch: int, chunk: int) -> str:
+    """Prefix of the ids of one load's attempts. The generation's random id keeps different tables apart."""
+    return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-load-{batch}-{chunk}"
+
+
+def merge_prefix(pipeline: str, table: str, generation: str, batch: int) -> str:
+    """Prefix of the ids of everything that is applied on top of one committed state; `batch` is the first after it."""
+    return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-merge-{batch}"

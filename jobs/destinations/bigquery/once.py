@@ -1,0 +1,99 @@
+"""Doing something once, whoever tries: numbered attempts under job ids that everybody computes alike.
+
+Attempt n + 1 may be submitted only after attempt n is known to be over without having closed the matter: it failed
+(then BigQuery has done nothing of it), or it was a step that leaves the matter open. As an id is accepted once for
+good, all who work on one matter agree on the order of its attempts, and at most one attempt closes it. A process that
+slept and submits late meets 409, waits for the job that is there, and finds out what became of the matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from resources.bigquery import BigQuery, Job
+from resources.errors import BatchmergeError, CommitFailed
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """The attempts ``<prefix>-1``, ``<prefix>-2``, … at one matter.
+
+    Attributes:
+        seconds: how long one job may take before it is cancelled.
+    """
+
+    bigquery: BigQuery
+    prefix: str
+    seconds: float
+
+    def closing(self, submit: Callable[[str], Job], closes: Callable[[Job], bool]) -> Job:
+        """The job that closed the matter; submits attempts until there is one.
+
+        Args:
+            submit: submits under an id, or returns the job that has it.
+            closes: whether a job that did its work closes the matter.
+
+        Raises:
+            BatchmergeError: why our own attempt failed.
+        """
+        number, job = self.newest()
+        while True:
+            failure = self._over(job) if job else None
+            if job and failure is None and closes(job):
+                return job
+            number, job, failure = self._submit(number + 1, submit)
+            if failure is None and closes(job):
+                return job
+            if failure is not None:
+                raise failure
+
+    def closed(self, closes: Callable[[Job], bool]) -> Job | None:
+        """The job that closed the matter, waited for; None where nobody has."""
+        _, job = self.newest()
+        if job and self._over(job) is None and closes(job):
+            return job
+        return None
+
+    def step(self, submit: Callable[[str], Job], closes: Callable[[Job], bool]) -> Job:
+        """One more attempt, for a step that leaves the matter open. The job may be somebody else's: look at its labels.
+
+        Raises:
+            CommitFailed: the matter is closed.
+            BatchmergeError: why the attempt failed.
+        """
+        number, job = self.newest()
+        if job and self._over(job) is None and closes(job):
+            raise CommitFailed("another run was faster", where=self.prefix, remedy="plan again from what it committed")
+        _, job, failure = self._submit(number + 1, submit)
+        if failure is not None:
+            raise failure
+        return job
+
+    def newest(self) -> tuple[int, Job | None]:
+        """The last attempt that exists. Their numbers have no gaps: gallop, then halve."""
+        job = self._find(1)
+        if job is None:
+            return 0, None
+        low, step = 1, 1
+        while (found := self._find(low + step)) is not None:
+            low, job, step = low + step, found, step * 2
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = self._find(middle)
+            if found is None:
+                high = middle
+            else:
+                low, job = middle, found
+        return low, job
+
+    def _submit(self, number: int, submit: Callable[[str], Job]) -> tuple[int, Job, BatchmergeError | None]:
+        job = submit(f"{self.prefix}-{number}")
+        return number, job, self._over(job)
+
+    def _over(self, job: Job) -> BatchmergeError | None:
+        return self.bigquery.wait(job, self.seconds)
+
+    def _find(self, number: int) -> Job | None:
+        return self.bigquery.find_job(f"{self.prefix}-{number}")

@@ -1,0 +1,124 @@
+"""How the schemas of BigQuery tables follow what is declared: our rules first, BigQuery is asked only afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from google.cloud.bigquery import SchemaField
+
+from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, plan_evolution
+from jobs.spec.tables import Evolution
+from resources.errors import SchemaRefused
+
+Fields = Sequence[SchemaField]
+
+# BigQuery's types as the types that the rules compare. What stands for a whole family there is one type here too.
+_COMPARED: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "INTEGER": pa.int64(),
+    "FLOAT": pa.float64(),
+    "STRING": pa.string(),
+    "BYTES": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "DATETIME": pa.timestamp("us"),
+    "NUMERIC": pa.decimal128(38, 9),
+    "BIGNUMERIC": pa.decimal128(38, 38),
+}
+_STANDARD = {"BOOL": "BOOLEAN", "INT64": "INTEGER", "FLOAT64": "FLOAT", "STRUCT": "RECORD", "DECIMAL": "NUMERIC"}
+
+
+def plan_changes(table: str, present: Fields, wanted: Fields, rules: Evolution) -> list[SchemaChange]:
+    """The changes that let rows of `wanted` into a table of `present`; columns that are not wanted any more stay.
+
+    Raises:
+        SchemaRefused: a change that no rule allows.
+    """
+    foreign = list(_foreign((), present, wanted))
+    if foreign:
+        raise SchemaRefused(
+            "; ".join(foreign),
+            where=table,
+            remedy="mend the declared columns, or change the table by hand",
+            table=table,
+        )
+    return plan_evolution(table, _compared(present, present), _compared(wanted, present), rules)
+
+
+def _foreign(path: tuple[str, ...], present: Fields, wanted: Fields) -> Iterator[str]:
+    """Columns of types that the rules do not know (JSON, GEOGRAPHY, TIME, …) and that differ."""
+    by_name = {f.name.lower(): f for f in present}
+    for field in wanted:
+        old = by_name.get(field.name.lower())
+        if old is None:
+            continue
+        here = (*path, field.name)
+        kinds = _kind(old), _kind(field)
+        if kinds == ("RECORD", "RECORD"):
+            yield from _foreign(here, old.fields, field.fields)
+        elif kinds[0] != kinds[1] and not {*kinds} <= {*_COMPARED, "RECORD"}:
+            yield f"column {'.'.join(here)} is {kinds[0]} in the table and {kinds[1]} in the file"
+
+
+def _kind(field: SchemaField) -> str:
+    return _STANDARD.get(field.field_type, field.field_type)
+
+
+def _compared(fields: Fields, spelled_as: Fields) -> pa.Schema:
+    return pa.schema(_arrow_fields(fields, spelled_as))
+
+
+def _arrow_fields(fields: Fields, spelled_as: Fields) -> list[pa.Field]:
+    """BigQuery does not tell upper from lower case: names take the spelling that the table has."""
+    present = {f.name.lower(): f for f in spelled_as}
+    found = []
+    for field in fields:
+        like = present.get(field.name.lower())
+        nested = _arrow_fields(field.fields, like.fields if like else ())
+        kind = pa.struct(nested) if _kind(field) == "RECORD" else _COMPARED.get(_kind(field), pa.string())
+        if field.mode == "REPEATED":
+            kind = pa.list_(pa.field("element", kind))
+        found.append(pa.field(like.name if like else field.name, kind, field.mode != "REQUIRED"))
+    return found
+
+
+def changed_fields(present: Fields, wanted: Fields, changes: Sequence[SchemaChange]) -> list[SchemaField]:
+    """The table's schema after these changes: additions last, as BigQuery wants it."""
+    added = {c.path for c in changes if isinstance(c, AddColumn)}
+    relaxed = {c.path for c in changes if isinstance(c, RelaxRequired)}
+    return _changed((), present, wanted, added, relaxed)
+
+
+def _changed(
+    path: tuple[str, ...], present: Fields, wanted: Fields, added: set[tuple[str, ...]], relaxed: set[tuple[str, ...]]
+) -> list[SchemaField]:
+    by_name = {f.name.lower(): f for f in wanted}
+    found = []
+    for field in present:
+        here = (*path, field.name)
+        inside = (*here, "element") if field.mode == "REPEATED" else here
+        like = by_name.get(field.name.lower())
+        nested = _changed(inside, field.fields, like.fields if like else (), added, relaxed)
+        found.append(_with(field, "NULLABLE" if here in relaxed else field.mode, nested))
+    new = [f for f in wanted if (*path, f.name) in added]
+    return [*found, *(_with(f, "REPEATED" if f.mode == "REPEATED" else "NULLABLE", f.fields) for f in new)]
+
+
+def _with(field: SchemaField, mode: str, nested: Fields) -> SchemaField:
+    document = field.to_api_repr()
+    document["mode"] = mode
+    if nested:
+        document["fields"] = [f.to_api_repr() for f in nested]
+    return SchemaField.from_api_repr(document)
+
+
+def lacking(present: Fields, wanted: Fields) -> list[SchemaField]:
+    """Top-level fields of `wanted` of which `present` lacks a nested part."""
+    by_name = {f.name.lower(): f for f in present}
+    return [f for f in wanted if _lacks(by_name[f.name.lower()].fields, f.fields)]
+
+
+def _lacks(present: Fields, wanted: Fields) -> bool:
+    by_name = {f.name.lower(): f for f in present}
+    return any(f.name.lower() not in by_name or _lacks(by_name[f.name.lower()].fields, f.fields) for f in wanted)

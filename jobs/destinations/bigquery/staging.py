@@ -1,0 +1,129 @@
+"""Landed rows in the shape of the intermediate table, Arrow batch by Arrow batch. Pure, and without copying values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.cloud.bigquery import SchemaField
+
+from jobs.destinations.bigquery.columns import Column
+from resources.errors import TerminalError
+
+_TYPES: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "INTEGER": pa.int64(),
+    "FLOAT": pa.float64(),
+    "STRING": pa.string(),
+    "BYTES": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "DATETIME": pa.timestamp("us"),
+}
+
+
+class Stager:
+    """Shapes batches of one select list into rows of the intermediate table as it is now.
+
+    Args:
+        columns: the destination's columns, in the order of the select list.
+        present: the intermediate table's schema; columns that are no longer declared are filled with nulls.
+        drop_null_elements: leave nulls in arrays out; else they are an error.
+        where: the table, for errors.
+    """
+
+    def __init__(
+        self, columns: Sequence[Column], present: Sequence[SchemaField], drop_null_elements: bool, where: str
+    ) -> None:
+        self._columns = list(columns)
+        self._present = list(present)
+        self._drop = drop_null_elements
+        self._where = where
+
+    def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows ``c0, c1, …, deleted[, orderBy], partitionTime, i, batchNumber`` as rows of the intermediate table.
+
+        Raises:
+            TerminalError: an array holds a null.
+        """
+        given = {c.path: (batch.column(n), c.staged) for n, c in enumerate(self._columns)}
+        given = {(struct, name.lower()): found for (struct, name), found in given.items()}
+        deleted = batch.column("deleted")
+        arrays, fields = [], []
+        for field in self._present:
+            if field.name in ("key", "value"):
+                children = [
+                    self._shaped(*given[where], f)
+                    if (where := (field.name, f.name.lower())) in given
+                    else pa.nulls(len(batch), arrow_type(f))
+                    for f in field.fields
+                ]
+                names = [f.name for f in field.fields]
+                array = pa.StructArray.from_arrays(children, names, mask=deleted if field.name == "value" else None)
+            else:
+                array = batch.column(field.name).cast(arrow_type(field))
+            arrays.append(array)
+            fields.append(pa.field(field.name, array.type, field.mode != "REQUIRED"))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _shaped(self, array: pa.Array, declared: SchemaField, field: SchemaField) -> pa.Array:
+        """An array of a declared field as the present one; `declared` names a struct's parts in their order."""
+        if field.mode == "REPEATED":
+            return self._repeated(array, declared, field)
+        if field.field_type == "RECORD":
+            return self._struct(array, declared, field)
+        if field.field_type in ("NUMERIC", "BIGNUMERIC"):
+            return array
+        return array.cast(_TYPES[field.field_type])
+
+    def _struct(self, array: pa.Array, declared: SchemaField, field: SchemaField) -> pa.Array:
+        given = {f.name.lower(): (array.field(n), f) for n, f in enumerate(declared.fields)}
+        children = [
+            self._shaped(*given[f.name.lower()], f) if f.name.lower() in given else pa.nulls(len(array), arrow_type(f))
+            for f in field.fields
+        ]
+        return pa.StructArray.from_arrays(children, [f.name for f in field.fields], mask=array.is_null())
+
+    def _repeated(self, array: pa.Array, declared: SchemaField, field: SchemaField) -> pa.Array:
+        if pa.types.is_map(array.type):
+            pairs = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+            array = pa.ListArray.from_arrays(array.offsets, pairs, mask=array.is_null())
+        elif array.flatten().null_count:
+            if not self._drop:
+                raise TerminalError(
+                    f"an array in column {field.name} holds a null, which BigQuery cannot store",
+                    where=self._where,
+                    remedy="leave nulls out in a transform, or set `null_elements: drop`",
+                )
+            array = _without_nulls(array)
+        values = self._shaped(array.values, _element(declared), _element(field))
+        return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null())
+
+
+def _element(field: SchemaField) -> SchemaField:
+    return SchemaField(field.name, field.field_type, fields=field.fields)
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    flat, parents = array.flatten(), pc.list_parent_indices(array)
+    kept = pc.is_valid(flat)
+    counts = pc.value_counts(parents.filter(kept))
+    sizes = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
+    offsets = [0]
+    for n in range(len(array)):
+        offsets.append(offsets[-1] + sizes.get(n, 0))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat.filter(kept))
+
+
+def arrow_type(field: SchemaField) -> pa.DataType:
+    """The Arrow type of a field of the intermediate table."""
+    if field.field_type == "RECORD":
+        kind = pa.struct([pa.field(f.name, arrow_type(f)) for f in field.fields])
+    elif field.field_type == "NUMERIC":
+        kind = pa.decimal128(38, 9)
+    elif field.field_type == "BIGNUMERIC":
+        kind = pa.decimal256(76, 38)
+    else:
+        kind = _TYPES[field.field_type]
+    return pa.list_(kind) if field.mode == "REPEATED" else kind

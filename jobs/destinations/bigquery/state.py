@@ -1,0 +1,189 @@
+"""The committed state of BigQuery tables: one row per pipeline and table in ``<dataset>.batchmerge_state``.
+
+The row moves by compare-and-set on its commit id. It names the intermediate table and its generation, a random id that
+is part of every job id: jobs of a lost or abandoned generation can never be taken for ours.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from google.cloud import bigquery
+from google.cloud.bigquery import SchemaField
+
+from jobs.batch import CommittedState
+from jobs.destinations.bigquery.names import intermediate_name, state_prefix
+from jobs.destinations.bigquery.once import Attempts
+from resources.bigquery import BigQuery, Job
+from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken
+from sql import render
+
+STATE_TABLE = "batchmerge_state"
+_SCHEMA = [
+    SchemaField("pipeline", "STRING", mode="REQUIRED"),
+    SchemaField("table_name", "STRING", mode="REQUIRED"),
+    SchemaField("generation", "STRING", mode="REQUIRED"),
+    SchemaField("intermediate_table", "STRING", mode="REQUIRED"),
+    SchemaField("table_created", "STRING", mode="REQUIRED", description="the destination table's identity"),
+    SchemaField("commit_id", "STRING", mode="REQUIRED", description="empty before the first batch"),
+    SchemaField("batch_number", "INTEGER", mode="REQUIRED"),
+    SchemaField("state", "STRING", mode="REQUIRED", description="offsets, topic ids, spec hash and VTTS, as JSON"),
+    SchemaField("moved_by", "STRING", mode="REQUIRED"),
+    SchemaField("updated_at", "TIMESTAMP", mode="REQUIRED"),
+]
+
+
+@dataclass(frozen=True)
+class StateRow:
+    """What the row says.
+
+    Attributes:
+        intermediate: ``dataset.table`` of the intermediate table.
+        table_created: when the destination table was created: BigQuery has no other identity of a table.
+        commit_id: of the committed batch; empty before the first.
+    """
+
+    generation: str
+    intermediate: str
+    table_created: str
+    commit_id: str
+    committed: CommittedState | None
+    moved_by: str
+
+    @property
+    def next_batch(self) -> int:
+        """The number after the committed one, which is in the ids of the jobs that continue this state."""
+        return self.committed.batch_number + 1 if self.committed else 1
+
+
+class TableState:
+    """The row of one table of one pipeline."""
+
+    def __init__(self, bigquery: BigQuery, pipeline: str, table: str, suffix: str) -> None:
+        self._bigquery = bigquery
+        self._pipeline = pipeline
+        self._table = table
+        self._suffix = suffix
+        self._state_table = f"{table.split('.', maxsplit=1)[0]}.{STATE_TABLE}"
+        self._where = f"bigquery {table}"
+
+    def read(self) -> StateRow | None:
+        """The row; None where there is none, or no state table.
+
+        Raises:
+            InvariantBroken: there is more than one.
+        """
+        if self._bigquery.find_table(self._state_table) is None:
+            return None
+        rows = self._bigquery.read(self._text("state_read"), self._key, self._where)
+        if len(rows) > 1:
+            raise InvariantBroken(
+                f"{self._state_table} has {len(rows)} rows for this table",
+                where=self._where,
+                remedy="find out which one is true, and delete the others",
+            )
+        return _row(rows[0]) if rows else None
+
+    def create(self, table_created: str, seconds: float) -> StateRow:
+        """The row, made by whoever comes first."""
+        state_table = self._create_table()
+        created = int(state_table.created.timestamp() * 1000)
+        attempts = Attempts(
+            self._bigquery, state_prefix(self._pipeline, self._bigquery.table_id(self._table), created), seconds
+        )
+        while (row := self.read()) is None:
+            # A row that was deleted by hand leaves a job that has done its work: then the next number does it again.
+            values = {**self._key, **self._new_generation(), "table_created": table_created, "moved_by": _token()}
+            attempts.step(partial(self._insert, values), lambda _job: False)
+        return row
+
+    def _insert(self, values: dict[str, str], job_id: str) -> Job:
+        return self._bigquery.submit_query(job_id, self._text("state_create"), values, {"batchmerge-kind": "state"})
+
+    def move(self, row: StateRow, after: CommittedState) -> None:
+        """Moves the row from the state that it was read with to this one.
+
+        Raises:
+            CommitFailed: it has moved since. CommitStateUnknown: the answer was lost and reading back fails too.
+        """
+        values = {
+            "commit_id": after.commit_id,
+            "batch_number": after.batch_number,
+            "state": json.dumps(after.to_properties()),
+        }
+        self._compare_and_set("state_move", row, values)
+
+    def renew(self, row: StateRow, table_created: str) -> None:
+        """Gives the row a new generation with an intermediate table of a new name.
+
+        Raises:
+            CommitFailed: it has moved since.
+        """
+        found = self._new_generation()
+        values = {
+            "new_generation": found["generation"],
+            "intermediate_table": found["intermediate_table"],
+            "table_created": table_created,
+        }
+        self._compare_and_set("state_renew", row, values)
+
+    def _compare_and_set(self, template: str, row: StateRow, values: dict[str, Any]) -> None:
+        token = _token()
+        expected = {"generation": row.generation, "committed": row.commit_id, "moved_by": token}
+        try:
+            changed = self._bigquery.change(self._text(template), {**self._key, **values, **expected}, self._where)
+        except (CommitStateUnknown, CommitFailed):
+            changed = 0
+        if changed == 1:
+            return
+        found = self.read()
+        if found is None or found.moved_by != token:
+            at = f"batch {found.committed.batch_number}" if found and found.committed else "another state"
+            raise CommitFailed(
+                f"another run has committed: the table is at {at}", where=self._where, remedy="plan again from there"
+            )
+
+    def _create_table(self) -> bigquery.Table:
+        wanted = bigquery.Table(self._bigquery.table_id(self._state_table), schema=_SCHEMA)
+        wanted.description = "Committed state of the tables that Batchmerge keeps. Do not edit."
+        return self._bigquery.find_table(self._state_table) or self._bigquery.create_table(wanted)
+
+    def _new_generation(self) -> dict[str, str]:
+        generation = uuid.uuid4().hex[:12]
+        epoch = int(time.time() * 1000)
+        name = intermediate_name(self._table, self._suffix, self._pipeline, generation, epoch)
+        return {"generation": generation, "intermediate_table": name}
+
+    @property
+    def _key(self) -> dict[str, str]:
+        return {"pipeline": self._pipeline, "table_name": self._table}
+
+    def _text(self, template: str) -> str:
+        return render("bigquery", template, table=self._bigquery.table_id(self._state_table))
+
+
+def identity(table: bigquery.Table) -> str:
+    """What tells a table from one of the same name that was created later."""
+    return str(table.created.astimezone(UTC).isoformat()) if isinstance(table.created, datetime) else ""
+
+
+def _token() -> str:
+    return uuid.uuid4().hex
+
+
+def _row(found: bigquery.Row) -> StateRow:
+    properties = json.loads(found["state"]) if found["state"] else None
+    return StateRow(
+        generation=found["generation"],
+        intermediate=found["intermediate_table"],
+        table_created=found["table_created"],
+        commit_id=found["commit_id"],
+        committed=CommittedState.from_properties(properties) if properties else None,
+        moved_by=found["moved_by"],
+    )

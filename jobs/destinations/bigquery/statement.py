@@ -1,0 +1,130 @@
+"""The one statement that applies a flush to the destination table: its template's arguments, decided from the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jobs.destinations.bigquery.columns import Column, KeyPart, key_parts
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import BigQueryTable
+from sql import render
+
+_TEMPLATES = {
+    "append": "append",
+    "upsert": "merge_upsert",
+    "upsert_delete": "merge_upsert_delete",
+    "delete": "merge_delete",
+}
+# Types whose smallest and largest value, written as text, are read back as they were.
+_BOUNDED = {"INTEGER": "INT64", "STRING": "STRING", "DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "DATETIME": "DATETIME"}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A key column between its smallest and largest value; `low` and `high` are names of query parameters."""
+
+    name: str
+    type: str
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The partition column of a table that demands a filter, with the type of a literal."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The arguments of the templates in sql/bigquery.
+
+    Attributes:
+        target, intermediate: ``project.dataset.table``.
+        others: the columns that are not part of the key.
+        order_by: the column whose larger value wins; None for the order of the batches.
+        bounds: for key columns that lay the table out.
+        by_record_time: HOUR, DAY, MONTH or YEAR where a row's partition follows its record; else None.
+        coordinates: columns by which rows are known that the table has already (replay); else empty.
+    """
+
+    mode: str
+    target: str
+    intermediate: str
+    columns: tuple[Column, ...]
+    keys: tuple[KeyPart, ...]
+    null_safe: bool
+    order_by: str | None
+    bounds: tuple[Bound, ...]
+    whole: Whole | None
+    by_record_time: str | None
+    coordinates: tuple[str, ...] = ()
+
+    @property
+    def others(self) -> list[Column]:
+        return [c for c in self.columns if not c.is_key]
+
+    def text(self) -> str:
+        return render("bigquery", _TEMPLATES[self.mode], a=self)
+
+    def bounds_text(self) -> str:
+        return render("bigquery", "key_bounds", intermediate=self.intermediate, bounds=self.bounds)
+
+    def unbounded(self) -> Statement:
+        """Where a key may be null, its bounds say nothing; the whole table has to be looked at."""
+        return replace(self, bounds=())
+
+
+def statement(
+    spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column], target: str, intermediate: str, where: str
+) -> Statement:
+    """The statement of a table's mode."""
+    keys = key_parts(columns, where) if table.needs_key else []
+    return Statement(
+        mode=table.mode,
+        target=target,
+        intermediate=intermediate,
+        columns=tuple(columns),
+        keys=tuple(keys),
+        null_safe=bool(spec.changes.key and spec.changes.key.nulls == "match"),
+        order_by=order_name(spec, columns) if table.needs_key else None,
+        bounds=tuple(_bounds(table, columns)) if table.needs_key else (),
+        whole=_whole(table, columns) if table.needs_key else None,
+        by_record_time=_record_time(table),
+    )
+
+
+def order_column(spec: PipelineSpec, columns: Sequence[Column]) -> Column | None:
+    """The column that the pipeline orders changes by; None for the order of the batches."""
+    wanted = spec.changes.order_by
+    if not wanted or wanted == "arrival":
+        return None
+    return next((c for c in columns if c.source[-1] == wanted and c.source[0] in ("key", "value")), None)
+
+
+def order_name(spec: PipelineSpec, columns: Sequence[Column]) -> str | None:
+    found = order_column(spec, columns)
+    return found.name if found else None
+
+
+def _bounds(table: BigQueryTable, columns: Sequence[Column]) -> list[Bound]:
+    """Key columns by which the table is partitioned or clustered: their bounds leave out partitions and blocks."""
+    layout = {n.lower() for n in [*table.cluster_by[:1], *([table.partition_column] if table.partition_column else [])]}
+    found = [c for c in columns if c.is_key and c.name.lower() in layout and c.field.field_type in _BOUNDED]
+    return [Bound(c.name, _BOUNDED[c.field.field_type], f"low_{n}", f"high_{n}") for n, c in enumerate(found)]
+
+
+def _whole(table: BigQueryTable, columns: Sequence[Column]) -> Whole | None:
+    if not table.require_partition_filter:
+        return None
+    if table.partition_column is None:
+        return Whole("_PARTITIONTIME", "TIMESTAMP")
+    column = next(c for c in columns if c.name.lower() == table.partition_column.lower())
+    return Whole(column.name, column.field.field_type)
+
+
+def _record_time(table: BigQueryTable) -> str | None:
+    return table.time_partitioning if table.by_ingestion_time and table.partition_time != "ingestion" else None
