@@ -28,8 +28,10 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import TypeVar
 
@@ -38,19 +40,20 @@ from google.cloud.bigquery import SchemaField
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Merged, Work
 from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
-from jobs.destinations.bigquery.flush import Flush, adopted, is_due, kind_of
+from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.names import load_prefix, merge_prefix
 from jobs.destinations.bigquery.once import Attempts
-from jobs.destinations.bigquery.state import StateRow, TableState, identity
+from jobs.destinations.bigquery.preparing import Preparation, check_identity
+from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.bigquery.statement import Statement, order_column, statement
-from jobs.destinations.bigquery.tables import destination_table, evolve, intermediate_table
+from jobs.destinations.bigquery.tables import intermediate_table
 from jobs.failpoints import reached
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import BigQueryTable, Evolution
+from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
 from resources.connections import BigQueryConnection
-from resources.errors import BatchmergeError, CommitFailed, ConfigurationError, TableReplaced
+from resources.errors import BatchmergeError, CommitFailed, TableReplaced
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")
@@ -83,102 +86,25 @@ class BigQueryDestination:
     def state(self) -> TableState:
         return TableState(self.bigquery, self.pipeline, self.table.table, self.table.intermediate_suffix)
 
+    @cached_property
+    def _preparation(self) -> Preparation:
+        return Preparation(
+            self.bigquery, self.pipeline, self.table, self.columns, self._staged, self.state, self._merge_attempts
+        )
+
+    @property
+    def _staged(self) -> list[SchemaField]:
+        return intermediate_fields(self.columns, order_column(self.spec, self.columns))
+
     def committed(self) -> CommittedState | None:
         row = self.state.read()
         if row is None:
             return None
-        found = self.bigquery.find_table(self.table.table)
-        self._check_identity(row, identity(found) if found else None)
+        check_identity(row, self.bigquery.find_table(self.table.table), self.name)
         return row.committed
 
-    def _check_identity(self, row: StateRow, present: str | None) -> None:
-        if row.committed and row.table_created != present:
-            happened = "was dropped" if present is None else "was dropped and created again, or restored"
-            raise TableReplaced(
-                f"the table {happened} after batch {row.committed.batch_number} was committed",
-                where=self.name,
-                remedy="bring the old table back; or, to fill a new one from the landed batches, drop the table and "
-                "delete its row in `batchmerge_state`",
-            )
-
     def prepare(self, dry_run: bool = False) -> list[str]:
-        columns = self.columns
-        row = self.state.read()
-        found = self.bigquery.find_table(self.table.table)
-        if row and row.committed:
-            self._check_identity(row, identity(found) if found else None)
-        done = self._prepare_destination(columns, found is not None, dry_run)
-        if dry_run:
-            return [*done, *self._plan_intermediate(row)]
-        found = self.bigquery.find_table(self.table.table)
-        assert found is not None, "just created"
-        if row is None:
-            row = self.state.create(identity(found), self.table.time_limit_seconds)
-        elif not row.committed and row.table_created != identity(found):
-            self.state.renew(row, identity(found))
-            row = self._row()
-        return [*done, *self._prepare_intermediate(row)]
-
-    def _prepare_destination(self, columns: list[Column], exists: bool, dry_run: bool) -> list[str]:
-        if exists:
-            wanted = [c.field for c in columns]
-            changes = evolve(self.bigquery, self.table.table, wanted, self.table.evolve, dry_run)
-            return [f"{self.name}: {change}" for change in changes]
-        if not self.table.create:
-            raise ConfigurationError(
-                "the table does not exist and `create` is false", where=self.name, remedy="create it, or allow it here"
-            )
-        if not dry_run:
-            self.bigquery.create_dataset(self.table.table.split(".")[0])
-            table_id = self.bigquery.table_id(self.table.table)
-            self.bigquery.create_table(destination_table(table_id, self.table, columns))
-            # Whoever created it: it must fit.
-            evolve(self.bigquery, self.table.table, [c.field for c in columns], self.table.evolve)
-        return [f"create {self.name}{self._layout()}"]
-
-    def _layout(self) -> str:
-        table = self.table
-        by = f" partitioned by {table.time_partitioning}" if table.time_partitioning else ""
-        of = f" of {table.partition_column}" if table.partition_column else ""
-        clustered = f" clustered by {', '.join(table.cluster_by)}" if table.cluster_by else ""
-        return by + of + clustered
-
-    def _plan_intermediate(self, row: StateRow | None) -> list[str]:
-        if row is None or self.bigquery.find_table(row.intermediate) is None:
-            return [f"create an intermediate table for {self.name}"]
-        changes = evolve(self.bigquery, row.intermediate, self._staged(), Evolution(), dry_run=True)
-        return [f"{row.intermediate}: {change}" for change in changes]
-
-    def _prepare_intermediate(self, row: StateRow) -> list[str]:
-        if self.bigquery.find_table(row.intermediate) is None:
-            row = self._replace_lost(row)
-            table_id = self.bigquery.table_id(row.intermediate)
-            wanted = intermediate_table(table_id, self.pipeline, self.table.table, self._staged())
-            self.bigquery.create_table(wanted)
-            return [f"create {row.intermediate}"]
-        changes = evolve(self.bigquery, row.intermediate, self._staged(), Evolution())
-        return [f"{row.intermediate}: {change}" for change in changes]
-
-    def _replace_lost(self, row: StateRow) -> StateRow:
-        """A lost intermediate table is never made again under its name: what was loaded into it counts as loaded.
-
-        A merge that was submitted before is over (it is waited for and, if it took effect, adopted by `merge`), and
-        one that starts later fails for want of its table; so a new generation starts from the same state.
-        """
-        attempts = self._merge_attempts(row)
-        number, _ = attempts.newest()
-        if number == 0 and not self._has_loads(row):
-            return row
-        if attempts.closed(_applies) is None:
-            self.state.renew(row, row.table_created)
-        return self._row()
-
-    def _has_loads(self, row: StateRow) -> bool:
-        prefix = load_prefix(self.pipeline, self.table.table, row.generation, row.next_batch, 0)
-        return Attempts(self.bigquery, prefix, self.table.time_limit_seconds).newest()[0] > 0
-
-    def _staged(self) -> list[SchemaField]:
-        return intermediate_fields(self.columns, order_column(self.spec, self.columns))
+        return self._preparation.run(dry_run)
 
     def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged | None:
         """As in the protocol; None where neither trigger of the flush is due.
@@ -193,7 +119,7 @@ class BigQueryDestination:
         reached("bigquery.begun")
         wanted = Flush(tuple(batches), self.table.load_rows)
         attempts = self._merge_attempts(row)
-        job = attempts.closed(_applies)
+        job = attempts.closed(applies)
         if job is None:
             flush = clock.time("load", lambda: self._load(work, row, wanted))
             reached("bigquery.loaded")
@@ -231,8 +157,7 @@ class BigQueryDestination:
             schema=found.schema,
             columns=self.columns,
             order_by=order.source if order else None,
-            drop_null_elements=self.table.null_elements == "drop",
-            seconds=self.table.time_limit_seconds,
+            table=self.table,
             where=self.name,
             touched=touched,
         )
@@ -246,7 +171,7 @@ class BigQueryDestination:
             reached("bigquery.submitted")
             return job
 
-        return attempts.closing(submit, _applies)
+        return attempts.closing(submit, applies)
 
     def _statement(self, intermediate: str) -> Statement:
         target, source = self.bigquery.table_id(self.table.table), self.bigquery.table_id(intermediate)
@@ -292,6 +217,54 @@ class BigQueryDestination:
             found.labels = {**found.labels, "batchmerge-batch": str(flush.last.number)}
             self.bigquery.update_table(found, ["labels"])
 
+    def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+        """As in the protocol. It takes a number in the same sequence of attempts as the merges on top of `committed`:
+
+        so no merge runs beside it, none can come in between what it read and what it writes, and if it is late itself,
+        it finds its number taken.
+        """
+        row = self._expect(committed)
+        clock = Stages()
+        until = committed.batch_number if self.table.needs_key else batches[-1].number
+        landed = [b for b in work.intermediate.landed()[0] if batches[0].number <= b.number <= until]
+        flush = Flush(tuple(landed), self.table.load_rows)
+        touched = (batches[0].number, batches[-1].number) if self.table.needs_key else None
+        staging = self._replay_table(row)
+        try:
+            loader = self._loader(work, staging, touched)
+            rows = clock.time("load", lambda: loader.copy(flush))
+            reached("bigquery.replay-loaded")
+            job = clock.time("merge", lambda: self._replay(work, row, staging, flush))
+        finally:
+            self.bigquery.delete_table(staging)
+        return Merged(_counts(job, rows), str(job.job_id), clock.seconds)
+
+    def _replay_table(self, row: StateRow) -> str:
+        """A table of this replay alone. It goes away by itself should the run die."""
+        name = f"{row.intermediate}_replay_{uuid.uuid4().hex[:12]}"
+        table = intermediate_table(self.bigquery.table_id(name), self.pipeline, self.table.table, self._staged)
+        table.labels = {**table.labels, "batchmerge-replay": "1"}
+        table.expires = datetime.now(UTC) + timedelta(days=1)
+        self.bigquery.create_table(table)
+        return name
+
+    def _replay(self, work: Work, row: StateRow, staging: str, flush: Flush) -> Job:
+        coordinates: tuple[str, ...] = ()
+        if self.table.mode in ("append", "delete"):
+            wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
+            coordinates = tuple(c.name for c in self.columns if c.source in wanted)
+        text, values = self._bound(
+            replace(self._statement(staging), coordinates=coordinates), flush.first.number, flush.last.number
+        )
+        token = uuid.uuid4().hex
+        labels = {**flush.labels("replay", work.run_id), "batchmerge-replay": token}
+        job = self._merge_attempts(row).step(
+            lambda job_id: self.bigquery.submit_query(job_id, text, values, labels), applies
+        )
+        if job.labels.get("batchmerge-replay") != token:
+            raise CommitFailed("another run was faster", where=self.name, remedy="plan again from what it committed")
+        return job
+
     def _row(self) -> StateRow:
         row = self.state.read()
         if row is None:
@@ -306,11 +279,6 @@ class BigQueryDestination:
         if row.commit_id != (committed.commit_id if committed else ""):
             raise CommitFailed("another run has committed", where=self.name, remedy="plan again from there")
         return row
-
-
-def _applies(job: Job) -> bool:
-    """Whether a merge job moves the table on; a replay does not."""
-    return kind_of(job.labels) == "merge"
 
 
 def _counts(job: Job, changes: int) -> MergeCounts:

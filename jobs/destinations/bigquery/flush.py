@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jobs import offsets
 from jobs.batch import LandedBatch
 from jobs.spec.tables import BigQueryTable
-from resources.bigquery import label
+from resources.bigquery import Job, label
 from resources.errors import LineageBroken
 
 _PREFIX = "batchmerge-"
@@ -97,8 +97,9 @@ def job_labels(kind: str, pipeline: str, run_id: str) -> dict[str, str]:
     return {_PREFIX + "kind": kind, _PREFIX + "pipeline": label(pipeline), _PREFIX + "run": label(run_id)}
 
 
-def kind_of(labels: Mapping[str, str]) -> str:
-    return labels.get(_PREFIX + "kind", "")
+def applies(job: Job) -> bool:
+    """Whether a merge job moves the table on; a replay, which stands in the same sequence, does not."""
+    return bool(job.labels.get(_PREFIX + "kind") == "merge")
 
 
 def adopted(labels: Mapping[str, str], landed: Sequence[LandedBatch], where: str) -> Flush:

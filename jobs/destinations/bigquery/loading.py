@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
@@ -18,6 +19,7 @@ from jobs.destinations.bigquery.flush import Chunk, Flush, adopted
 from jobs.destinations.bigquery.once import Attempts
 from jobs.destinations.bigquery.staging import Stager
 from jobs.failpoints import reached
+from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
 from resources.errors import InvariantBroken
 from resources.spark import spark_errors
@@ -40,8 +42,7 @@ class Loader:
     schema: Sequence[SchemaField]
     columns: Sequence[Column]
     order_by: tuple[str, ...] | None
-    drop_null_elements: bool
-    seconds: float
+    table: BigQueryTable
     where: str
     touched: tuple[int, int] | None = None
 
@@ -64,16 +65,30 @@ class Loader:
         self._check(flush)
         return flush
 
+    def copy(self, flush: Flush) -> int:
+        """Loads the rows of a flush into a table that is ours alone; returns how many."""
+        rows = 0
+        for chunk in flush.chunks():
+            with self.parquet(chunk, flush) as file:
+                job_id = f"batchmerge-{self.work.pipeline}-replay-{uuid.uuid4().hex}"
+                labels = flush.labels("replay-load", self.work.run_id)
+                job = self.bigquery.submit_load(job_id, file, self.intermediate, self.schema, labels)
+                failure = self.bigquery.wait(job, self.table.time_limit_seconds)
+                if failure is not None:
+                    raise failure
+            rows += int(getattr(job, "output_rows", 0) or 0)
+        return rows
+
     def _load_once(self, chunk: Chunk, flush: Flush, prefix: Callable[[int], str], labels: Mapping[str, str]) -> Job:
-        attempts = Attempts(self.bigquery, prefix(chunk.number), self.seconds)
+        attempts = Attempts(self.bigquery, prefix(chunk.number), self.table.time_limit_seconds)
 
         def submit(job_id: str) -> Job:
-            with self.parquet(chunk, flush.last.snapshot_id) as file:
+            with self.parquet(chunk, flush) as file:
                 return self.bigquery.submit_load(job_id, file, self.intermediate, self.schema, labels)
 
         return attempts.closing(submit, lambda _job: True)
 
-    def parquet(self, chunk: Chunk, snapshot: int) -> IO[bytes]:
+    def parquet(self, chunk: Chunk, flush: Flush) -> IO[bytes]:
         """The rows of a chunk as a Parquet file that vanishes when it is closed."""
         text = render(
             "spark",
@@ -81,7 +96,7 @@ class Loader:
             columns=[c.source for c in self.columns],
             order_by=self.order_by,
             table=self.work.intermediate.path,
-            snapshot=snapshot,
+            snapshot=self.work.intermediate.snapshot_with(flush.last),
             touched=self.touched,
         )
         places = {
@@ -92,7 +107,7 @@ class Loader:
         }
         with spark_errors(self.where):
             rows: pa.Table = self.work.spark.sql(text, args=places).toArrow()
-        stager = Stager(self.columns, self.schema, self.drop_null_elements, self.where)
+        stager = Stager(self.columns, self.schema, self.table, self.where)
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
         pq.write_table(pa.Table.from_batches([stager.shape(b) for b in batches]), file, compression="zstd")

@@ -9,6 +9,8 @@ import pyarrow.compute as pc
 from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.names import column_name
+from jobs.spec.tables import BigQueryTable
 from resources.errors import TerminalError
 
 _TYPES: dict[str, pa.DataType] = {
@@ -29,16 +31,17 @@ class Stager:
     Args:
         columns: the destination's columns, in the order of the select list.
         present: the intermediate table's schema; columns that are no longer declared are filled with nulls.
-        drop_null_elements: leave nulls in arrays out; else they are an error.
+        table: its options decide about names and about nulls in arrays.
         where: the table, for errors.
     """
 
     def __init__(
-        self, columns: Sequence[Column], present: Sequence[SchemaField], drop_null_elements: bool, where: str
+        self, columns: Sequence[Column], present: Sequence[SchemaField], table: BigQueryTable, where: str
     ) -> None:
         self._columns = list(columns)
         self._present = list(present)
-        self._drop = drop_null_elements
+        self._drop = table.null_elements == "drop"
+        self._sanitize = table.sanitize_names
         self._where = where
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -47,14 +50,13 @@ class Stager:
         Raises:
             TerminalError: an array holds a null.
         """
-        given = {c.path: (batch.column(n), c.staged) for n, c in enumerate(self._columns)}
-        given = {(struct, name.lower()): found for (struct, name), found in given.items()}
+        given = {(c.path[0], c.name.lower()): batch.column(n) for n, c in enumerate(self._columns)}
         deleted = batch.column("deleted")
         arrays, fields = [], []
         for field in self._present:
             if field.name in ("key", "value"):
                 children = [
-                    self._shaped(*given[where], f)
+                    self._shaped(given[where], f)
                     if (where := (field.name, f.name.lower())) in given
                     else pa.nulls(len(batch), arrow_type(f))
                     for f in field.fields
@@ -67,25 +69,29 @@ class Stager:
             fields.append(pa.field(field.name, array.type, field.mode != "REQUIRED"))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _shaped(self, array: pa.Array, declared: SchemaField, field: SchemaField) -> pa.Array:
-        """An array of a declared field as the present one; `declared` names a struct's parts in their order."""
+    def _shaped(self, array: pa.Array, field: SchemaField) -> pa.Array:
         if field.mode == "REPEATED":
-            return self._repeated(array, declared, field)
+            return self._repeated(array, field)
         if field.field_type == "RECORD":
-            return self._struct(array, declared, field)
+            return self._struct(array, field)
         if field.field_type in ("NUMERIC", "BIGNUMERIC"):
             return array
         return array.cast(_TYPES[field.field_type])
 
-    def _struct(self, array: pa.Array, declared: SchemaField, field: SchemaField) -> pa.Array:
-        given = {f.name.lower(): (array.field(n), f) for n, f in enumerate(declared.fields)}
+    def _struct(self, array: pa.Array, field: SchemaField) -> pa.Array:
+        """Parts go by name, sanitised as the table's columns are: landed and staged order may differ."""
+        given = {}
+        for n in range(array.type.num_fields):
+            name = column_name(array.type.field(n).name, self._sanitize)
+            if name is not None:
+                given[name.lower()] = array.field(n)
         children = [
-            self._shaped(*given[f.name.lower()], f) if f.name.lower() in given else pa.nulls(len(array), arrow_type(f))
+            self._shaped(given[f.name.lower()], f) if f.name.lower() in given else pa.nulls(len(array), arrow_type(f))
             for f in field.fields
         ]
         return pa.StructArray.from_arrays(children, [f.name for f in field.fields], mask=array.is_null())
 
-    def _repeated(self, array: pa.Array, declared: SchemaField, field: SchemaField) -> pa.Array:
+    def _repeated(self, array: pa.Array, field: SchemaField) -> pa.Array:
         if pa.types.is_map(array.type):
             pairs = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
             array = pa.ListArray.from_arrays(array.offsets, pairs, mask=array.is_null())
@@ -97,12 +103,8 @@ class Stager:
                     remedy="leave nulls out in a transform, or set `null_elements: drop`",
                 )
             array = _without_nulls(array)
-        values = self._shaped(array.values, _element(declared), _element(field))
+        values = self._shaped(array.values, SchemaField(field.name, field.field_type, fields=field.fields))
         return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null())
-
-
-def _element(field: SchemaField) -> SchemaField:
-    return SchemaField(field.name, field.field_type, fields=field.fields)
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
