@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from jobs.schema.types import type_name
 from jobs.spec.tables import Evolution
-from resources.errors import SchemaRefused
+from resources.errors import ConfigurationError, SchemaRefused
 
 Path = tuple[str, ...]
 
@@ -137,7 +137,15 @@ def _children(kind: pa.StructType) -> list[pa.Field]:
 
 
 def _refusal(path: Path, old: pa.DataType, new: pa.DataType) -> str:
-    return f"column {'.'.join(path)} is {type_name(plain(old))} in the table and {type_name(plain(new))} in the file"
+    return f"column {'.'.join(path)} is {_shown(plain(old))} in the table and {type_name(plain(new))} in the file"
+
+
+def _shown(kind: pa.DataType) -> str:
+    """A table that others made may have types that a pipeline file has no name for (time, UUID, nanoseconds)."""
+    try:
+        return type_name(kind)
+    except ConfigurationError:
+        return str(kind)
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -1,0 +1,208 @@
+"""Kafka records to landed rows, one Arrow batch at a time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.decode.json_fast import Json
+from jobs.decode.text import Text
+from jobs.landing.records import Operations, RecordReader
+from jobs.offsets import TopicPartition
+from jobs.schema.types import parse_columns
+
+VALUE = pa.struct(list(parse_columns({"id": "long", "name": "string", "op": "string"})))
+KEY = pa.struct(list(parse_columns({"id": "long"})))
+MAPPED = Operations("op", insert=("c", "r"), update=("u",), delete=("d",))
+T0 = TopicPartition("t", 0)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def reader(**parts: Any) -> RecordReader:
+    return replace(
+        RecordReader(
+            key_decoder=Json(KEY),
+            value_decoder=Json(VALUE),
+            key_columns=("id",),
+            key_from_value=False,
+            refuse_null_keys=True,
+            operations=None,
+            first_position={T0: 0},
+            start={T0: 0},
+            key_type=KEY,
+            value_type=VALUE,
+        ),
+        **parts,
+    )
+
+
+def encoded(one: object) -> bytes | None:
+    return one if isinstance(one, bytes | None) else json.dumps(one).encode()
+
+
+def records(*pairs: tuple[object, object], places: list[tuple[str, int, int]] | None = None) -> pa.RecordBatch:
+    """Records of (key, value); bytes are taken as they are, other things as JSON, None as null."""
+    at = places or [("t", 0, n) for n in range(len(pairs))]
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([encoded(k) for k, _ in pairs], pa.binary()),
+            "value": pa.array([encoded(v) for _, v in pairs], pa.binary()),
+            "topic": pa.array([t for t, _, _ in at], pa.string()),
+            "partition": pa.array([p for _, p, _ in at], pa.int32()),
+            "offset": pa.array([o for _, _, o in at], pa.int64()),
+            "timestamp": pa.array([NOON] * len(pairs), pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def problems(landed: pa.RecordBatch) -> list[tuple[str, str] | None]:
+    return [(e["stage"], e["kind"]) if e else None for e in landed.column("error").to_pylist()]
+
+
+def test_upsert_and_tombstone_without_an_op_field() -> None:
+    landed = reader().read(records(({"id": 1}, {"id": 1, "name": "a", "op": "x"}), ({"id": 2}, None)))
+    assert landed.column("op").to_pylist() == ["upsert", "delete"]
+    assert landed.column("key").to_pylist() == [{"id": 1}, {"id": 2}]
+    assert landed.column("value").to_pylist() == [{"id": 1, "name": "a", "op": "x"}, None]
+    assert landed.column("kafka").to_pylist()[1] == {"topic": "t", "partition": 0, "offset": 1, "timestamp": NOON}
+    assert landed.column("partitionTime").to_pylist() == [NOON, NOON]
+    assert problems(landed) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"), [("c", "insert"), ("r", "insert"), ("u", "update"), ("d", "delete"), ("q", None), (None, None)]
+)
+def test_op_mapping(op: str | None, expected: str | None) -> None:
+    landed = reader(operations=MAPPED).read(records(({"id": 1}, {"id": 1, "op": op})))
+    assert landed.column("op").to_pylist() == [expected]
+    assert problems(landed) == [None if expected else ("value", "UnknownOperation")]
+
+
+def test_tombstone_is_a_delete_under_an_op_mapping_too() -> None:
+    assert reader(operations=MAPPED).read(records(({"id": 1}, None))).column("op").to_pylist() == ["delete"]
+
+
+def test_op_field_need_not_be_a_string() -> None:
+    flags = pa.struct(list(parse_columns({"id": "long", "gone": "boolean"})))
+    deletes = Operations("gone", insert=(), update=("false",), delete=("true",))
+    taught = reader(value_decoder=Json(flags), value_type=flags, operations=deletes)
+    landed = taught.read(records(({"id": 1}, {"id": 1, "gone": True}), ({"id": 2}, {"id": 2, "gone": False})))
+    assert landed.column("op").to_pylist() == ["delete", "update"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        pytest.param(None, {"id": 1}, ("key", "NullKey"), id="no key"),
+        pytest.param({"id": None}, {"id": 1}, ("key", "NullKey"), id="null part"),
+        pytest.param({}, {"id": 1}, ("key", "NullKey"), id="missing part"),
+        pytest.param(b"\xff", {"id": 1}, ("key", "undecodable"), id="key is no JSON"),
+        pytest.param({"id": "x"}, {"id": 1}, ("key", "type"), id="key of another type"),
+        pytest.param({"id": 1}, b"{not json", ("value", "undecodable"), id="value is no JSON"),
+        pytest.param({"id": 1}, {"id": 1, "name": 7}, ("value", "type"), id="number where a string is declared"),
+        pytest.param({"id": 1}, {"id": 2**70}, ("value", "range"), id="number too large"),
+        pytest.param(b"\xff", b"{not json", ("value", "undecodable"), id="both: the value's problem"),
+    ],
+)
+def test_bad_record_keeps_its_bytes_and_nothing_else(key: object, value: object, expected: tuple[str, str]) -> None:
+    landed = reader().read(records(({"id": 9}, {"id": 9}), (key, value), ({"id": 8}, {"id": 8})))
+    assert problems(landed) == [None, expected, None]
+    bad = landed.to_pylist()[1]
+    assert (bad["key"], bad["value"], bad["op"]) == (None, None, None)
+    assert (bad["error"]["key"], bad["error"]["value"]) == (encoded(key), encoded(value))
+    assert bad["kafka"]["offset"] == 1
+    assert [row["key"] for row in (landed.to_pylist()[0], landed.to_pylist()[2])] == [{"id": 9}, {"id": 8}]
+
+
+def test_messages_never_hold_the_value() -> None:
+    landed = reader().read(records(({"id": 1}, {"id": 1, "name": 12345}), ({"id": "secret-key"}, {"id": 1})))
+    for error in landed.column("error").to_pylist():
+        assert "12345" not in error["message"]
+        assert "secret-key" not in error["message"]
+
+
+def test_null_keys_match_where_the_pipeline_says_so() -> None:
+    lenient = reader(refuse_null_keys=False)
+    landed = lenient.read(records(({"id": None}, {"id": 1}), (None, {"id": 2})))
+    assert problems(landed) == [None, ("key", "NullKey")]
+    assert landed.column("key").to_pylist() == [{"id": None}, None]
+
+
+def test_key_from_the_value() -> None:
+    inside = reader(key_decoder=None, key_from_value=True)
+    landed = inside.read(
+        records((b"\xffany", {"id": 5, "name": "a"}), (None, None), (None, b"{"), (None, {"id": None}))
+    )
+    assert landed.column("key").to_pylist() == [{"id": 5}, None, None, None]
+    assert problems(landed) == [None, ("key", "NullKey"), ("value", "undecodable"), ("key", "NullKey")]
+
+
+def test_key_columns_are_in_the_order_of_the_key_not_of_the_record() -> None:
+    pair = pa.struct(list(parse_columns({"a": "long", "b": "string"})))
+    turned = pa.struct([pair.field("b"), pair.field("a")])
+    two = reader(key_decoder=Json(pair), key_columns=("b", "a"), key_type=turned)
+    landed = two.read(records(({"a": 1, "b": "x"}, {"id": 1})))
+    assert landed.schema.field("key").type == turned
+    assert landed.column("key").to_pylist() == [{"b": "x", "a": 1}]
+
+
+def test_pipeline_without_a_key_has_no_key_column() -> None:
+    landed = reader(key_decoder=None, key_columns=(), key_type=None).read(records((b"\xff", {"id": 1})))
+    assert "key" not in landed.schema.names
+    assert problems(landed) == [None]
+
+
+def test_text_key() -> None:
+    one = pa.struct(list(parse_columns({"id": "string"})))
+    landed = reader(key_decoder=Text(one), key_type=one).read(records((b"k1", {"id": 1}), (b"\xff", {"id": 1})))
+    assert landed.column("key").to_pylist() == [{"id": "k1"}, None]
+    assert problems(landed) == [None, ("key", "undecodable")]
+
+
+def test_positions_follow_the_coordinates_over_topics_and_partitions() -> None:
+    a1, b0, b1 = TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("b", 1)
+    placed = reader(first_position={a1: 0, b0: 10, b1: 30}, start={a1: 100, b0: 7, b1: 0})
+    places = [("b", 1, 0), ("a", 1, 100), ("b", 0, 26), ("a", 1, 109), ("b", 0, 7), ("b", 1, 5)]
+    landed = placed.read(records(*[({"id": 1}, {"id": 1})] * 6, places=places))
+    assert landed.column("i").to_pylist() == [30, 0, 29, 9, 10, 35]
+
+
+def test_columns_that_only_the_table_has_come_as_nulls() -> None:
+    wide = parse_columns({"old": "date", "id": "long", "name": "string", "op": "string", "n": "struct<x: int>"})
+    optional = pa.struct([f.with_nullable(True) for f in wide])
+    landed = reader(value_type=optional).read(records(({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, None)))
+    assert landed.column("value").to_pylist() == [{"old": None, "id": 1, "name": "a", "op": None, "n": None}, None]
+    assert landed.schema.field("value").type == optional
+
+
+def test_nested_fields_that_only_the_table_has_and_wider_types() -> None:
+    have = pa.struct(list(parse_columns({"id": "int", "n": "struct<x: int>", "l": "array<struct<x: int>>"})))
+    table = pa.struct(
+        list(parse_columns({"id": "long", "n": "struct<gone: date, x: long>", "l": "array<struct<x: int, y: string>>"}))
+    )
+    small = pa.struct(list(parse_columns({"id": "int"})))
+    taught = reader(value_decoder=Json(have), value_type=table, key_decoder=Json(small), key_type=small)
+    landed = taught.read(records(({"id": 1}, {"id": 1, "n": {"x": 2}, "l": [{"x": 3}]}), ({"id": 2}, {"id": 2})))
+    assert landed.column("value").to_pylist() == [
+        {"id": 1, "n": {"gone": None, "x": 2}, "l": [{"x": 3, "y": None}]},
+        {"id": 2, "n": None, "l": None},
+    ]
+    assert landed.schema.field("value").type == table
+
+
+def test_last_row_of_a_task_tells_how_many_records_came_in() -> None:
+    batches = [records(({"id": 1}, {"id": 1})), records(), records(({"id": 2}, b"{"), (None, None))]
+    *shaped, told = list(reader()(batches))
+    assert [b.num_rows for b in shaped] == [1, 2]
+    assert told.to_pylist()[0] | {"op": RecordReader.READ, "i": 3} == told.to_pylist()[0]
+    assert all(batch.schema.equals(told.schema) for batch in shaped)
+
+
+def test_task_without_records_says_nothing() -> None:
+    assert list(reader()([])) == []
+    assert list(reader()([records()])) == []

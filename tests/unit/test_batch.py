@@ -1,0 +1,67 @@
+"""Committed state and landed batch as the flat strings of a snapshot summary."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.batch import (
+    PREFIX,
+    Batch,
+    CommittedState,
+    Counts,
+    LandedBatch,
+    landed_from_properties,
+    landed_to_properties,
+    new_commit_id,
+)
+from jobs.offsets import OffsetRange, TopicPartition
+from jobs.watermark import Watermark
+from tests.kit.batches import landed
+
+SIZES = st.tuples(st.integers(0, 2**40), st.integers(0, 2**20))
+RANGES = st.dictionaries(
+    st.builds(TopicPartition, st.text("ab.-", min_size=1, max_size=5), st.integers(0, 20)),
+    SIZES.map(lambda size: OffsetRange(size[0], size[0] + size[1])),
+    max_size=8,
+)
+
+
+@given(RANGES, st.one_of(st.none(), st.uuids().map(str)), st.one_of(st.none(), st.integers(0, 2**50)))
+def test_landed_batch_round_trips(
+    ranges: dict[TopicPartition, OffsetRange], previous: str | None, caught_up: int | None
+) -> None:
+    made = Batch("p_1", 12, new_commit_id(), previous, ranges, {"a": "id", "b.-": 'q"uote'}, 123, "hash")
+    times = {tp: r.start if len(r) else None for tp, r in ranges.items()}
+    whole = LandedBatch(made, Counts(5, 3, 1, 1, 7), Watermark(times, caught_up), snapshot_id=99)
+    properties = landed_to_properties(whole)
+    assert all(isinstance(v, str) and k.startswith(PREFIX) for k, v in properties.items())
+    assert landed_from_properties(properties, 99) == whole
+    state = CommittedState.after(whole)
+    assert CommittedState.from_properties(state.to_properties()) == state
+    # A landed batch's summary says what a table says that has it.
+    assert CommittedState.from_properties(properties) == state
+
+
+def test_state_after_a_batch_stands_at_its_ends() -> None:
+    state = CommittedState.after(landed(3))
+    assert (state.batch_number, state.commit_id, set(state.offsets.values())) == (3, "c3", {30})
+
+
+def test_first_batch_has_no_previous_one() -> None:
+    assert landed_from_properties(landed_to_properties(landed(1)), 1).batch.previous_commit_id is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "balanced"),
+    [
+        (Counts(10, 10, 0, 0, 0), True),
+        (Counts(10, 7, 2, 1, 0), True),
+        (Counts(10, 7, 2, 1, 500), True),
+        (Counts(10, 9, 0, 0, 1), False),
+        (Counts(10, 11, 0, 0, 0), False),
+    ],
+)
+def test_gaps_never_balance_an_account(counts: Counts, balanced: bool) -> None:
+    assert counts.balanced is balanced

@@ -1,0 +1,53 @@
+"""The offsets codec and the arithmetic of ranges."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs import offsets
+from jobs.offsets import OffsetRange, TopicPartition
+
+TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20)
+PARTITIONS = st.builds(TopicPartition, TOPICS, st.integers(0, 60))
+A0, A2, B1 = TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 1)
+
+
+@given(st.dictionaries(PARTITIONS, st.integers(-1, 2**63 - 1), max_size=40))
+def test_decode_is_the_inverse_of_encode(values: dict[TopicPartition, int]) -> None:
+    assert offsets.decode(offsets.encode(values)) == values
+
+
+def test_compact_form_is_one_array_a_topic_with_null_for_holes() -> None:
+    assert offsets.encode({A2: 7, A0: 120, B1: 1}) == '{"a":[120,null,7],"b":[null,1]}'
+
+
+def test_5000_partitions_with_large_offsets_stay_compact() -> None:
+    many = {TopicPartition("orders", n): 10**12 + n for n in range(5000)}
+    text = offsets.encode(many)
+    assert len(text) < 75_000
+    assert offsets.decode(text) == many
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 0), (5, 4), (-2, -1)])
+def test_range_that_is_none_is_refused(start: int, end: int) -> None:
+    with pytest.raises(ValueError, match="not an offset range"):
+        OffsetRange(start, end)
+
+
+def test_ranges_add_up() -> None:
+    ranges = {A0: OffsetRange(3, 10), B1: OffsetRange(5, 5)}
+    assert offsets.total(ranges) == 7
+    assert offsets.starts(ranges) == {A0: 3, B1: 5}
+    assert offsets.ends(ranges) == {A0: 10, B1: 5}
+    assert offsets.advance({A0: 3, A2: 9}, ranges) == {A0: 10, A2: 9, B1: 5}
+
+
+def test_minimum_leaves_out_what_one_of_them_lacks() -> None:
+    assert offsets.minimum([{A0: 5, B1: 2}, {A0: 3, A2: 1}]) == {A0: 3}
+    assert offsets.minimum([]) == {}
+
+
+def test_partitions_sort_by_topic_then_number() -> None:
+    assert sorted([B1, TopicPartition("a", 10), A2]) == [A2, TopicPartition("a", 10), B1]

@@ -1,0 +1,179 @@
+"""What the next batch is: shares, starts, and every refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.batch import Batch, CommittedState
+from jobs.offsets import OffsetRange, Offsets, TopicPartition
+from jobs.plan import TopicState, bound, plan_batch
+from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecreated
+from tests.kit.batches import P0, P1, TOPIC_IDS, committed
+
+P2, U0 = TopicPartition("t", 2), TopicPartition("u", 0)
+
+
+def topics(
+    stable: dict[TopicPartition, int], first: dict[TopicPartition, int] | None = None, ids: dict[str, str] | None = None
+) -> TopicState:
+    return TopicState({**dict.fromkeys(stable, 0), **(first or {})}, stable, ids or TOPIC_IDS)
+
+
+def plan(
+    state: CommittedState | None,
+    kafka: TopicState,
+    max_records: int = 1000,
+    highest: int | None = None,
+    start: Callable[[list[TopicPartition]], Offsets] | None = None,
+    **options: bool,
+) -> Batch | None:
+    return plan_batch(
+        pipeline="p",
+        spec_hash="hash",
+        committed=state,
+        highest_known=highest if highest is not None else state.batch_number if state else 0,
+        topics=kafka,
+        start=start or (lambda new: {tp: kafka.first[tp] for tp in new}),
+        max_records=max_records,
+        now=1234,
+        **options,
+    )
+
+
+def test_first_batch_reads_from_the_start_to_the_last_stable_offsets() -> None:
+    made = plan(None, topics({P0: 7, P1: 3}, first={P0: 2}))
+    assert made
+    assert (made.number, made.previous_commit_id, made.planned_at) == (1, None, 1234)
+    assert made.ranges == {P0: OffsetRange(2, 7), P1: OffsetRange(0, 3)}
+    assert made.topic_ids == TOPIC_IDS
+
+
+def test_next_batch_continues_the_committed_offsets_and_identity() -> None:
+    made = plan(committed(2), topics({P0: 25, P1: 20}))
+    assert made
+    assert (made.number, made.previous_commit_id) == (3, "c2")
+    assert made.ranges == {P0: OffsetRange(20, 25), P1: OffsetRange(20, 20)}
+
+
+def test_each_plan_has_an_identity_of_its_own() -> None:
+    one, two = plan(None, topics({P0: 1})), plan(None, topics({P0: 1}))
+    assert one
+    assert two
+    assert one.commit_id != two.commit_id
+
+
+@pytest.mark.parametrize("state", [None, committed(1)])
+def test_nothing_new_is_no_batch(state: CommittedState | None) -> None:
+    end = 10 if state else 0
+    assert plan(state, topics({P0: end, P1: end})) is None
+
+
+def test_latest_pins_its_moment_in_an_empty_first_batch_and_only_there() -> None:
+    kafka = topics({P0: 10, P1: 10})
+    end = lambda new: {tp: kafka.stable[tp] for tp in new}  # noqa: E731
+    made = plan(None, kafka, start=end, pin_start=True)
+    assert made
+    assert made.ranges == {P0: OffsetRange(10, 10), P1: OffsetRange(10, 10)}
+    assert plan(committed(1), kafka, start=end, pin_start=True) is None
+
+
+def test_numbers_never_restart_when_the_intermediate_table_is_new() -> None:
+    made = plan(None, topics({P0: 1}), highest=41)
+    assert made
+    assert (made.number, made.previous_commit_id) == (42, None)
+
+
+def test_batch_above_the_highest_known_number_is_a_broken_lineage() -> None:
+    with pytest.raises(LineageBroken):
+        plan(committed(2), topics({P0: 30, P1: 30}), highest=1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most", "shares"),
+    [
+        pytest.param([5, 5], 10, [5, 5], id="fits"),
+        pytest.param([100, 100], 10, [5, 5], id="even"),
+        pytest.param([900, 100], 10, [9, 1], id="in proportion"),
+        pytest.param([1_000_000, 1], 10, [9, 1], id="a quiet partition is not starved"),
+        pytest.param([1000, 1, 1, 1, 1, 1], 6, [1, 1, 1, 1, 1, 1], id="one each, however busy another is"),
+        pytest.param([1000, 1, 1, 1, 1, 1], 7, [2, 1, 1, 1, 1, 1], id="the rest to the busy one"),
+        pytest.param([3, 9, 5], 2, [0, 1, 1], id="more partitions than records: the largest"),
+        pytest.param([0, 8, 0], 3, [0, 3, 0], id="nothing for the empty"),
+        pytest.param([7, 7, 7], 1, [1, 0, 0], id="one record"),
+    ],
+)
+def test_bound_shares_a_batch_out(sizes: list[int], most: int, shares: list[int]) -> None:
+    backlog = {TopicPartition("t", n): OffsetRange(100, 100 + size) for n, size in enumerate(sizes)}
+    assert [len(r) for r in bound(backlog, most).values()] == shares
+    assert all(r.start == 100 for r in bound(backlog, most).values())
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=30), st.integers(1, 5000))
+def test_bound_fills_the_batch_exactly_and_leaves_nobody_out(sizes: list[int], most: int) -> None:
+    backlog = {TopicPartition("t", n): OffsetRange(7, 7 + size) for n, size in enumerate(sizes)}
+    cut = bound(backlog, most)
+    assert sum(map(len, cut.values())) == min(most, sum(sizes))
+    assert all(len(cut[tp]) <= len(r) for tp, r in backlog.items())
+    waiting = [tp for tp, r in backlog.items() if len(r)]
+    if len(waiting) <= most:
+        assert all(len(cut[tp]) for tp in waiting)
+
+
+def test_offsets_gone_names_topic_partition_wanted_and_available() -> None:
+    with pytest.raises(OffsetsGone) as caught:
+        plan(committed(1), topics({P0: 90, P1: 90}, first={P1: 50}))
+    problem = caught.value
+    assert problem.facts == {"topic": "t", "partition": 1, "wanted": 10, "first": 50, "end": 90}
+    for part in ("topic t, partition 1", "10", "50 to 90", "batchmerge offsets set t:1=50"):
+        assert part in str(problem)
+
+
+def test_explicit_start_below_what_is_there_is_refused_with_another_remedy() -> None:
+    with pytest.raises(OffsetsGone, match="earliest"):
+        plan(None, topics({P0: 90}, first={P0: 5}), start=lambda new: dict.fromkeys(new, 0))
+
+
+def test_end_below_the_committed_offset_means_another_topic() -> None:
+    with pytest.raises(TopicRecreated, match="ends at 3") as caught:
+        plan(committed(1), topics({P0: 3, P1: 10}))
+    assert caught.value.facts["wanted"] == 10
+
+
+def test_start_beyond_the_end_is_refused() -> None:
+    with pytest.raises(TopicRecreated, match="offset 99 is wanted, but the topic ends at 3"):
+        plan(None, topics({P0: 3}), start=lambda new: dict.fromkeys(new, 99))
+
+
+def test_recreated_topic_is_known_by_its_id() -> None:
+    with pytest.raises(TopicRecreated, match="another-id"):
+        plan(committed(1), topics({P0: 90, P1: 90}, ids={"t": "another-id"}))
+
+
+def test_partition_that_is_gone_is_refused() -> None:
+    with pytest.raises(TopicRecreated, match="t-1"):
+        plan(committed(1), topics({P0: 90}))
+
+
+def test_grown_partitions_are_read_from_their_first_record() -> None:
+    made = plan(committed(1), topics({P0: 10, P1: 10, P2: 4}, first={P2: 1}), start=lambda new: dict.fromkeys(new, 3))
+    assert made
+    assert made.ranges[P2] == OffsetRange(1, 4)
+
+
+def test_grown_partitions_are_refused_where_a_key_must_stay() -> None:
+    with pytest.raises(SourceError, match="t-2") as caught:
+        plan(committed(1), topics({P0: 10, P1: 10, P2: 4}), key_must_stay=True)
+    assert "changes.order_by" in caught.value.remedy
+    assert caught.value.facts["partitions"] == ["t-2"]
+
+
+def test_new_topic_is_no_growth() -> None:
+    kafka = topics({P0: 10, P1: 10, U0: 4}, ids={**TOPIC_IDS, "u": "id-of-u"})
+    made = plan(committed(1), kafka, key_must_stay=True)
+    assert made
+    assert made.ranges[U0] == OffsetRange(0, 4)
+    assert made.topic_ids["u"] == "id-of-u"
