@@ -1,0 +1,75 @@
+"""Google's own SQL analyzer, started once a session: it takes half a minute."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from google.cloud.bigquery import SchemaField
+
+Tables = Mapping[str, tuple[Sequence[SchemaField], bool]]
+Analyze = Callable[[str, Tables, Mapping[str, str]], None]
+
+_KINDS = {"INTEGER": "INT64", "FLOAT": "DOUBLE", "BOOLEAN": "BOOL"}
+
+
+@pytest.fixture(scope="session")
+def analyze() -> Analyze:
+    """`analyze(sql, tables, parameters)`: raises where BigQuery's dialect does not accept the statement.
+
+    Args of it: tables by ``project.dataset.table`` with their fields and whether they are partitioned by ingestion
+    time; query parameters by name with their type.
+    """
+    if importlib.util.find_spec("zetasql") is None:
+        pytest.skip("the Python package zetasql is not installed")
+    from zetasql.api import Analyzer, CatalogBuilder, TableBuilder, TypeFactory
+    from zetasql.types import (
+        AnalyzerOptions,
+        LanguageOptions,
+        ProductMode,
+        SimpleColumn,
+        TypeKind,
+        ZetaSQLBuiltinFunctionOptions,
+    )
+
+    language = LanguageOptions.maximum_features()
+    language.product_mode = ProductMode.PRODUCT_EXTERNAL
+    language.reserved_keywords = [*language.reserved_keywords, "QUALIFY"]
+    functions = ZetaSQLBuiltinFunctionOptions(language_options=language)
+
+    def scalar(kind: str) -> Any:
+        return TypeFactory.create_simple_type(getattr(TypeKind, f"TYPE_{_KINDS.get(kind, kind)}"))
+
+    def type_of(field: SchemaField) -> Any:
+        kind = (
+            TypeFactory.create_struct_type([(f.name, type_of(f)) for f in field.fields])
+            if field.field_type == "RECORD"
+            else scalar(field.field_type)
+        )
+        return TypeFactory.create_array_type(kind) if field.mode == "REPEATED" else kind
+
+    def table(name: str, fields: Sequence[SchemaField], by_ingestion_time: bool) -> Any:
+        builder = TableBuilder(name)
+        for field in fields:
+            builder.add_column(field.name, type_of(field))
+        built = builder.build()
+        if by_ingestion_time:
+            built.column.append(
+                SimpleColumn(
+                    name="_PARTITIONTIME", type=scalar("TIMESTAMP"), is_pseudo_column=True, is_writable_column=True
+                )
+            )
+        return built
+
+    def check(sql: str, tables: Tables, parameters: Mapping[str, str]) -> None:
+        catalog = CatalogBuilder("c")
+        for name, (fields, by_ingestion_time) in tables.items():
+            catalog = catalog.add_table(table(name, fields, by_ingestion_time))
+        declared = [AnalyzerOptions.QueryParameter(name=n, type=scalar(kind)) for n, kind in parameters.items()]
+        options = AnalyzerOptions(language_options=language, query_parameters=declared)
+        Analyzer(options, catalog.with_builtin_functions(functions).build()).analyze_statement(sql)
+
+    return check
+

@@ -1,0 +1,179 @@
+"""Every statement that is generated for BigQuery: as on file (tests/unit/sql/bigquery), and accepted by Google's
+analyzer. `BATCHMERGE_WRITE_GOLDEN=1` writes the files anew; look at the difference before committing it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from google.cloud.bigquery import SchemaField
+
+from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
+from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
+from jobs.destinations.bigquery.statement import Statement, order_column, statement
+from jobs.spec.pipeline import PipelineSpec
+from sql import render
+
+GOLDEN = Path(__file__).parents[1] / "sql" / "bigquery"
+TARGET, INTERMEDIATE, STATE = "p.d.dest", "p.d._dest_tmp_p_1_2", f"p.d.{STATE_TABLE}"
+
+FLAT = {"id": "long", "name": "string", "amount": "decimal(12,2)", "day": "date"}
+NESTED = {"k": "struct<a: long, b: struct<c: string, at: timestamp>>", "name": "string"}
+EVERYTHING = {
+    "id": "long",
+    "doc": "string",
+    "place": "string",
+    "clock": "string",
+    "millis": "int",
+    "micros": "long",
+    "days": "int",
+    "big": "decimal(38,2)",
+    "tags": "array<struct<name: string, rank: int>>",
+    "counts": "map<string,long>",
+    "wall": "timestamp_ntz",
+    "raw": "binary",
+    "ratio": "double",
+}
+TYPES = {
+    "doc": "JSON",
+    "place": "GEOGRAPHY",
+    "clock": "TIME",
+    "millis": "TIME",
+    "micros": "TIME",
+    "days": "DATE",
+    "big": "BIGNUMERIC",
+}
+COORDINATES = ["topic", "partition", "offset"]
+
+
+def pipeline(
+    mode: str,
+    columns: Mapping[str, str] = FLAT,
+    key: str = "id",
+    nulls: str = "refuse",
+    order_by: str = "arrival",
+    **options: object,
+) -> PipelineSpec:
+    table = {"kind": "bigquery", "table": "d.dest", "mode": mode, **options}
+    changes = {
+        "key": {"columns": [key], "source": "value", "nulls": nulls},
+        "order_by": order_by,
+        "op": {"field": "op"},
+    }
+    value = {"format": "json", "columns": {**columns, "op": "string"}}
+    return PipelineSpec.model_validate(
+        {"source": {"topics": ["t"], "value": value}, "changes": changes, "tables": [table]}
+    )
+
+
+def struct_key(spec: PipelineSpec) -> PipelineSpec:
+    """The same with the struct `k` for a key, which only BigQuery tables know."""
+    assert spec.changes.key
+    key = spec.changes.key.model_copy(update={"columns": ["k"]})
+    return spec.model_copy(update={"changes": spec.changes.model_copy(update={"key": key})})
+
+
+CASES: dict[str, PipelineSpec] = {
+    **{mode: pipeline(mode) for mode in ("append", "upsert", "upsert_delete", "delete")},
+    **{f"{mode}_ordered": pipeline(mode, order_by="amount") for mode in ("upsert", "upsert_delete", "delete")},
+    **{
+        f"{mode}_nested_null_safe": struct_key(pipeline(mode, NESTED, "name", nulls="match"))
+        for mode in ("upsert", "upsert_delete", "delete")
+    },
+    **{
+        f"{mode}_ingestion_time": pipeline(mode, time_partitioning="HOUR", require_partition_filter=True)
+        for mode in ("append", "upsert", "upsert_delete", "delete")
+    },
+    "upsert_delete_ingestion_time_of_merge": pipeline(
+        "upsert_delete", time_partitioning="MONTH", partition_time="ingestion"
+    ),
+    "upsert_delete_filter_required": pipeline(
+        "upsert_delete", time_partitioning="DAY", partition_column="day", require_partition_filter=True
+    ),
+    "upsert_delete_bounded": pipeline("upsert_delete", key="day", time_partitioning="DAY", partition_column="day"),
+    "delete_bounded": pipeline("delete", cluster_by=["id"]),
+    "upsert_delete_every_type": pipeline("upsert_delete", EVERYTHING, column_types=TYPES),
+    "append_every_type": pipeline("append", EVERYTHING, column_types=TYPES, metadata_columns=["partition", "offset"]),
+    "upsert_delete_only_keys": pipeline("upsert_delete", {"id": "long"}),
+}
+REPLAYS = {
+    f"{mode}_replayed": pipeline(mode, metadata_columns=COORDINATES, order_by=order)
+    for mode, order in (("append", "arrival"), ("delete", "amount"))
+}
+
+
+def made(spec: PipelineSpec, replayed: bool = False) -> tuple[Statement, list[SchemaField], list[SchemaField]]:
+    """The statement with the fields of its two tables."""
+    table = spec.tables[0]
+    assert table.kind == "bigquery"
+    columns = destination_columns(spec, table, "test")
+    found = statement(spec, table, columns, TARGET, INTERMEDIATE, "test")
+    if replayed:
+        found = replace(found, coordinates=tuple(c.name for c in columns if c.source[0] == "kafka"))
+    return found, [c.field for c in columns], intermediate_fields(columns, order_column(spec, columns))
+
+
+def parameters(found: Statement) -> dict[str, str]:
+    bounds = {name: "STRING" for b in found.bounds for name in (b.low, b.high)}
+    return {"first": "INTEGER", "last": "INTEGER", **bounds}
+
+
+@pytest.mark.parametrize("case", [*CASES, *REPLAYS])
+def test_statement_is_the_one_on_file(case: str) -> None:
+    found, _, _ = made({**CASES, **REPLAYS}[case], case in REPLAYS)
+    file = GOLDEN / f"{case}.sql"
+    if os.environ.get("BATCHMERGE_WRITE_GOLDEN"):
+        file.write_text(found.text() + "\n")
+    assert found.text() + "\n" == file.read_text()
+
+
+def test_every_file_has_its_case() -> None:
+    assert {f.stem for f in GOLDEN.glob("*.sql")} == {*CASES, *REPLAYS}
+
+
+@pytest.mark.parametrize("case", [*CASES, *REPLAYS])
+def test_statement_is_accepted_by_googles_analyzer(case: str, analyze: Callable[..., None]) -> None:
+    spec = {**CASES, **REPLAYS}[case]
+    found, target, staged = made(spec, case in REPLAYS)
+    tables = {TARGET: (target, spec.tables[0].by_ingestion_time), INTERMEDIATE: (staged, True)}
+    analyze(found.text(), tables, parameters(found))
+    if found.bounds:
+        analyze(found.bounds_text(), tables, parameters(found))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("`batch`.`value`.`name`", "`batch`.`value`.`nope`"),
+        ("`amount` = `batch`.`value`.`amount`", "`amount` = `batch`.`value`.`name`"),
+        ("THEN DELETE", "THEN REMOVE"),
+        ("`t`.`id` = ", "`t`.`day` = "),
+    ],
+)
+def test_analyzer_refuses_a_broken_statement(old: str, new: str, analyze: Callable[..., None]) -> None:
+    found, target, staged = made(CASES["upsert_delete"])
+    broken = found.text().replace(old, new)
+    assert broken != found.text()
+    with pytest.raises(Exception, match=r"(?i)not found|does not exist|cannot|no matching|expected|unrecognized"):
+        analyze(broken, {TARGET: (target, False), INTERMEDIATE: (staged, True)}, parameters(found))
+
+
+_VALUES = ["pipeline", "table_name", "generation", "committed", "commit_id", "state", "moved_by", "table_created"]
+
+
+@pytest.mark.parametrize("template", ["state_read", "state_create", "state_move", "state_renew"])
+def test_state_statements_are_accepted(template: str, analyze: Callable[..., None]) -> None:
+    declared = {**dict.fromkeys([*_VALUES, "new_generation", "intermediate_table"], "STRING"), "batch_number": "INTEGER"}
+    analyze(render("bigquery", template, table=STATE), {STATE: (_SCHEMA, False)}, declared)
+
+
+@pytest.mark.parametrize("case", ["upsert_delete", "upsert_delete_ordered"])
+def test_statements_on_the_intermediate_table_are_accepted(case: str, analyze: Callable[..., None]) -> None:
+    found, _, staged = made(CASES[case])
+    tables = {INTERMEDIATE: (staged, True)}
+    keep = bool(found.order_by)
+    analyze(render("bigquery", "loaded_rows", intermediate=INTERMEDIATE), tables, parameters(found))
+    analyze(render("bigquery", "clean_up", intermediate=INTERMEDIATE, keep_deletes=keep), tables, parameters(found))

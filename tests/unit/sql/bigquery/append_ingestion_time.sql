@@ -1,0 +1,22 @@
+INSERT INTO `p.d.dest` (
+  `_PARTITIONTIME`,
+  `id`,
+  `name`,
+  `amount`,
+  `day`
+
+)
+SELECT
+  TIMESTAMP_TRUNC(`batch`.`partitionTime`, HOUR),
+  `batch`.`key`.`id`,
+  `batch`.`value`.`name`,
+  `batch`.`value`.`amount`,
+  `batch`.`value`.`day`
+
+FROM (
+  SELECT `x`.*
+  FROM `p.d._dest_tmp_p_1_2` AS `x`
+  WHERE `x`.`batchNumber` BETWEEN @first AND @last AND `x`.`value` IS NOT NULL
+  QUALIFY ROW_NUMBER() OVER (PARTITION BY `x`.`batchNumber`, `x`.`i` ORDER BY `x`.`i`) = 1
+) AS `batch`
+
