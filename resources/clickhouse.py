@@ -16,9 +16,11 @@ import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, Error
 from clickhouse_connect.driver.external import ExternalData
+from clickhouse_connect.driver.summary import QuerySummary
 
 from resources.connections import ClickHouseConnection
 from resources.errors import (
+    BadRecords,
     BatchmergeError,
     CommitFailed,
     ConfigurationError,
@@ -45,6 +47,7 @@ _STORAGE_CODES = {243: "its disk is full", 74: "it cannot read its disk", 75: "i
 _ACCESS_CODES = frozenset({192, 193, 194, 497, 516})
 
 _KEEPER = 999
+_TOO_MANY_PARTITIONS = "Too many partitions for single INSERT block"
 
 # The message of the fence in every insert: `throwIf(owner is another, …)`.
 LEASE_LOST = "batchmerge: the lease belongs to another run"
@@ -67,14 +70,18 @@ class ClickHouseServer:
         with clickhouse_errors(self.where):
             return _open(self.connection.model_dump_json(), _password(self.connection), self.endpoint)
 
-    def rows(
-        self, sql: str, parameters: Mapping[str, object] | None = None, external: ExternalData = None
-    ) -> list[Row]:
+    def rows(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
         """The rows of a SELECT, by column name; times are in UTC."""
         client = self._client
         with clickhouse_errors(self.where):
-            found = client.query(sql, parameters=dict(parameters or {}), external_data=external)
-            return list(found.named_results())
+            return list(client.query(sql, parameters=dict(parameters or {})).named_results())
+
+    def rows_beside(self, sql: str, data: bytes, structure: str) -> list[Row]:
+        """The rows of a SELECT over `data`: an Arrow file that is sent with it, with columns of these types."""
+        client = self._client
+        beside = ExternalData(data=data, file_name="data", fmt="Arrow", structure=structure)
+        with clickhouse_errors(self.where):
+            return list(client.query(sql, external_data=beside).named_results())
 
     def execute(
         self,
@@ -82,15 +89,20 @@ class ClickHouseServer:
         parameters: Mapping[str, object] | None = None,
         settings: Mapping[str, object] | None = None,
         data: bytes | None = None,
-    ) -> None:
-        """Runs one statement; `data` is what an INSERT reads, in the format that the statement names."""
+    ) -> int:
+        """Runs one statement; `data` is what an INSERT reads, in the format that the statement names.
+
+        Returns:
+            How many rows the server says were written.
+        """
         client = self._client
         with clickhouse_errors(self.where):
             if data is None:
                 # As a form: long parameters (the offsets of thousands of partitions) do not fit into an address.
                 client.raw_query(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
-            else:
-                client.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}), data=data)
+                return 0
+            done = client.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}), data=data)
+            return int(done.written_rows) if isinstance(done, QuerySummary) else 0
 
 
 @cache
@@ -169,6 +181,12 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
         found = Interrupted("another run has taken this table over", where=where, remedy=NEWER_RUN)
     elif code == _QUERY_WAS_CANCELLED:
         found = Interrupted("the query was stopped", where=where, remedy="run again, if no newer run goes on")
+    elif _TOO_MANY_PARTITIONS in message:
+        found = ConfigurationError(
+            f"one insert would touch more table partitions than ClickHouse allows ({label})",
+            where=where,
+            remedy="use a coarser partition_by, or raise max_partitions_per_insert_block in the connection's settings",
+        )
     elif code in RETRIABLE_CODES:
         found = Unavailable(f"ClickHouse asks to try again ({label})", where=where)
     elif code in _STORAGE_CODES:
@@ -208,6 +226,7 @@ def error_from_fields(kind: str, what: str, where: str, remedy: str) -> Batchmer
 
 
 _CARRIED: tuple[type[BatchmergeError], ...] = (
+    BadRecords,
     Interrupted,
     CommitFailed,
     Unavailable,

@@ -1,0 +1,130 @@
+"""How columns of a row become columns of a ClickHouse table: its type, how it travels, how it is converted.
+
+=======================  ========================  =====================================================
+declared                 ClickHouse                 note
+=======================  ========================  =====================================================
+boolean, int, long       Bool, Int32, Int64
+float, double            Float32, Float64
+decimal(p,s)             Decimal(p, s)
+string, binary           String
+date                     Date32                    1900 to 2299
+timestamp(_ntz)          DateTime64(6, 'UTC')      1900 to 2299
+array, map, struct       Array, Map, Tuple         cannot be null themselves
+any, optional            Nullable(…)               but arrays, maps and structs
+=======================  ========================  =====================================================
+
+`column_types` names any other type. The server converts to it with `accurateCast`, which refuses what does not fit;
+where that would change a value silently (tried on 26.9: decimals lose digits, dates wrap, big integers in text
+overflow), the value is converted back and must be the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from jobs.landing.columns import RowColumn
+from sql import quote
+
+_SCALARS = {
+    pa.bool_(): "Bool",
+    pa.int32(): "Int32",
+    pa.int64(): "Int64",
+    pa.float32(): "Float32",
+    pa.float64(): "Float64",
+    pa.string(): "String",
+    pa.binary(): "String",
+    pa.date32(): "Date32",
+    pa.timestamp("us", "UTC"): "DateTime64(6, 'UTC')",
+    pa.timestamp("us"): "DateTime64(6, 'UTC')",
+}
+_ARROW = {name: kind for kind, name in reversed(_SCALARS.items())}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table.
+
+    Attributes:
+        type: in the table.
+        wire: how it travels, which is the declared type's own.
+        arrow: the declared type.
+        check: how a conversion is proved exact: none needed, `back` to the wire type, or a rule for text.
+        declared: the file names the type (`column_types`), so values are converted.
+    """
+
+    name: str
+    type: str
+    wire: str
+    arrow: pa.DataType
+    nullable: bool
+    is_key: bool
+    declared: bool = False
+    check: str = ""
+
+    @property
+    def as_json(self) -> bool:
+        """Structs and maps become JSON by way of its text."""
+        return bool(self.declared and _bare(self.type).startswith("JSON") and not pa.types.is_string(self.arrow))
+
+
+def table_column(column: RowColumn, types: dict[str, str]) -> Column:
+    """The table's column for a row's column."""
+    plain = clickhouse_type(column.type, column.nullable)
+    declared = types.get(column.name)
+    if declared is None:
+        return Column(column.name, plain, plain, column.type, column.nullable, column.is_key)
+    check = _check(column.type, _bare(declared))
+    return Column(column.name, declared, plain, column.type, column.nullable, column.is_key, True, check)
+
+
+def clickhouse_type(kind: pa.DataType, nullable: bool) -> str:
+    """The type for a declared type."""
+    if pa.types.is_list(kind):
+        return f"Array({clickhouse_type(kind.value_type, kind.value_field.nullable)})"
+    if pa.types.is_map(kind):
+        return (
+            f"Map({clickhouse_type(kind.key_type, False)}, {clickhouse_type(kind.item_type, kind.item_field.nullable)})"
+        )
+    if pa.types.is_struct(kind):
+        fields = [kind.field(n) for n in range(kind.num_fields)]
+        return f"Tuple({', '.join(f'{_name(f.name)} {clickhouse_type(f.type, f.nullable)}' for f in fields)})"
+    name = f"Decimal({kind.precision}, {kind.scale})" if pa.types.is_decimal(kind) else _SCALARS[kind]
+    return f"Nullable({name})" if nullable else name
+
+
+def arrow_type(name: str) -> tuple[pa.DataType, bool] | None:
+    """Declared type and nullability of a scalar ClickHouse type; None where no declared type has it."""
+    nullable = name.startswith("Nullable(")
+    bare = name.removeprefix("Nullable(").removesuffix(")") if nullable else name
+    decimal = re.fullmatch(r"Decimal\((\d+), (\d+)\)", bare)
+    if decimal and int(decimal[1]) <= 38:
+        return pa.decimal128(int(decimal[1]), int(decimal[2])), nullable
+    return (_ARROW[bare], nullable) if bare in _ARROW else None
+
+
+def _name(field: str) -> str:
+    return field if re.fullmatch(r"[A-Za-z_]\w*", field) else quote("clickhouse", field)
+
+
+def _bare(name: str) -> str:
+    """The type inside Nullable and LowCardinality."""
+    found = re.fullmatch(r"\s*(?:Nullable|LowCardinality)\((.*)\)\s*", name, re.DOTALL)
+    return _bare(found[1]) if found else name.strip()
+
+
+def _check(source: pa.DataType, target: str) -> str:
+    if pa.types.is_string(source) or pa.types.is_binary(source):
+        if re.match(r"U?Int\d", target):
+            return "integer text"
+        if target.startswith("Decimal"):
+            return "decimal text"
+        if target.startswith("Date"):
+            return "time text"
+        return ""
+    # Text has every value, floats are checked by accurateCast itself (and NaN is not even itself).
+    if re.match(r"String|Float|BFloat|JSON|Variant|Dynamic", target) or re.search(r"JSON|Variant|Float", target):
+        return ""
+    return "back"

@@ -1,0 +1,137 @@
+"""A destination table in ClickHouse: fenced, deduplicated inserts under a lease in KeeperMap."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from jobs.batch import CommittedState, LandedBatch, MergeCounts
+from jobs.destinations.base import Merged, Work
+from jobs.destinations.clickhouse import window
+from jobs.destinations.clickhouse.advance import Inserted
+from jobs.destinations.clickhouse.columns import table_column
+from jobs.destinations.clickhouse.shard import Shard, comment
+from jobs.destinations.clickhouse.tables import Layout
+from jobs.landing.columns import RowColumn, row_columns
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import ClickHouseTable
+from resources.clickhouse import ClickHouseServer
+from resources.connections import ClickHouseConnection
+from resources.errors import BatchmergeError, ConfigurationError
+
+
+@dataclass(frozen=True)
+class ClickHouseDestination:
+    """`kind: clickhouse` of a pipeline file.
+
+    With several endpoints each one is a shard with a lease and a committed state of its own; the table's committed
+    state is the oldest of them, and shards that are further skip what they have.
+    """
+
+    pipeline: str
+    spec: PipelineSpec
+    table: ClickHouseTable
+    connection_name: str
+    connection: ClickHouseConnection
+
+    @property
+    def name(self) -> str:
+        return f"clickhouse {self.table.table}"
+
+    def committed(self) -> CommittedState | None:
+        oldest: CommittedState | None = None
+        for number, shard in enumerate(self.shards):
+            state = shard.committed()
+            if state is None:
+                return None
+            if number == 0 or oldest is None or state.batch_number < oldest.batch_number:
+                oldest = state
+        return oldest
+
+    def prepare(self, dry_run: bool = False) -> list[str]:
+        self.layout.check()
+        self._check_order()
+        return [done for shard in self.shards for done in shard.prepare(dry_run)]
+
+    def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
+        began = time.monotonic()
+        results, failed = [], list[BatchmergeError]()
+        for shard in self.shards:
+            # A shard that is down does not keep the others from going on.
+            try:
+                results.append(shard.merge(work, committed, batches))
+            except BatchmergeError as problem:
+                failed.append(problem)
+        if failed:
+            raise failed[0]
+        return self._merged(work, results, began, sum(b.counts.landed for b in batches))
+
+    def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+        began = time.monotonic()
+        results = [shard.replay(work, committed, batches) for shard in self.shards]
+        return self._merged(work, results, began, sum(b.counts.landed for b in batches))
+
+    def _merged(self, work: Work, results: Sequence[Inserted], began: float, changes: int) -> Merged:
+        done = sum(results, Inserted())
+        # What becomes of a version is decided when rows are read or merged: an insert cannot tell updates.
+        counts = MergeCounts(changes=changes, inserted=done.rows - done.deletes, deleted=done.deletes)
+        reference = f"log_comment {comment(self.pipeline, work.run_id)}"
+        return Merged(counts, reference, {"insert": round(time.monotonic() - began, 3)})
+
+    @cached_property
+    def shards(self) -> list[Shard]:
+        """One per endpoint, in the order of the connections file."""
+        return [
+            Shard(
+                pipeline=self.pipeline,
+                spec=self.spec,
+                table=self.table,
+                server=ClickHouseServer(self.connection_name, self.connection, endpoint),
+                number=number,
+                layout=self.layout,
+                rows=tuple(self.row_columns),
+                order_by=self._order_by,
+            )
+            for number, endpoint in enumerate(self.connection.endpoints, start=1)
+        ]
+
+    @cached_property
+    def layout(self) -> Layout:
+        rows = self.row_columns
+        partitioned = self.table.partition_by is not None
+        return Layout(
+            table=self.table,
+            columns=tuple(table_column(c, self.table.column_types) for c in rows),
+            ordered=self._order_by is not None,
+            window=window.for_new_table(self.spec.batch.max_records, self.table.chunk_rows, partitioned),
+            cluster=self.connection.cluster,
+        )
+
+    @cached_property
+    def row_columns(self) -> list[RowColumn]:
+        return row_columns(self.spec, list(self.table.metadata_columns))
+
+    @property
+    def _order_by(self) -> RowColumn | None:
+        """The column that orders the changes to one key, where one is named."""
+        name = self.spec.changes.order_by
+        if name in (None, "arrival") or self.table.mode == "append":
+            return None
+        return next(c for c in self.row_columns if c.name == name)
+
+    def _check_order(self) -> None:
+        order = self._order_by
+        if order and not _has_integer_order(order.type):
+            raise ConfigurationError(
+                f"changes.order_by names {order.name}, and a version in ClickHouse is an integer",
+                where=self.name,
+                remedy="name an int, long, date or timestamp column",
+            )
+
+
+def _has_integer_order(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))

@@ -1,0 +1,235 @@
+"""Inserting chunks of landed rows: what a Spark task does with its rows.
+
+Rows come sorted by chunk. Each chunk is one statement, fenced by the lease and with its own deduplication token, so
+that doing it again (a retried statement, a retried task, the next run) changes nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.destinations.clickhouse.chunks import Chunk
+from jobs.destinations.clickhouse.columns import Column
+from jobs.destinations.clickhouse.dead_letters import DeadLetters
+from jobs.destinations.clickhouse.misfits import NULL_COLLECTION, OUT_OF_RANGE, null_collections, out_of_range
+from resources.clickhouse import ClickHouseServer, error_to_fields, retried
+from resources.errors import BatchmergeError, TerminalError
+
+# Columns of the landed rows that lead the insert and are not the row itself.
+CHUNK, TOPIC, PARTITION, OFFSET = "__chunk", "__topic", "__partition", "__offset"
+BATCH, POSITION, ORDER, DELETED = "__batch", "__i", "__order", "__deleted"
+
+RESULT = pa.schema(
+    [
+        pa.field("chunk", pa.int32()),
+        pa.field("rows", pa.int64()),
+        pa.field("deletes", pa.int64()),
+        pa.field("dead", pa.int64()),
+        pa.field("written", pa.int64()),
+        pa.field("error", pa.list_(pa.string())),
+    ]
+)
+
+# What the server says of a value that the column's type cannot hold (395: our own check said so).
+_DOES_NOT_FIT = frozenset(
+    {6, 26, 27, 32, 33, 38, 41, 43, 53, 69, 70, 72, 117, 130, 131, 321, 349, 376, 395, 407, 467, 675, 676, 691}
+)
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """Everything a task needs to insert its chunks; travels to the workers.
+
+    Attributes:
+        sql: the insert; `missing_sql`, where set, inserts only rows whose coordinates the table lacks.
+        columns: of the table, without version and deletion mark.
+        wire: names of the columns that are sent.
+        parameters: of the fence and of the shard.
+        token_prefix: pipeline/table/commit id; `token_suffix` sets a replay apart.
+        query_prefix: of the statements' ids: by it a newer owner finds and stops them.
+    """
+
+    server: ClickHouseServer
+    sql: str
+    missing_sql: str | None
+    columns: tuple[Column, ...]
+    wire: tuple[str, ...]
+    parameters: Mapping[str, object]
+    settings: Mapping[str, object]
+    chunks: tuple[Chunk, ...]
+    token_prefix: str
+    token_suffix: str
+    query_prefix: str
+    empty_collections: bool
+    dead_letters: DeadLetters
+    fit_sql: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Inserts all chunks of one task; gives one row of `RESULT` a chunk.
+
+        A failure is a row too, so that the driver sees the error as it is, not as text in Spark's.
+        """
+        for number, rows in _by_chunk(batches):
+            try:
+                yield self._result(number, *self._insert(self.chunks[number], rows))
+            except BatchmergeError as problem:
+                yield self._result(number, 0, 0, 0, 0, list(error_to_fields(problem)))
+                return
+
+    def _result(
+        self, number: int, rows: int, deletes: int, dead: int, written: int, error: object = None
+    ) -> pa.RecordBatch:
+        values = {"chunk": number, "rows": rows, "deletes": deletes, "dead": dead, "written": written, "error": error}
+        return pa.RecordBatch.from_pylist([values], schema=RESULT)
+
+    def _insert(self, chunk: Chunk, rows: pa.Table) -> tuple[int, int, int, int]:
+        """Rows, deletes among them, dead letters, and rows that the server says it has written."""
+        if chunk.dead:
+            reason = "the state says that it was begun as part of a larger insert, whose end is not known"
+            self._bury(chunk, self.dead_letters.of_all(rows, reason))
+            return 0, 0, rows.num_rows, 0
+        good, letters = self._without_flawed(rows)
+        try:
+            written = self._send(chunk, good)
+        except TerminalError as problem:
+            if problem.facts.get("code") not in _DOES_NOT_FIT:
+                raise
+            good, more = self._without_misfits(good)
+            if not more.num_rows:
+                raise
+            letters = pa.concat_tables([letters, more])
+            written = self._send(chunk, good)
+        # After the rows: were it before, a crash in between could leave a letter of a row that a mended table takes.
+        self._bury(chunk, letters)
+        deletes = pc.sum(good[DELETED]).as_py() or 0 if DELETED in good.column_names else 0
+        return good.num_rows, deletes, letters.num_rows, written
+
+    def _send(self, chunk: Chunk, rows: pa.Table) -> int:
+        if not rows.num_rows:
+            return 0
+        body = to_arrow_file(rows.select(list(self.wire)))
+        where = {
+            "topic": chunk.tp.topic,
+            "partition": chunk.tp.partition,
+            "first": chunk.span.first,
+            "last": chunk.span.last,
+        }
+        sql, parameters = (
+            (self.missing_sql, {**self.parameters, **where}) if self.missing_sql else (self.sql, self.parameters)
+        )
+        token = f"{self.token_prefix}/{chunk.tp}/{chunk.span}{self.token_suffix}"
+        return retried(lambda: self.server.execute(sql, parameters, self._settings(token), body))
+
+    def _settings(self, token: str) -> dict[str, object]:
+        # A new id each time: the last try may still be running.
+        query = f"{self.query_prefix}{uuid.uuid4().hex}"
+        return {**self.settings, "insert_deduplication_token": token, "query_id": query}
+
+    def _bury(self, chunk: Chunk, letters: pa.Table) -> None:
+        if letters.num_rows:
+            token = f"{self.token_prefix}/{chunk.tp}/{chunk.span}/dead"
+            lease = {name: self.parameters[name] for name in ("lease", "owner")}
+            body = to_arrow_file(letters)
+            retried(lambda: self.server.execute(self.dead_letters.sql, lease, self._settings(token), body))
+
+    def _without_flawed(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Without rows with values that ClickHouse would store as others, and those rows' dead letters."""
+        letters = self.dead_letters.none()
+        for column in self.columns:
+            values = rows[column.name].combine_chunks()
+            if isinstance(values, pa.ChunkedArray):
+                values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+            found = {OUT_OF_RANGE: None if _takes_any_date(column) else out_of_range(values)}
+            if not self.empty_collections and not column.declared:
+                found[NULL_COLLECTION] = null_collections(values)
+            for reason, mask in found.items():
+                if mask is None:
+                    continue
+                mask = self._unless_deleted(mask, rows, column)
+                rows, letters = self._part(rows, mask, letters, column, reason)
+                if mask.any():
+                    return self._joined(self._without_flawed(rows), letters)
+        return rows, letters
+
+    def _without_misfits(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Without rows with values that the declared ClickHouse types cannot hold, and those rows' dead letters."""
+        letters = self.dead_letters.none()
+        for column in self.columns:
+            if not column.declared:
+                continue
+            mask = np.zeros(rows.num_rows, dtype=bool)
+            mask[self._unfit(column, rows, np.arange(rows.num_rows))] = True
+            mask = self._unless_deleted(mask, rows, column)
+            rows, letters = self._part(rows, mask, letters, column, "the value does not fit the type")
+        return rows, letters
+
+    def _unfit(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> list[int]:
+        """Numbers of the rows whose value cannot be converted, found by halving."""
+        values = rows.select([column.name]).take(numbers)
+        sql, structure = self.fit_sql[column.name]
+        try:
+            retried(lambda: self.server.rows_beside(sql, to_arrow_file(values), structure))
+        except TerminalError as problem:
+            if problem.facts.get("code") not in _DOES_NOT_FIT:
+                raise
+            if len(numbers) == 1:
+                return [int(numbers[0])]
+            middle = len(numbers) // 2
+            return self._unfit(column, rows, numbers[:middle]) + self._unfit(column, rows, numbers[middle:])
+        return []
+
+    def _unless_deleted(self, mask: np.ndarray, rows: pa.Table, column: Column) -> np.ndarray:
+        """Rows of deletes have only their key."""
+        if column.is_key or DELETED not in rows.column_names:
+            return mask
+        return mask & (rows[DELETED].to_numpy() == 0)
+
+    def _part(
+        self, rows: pa.Table, mask: np.ndarray, letters: pa.Table, column: Column, reason: str
+    ) -> tuple[pa.Table, pa.Table]:
+        if not mask.any():
+            return rows, letters
+        dead = self.dead_letters.of(rows.filter(pa.array(mask)), column, reason)
+        return rows.filter(pa.array(~mask)), pa.concat_tables([letters, dead])
+
+    @staticmethod
+    def _joined(parted: tuple[pa.Table, pa.Table], letters: pa.Table) -> tuple[pa.Table, pa.Table]:
+        return parted[0], pa.concat_tables([letters, parted[1]])
+
+
+def to_arrow_file(rows: pa.Table) -> bytes:
+    """Rows in Arrow's file format, as one record batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, rows.schema) as writer:
+        for batch in rows.combine_chunks().to_batches():
+            writer.write_batch(batch)
+    return bytes(memoryview(sink.getvalue()))
+
+
+def _takes_any_date(column: Column) -> bool:
+    """Text and numbers hold every date; the conversion itself says so."""
+    return column.declared and column.type.startswith(("String", "Nullable(String", "Int", "JSON"))
+
+
+def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each chunk, from batches that are sorted by chunk."""
+    number, parts = -1, list[pa.RecordBatch]()
+    for batch in batches:
+        chunks = batch.column(CHUNK).to_numpy()
+        starts = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(chunks)]
+        for first, end in zip(starts, starts[1:], strict=False):
+            if first == end:
+                continue
+            if parts and chunks[first] != number:
+                yield number, pa.Table.from_batches(parts)
+                parts = []
+            number = int(chunks[first])
+            parts.append(batch.slice(first, end - first))
+    if parts:
+        yield number, pa.Table.from_batches(parts)

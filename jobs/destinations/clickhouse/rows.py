@@ -1,0 +1,139 @@
+"""Landed rows of a batch, shaped and sorted for their chunks: a Spark DataFrame that inserts itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from jobs.destinations.clickhouse.advance import Inserted
+from jobs.destinations.clickhouse.chunks import Chunk
+from jobs.destinations.clickhouse.insertion import (
+    BATCH,
+    CHUNK,
+    DELETED,
+    OFFSET,
+    ORDER,
+    PARTITION,
+    POSITION,
+    RESULT,
+    TOPIC,
+    Insertion,
+)
+from jobs.landing.columns import RowColumn
+from resources.clickhouse import error_from_fields
+from resources.errors import BatchmergeError, Interrupted
+from resources.spark import spark_errors
+from sql import render
+
+_SPANS = f"topic string, partition int, first long, last long, {CHUNK} int"
+
+
+@dataclass(frozen=True)
+class LandedRows:
+    """Rows of landed batches `first`..`last`, read at one snapshot of the intermediate table.
+
+    Attributes:
+        keys: names of the key columns; empty for a table that every row is added to.
+        order_by: the column that orders the changes to one key.
+        touched: only keys with a change in these batches (replay).
+    """
+
+    spark: SparkSession
+    table: tuple[str, ...]
+    snapshot: int
+    first: int
+    last: int
+    mode: str
+    columns: tuple[RowColumn, ...]
+    keys: tuple[str, ...]
+    order_by: RowColumn | None
+    touched: tuple[int, int] | None = None
+
+    def insert(self, insertion: Insertion, where: str) -> Inserted:
+        """Runs the insertion in Spark tasks, in parallel over chunks.
+
+        Raises:
+            Interrupted, Unavailable, TerminalError: what the tasks met; the worst of it.
+        """
+        with spark_errors(where):
+            rows = self._for_chunks(insertion.chunks)
+            done = rows.mapInArrow(_plain_function(insertion), from_arrow_schema(RESULT)).collect()
+        errors = [error_from_fields(*row["error"]) for row in done if row["error"]]
+        if errors:
+            raise _worst(errors)
+        return sum((Inserted(r["rows"], r["deletes"], r["dead"], r["written"]) for r in done), Inserted())
+
+    def _for_chunks(self, chunks: Sequence[Chunk]) -> DataFrame:
+        spans = self.spark.createDataFrame(_spans(chunks), _SPANS)
+        rows = self._rows()
+        here = (
+            (rows[TOPIC] == spans["topic"])
+            & (rows[PARTITION] == spans["partition"])
+            & rows[OFFSET].between(spans["first"], spans["last"])
+        )
+        numbered = rows.join(F.broadcast(spans), here).select(*(rows[c] for c in rows.columns), spans[CHUNK])
+        tasks = min(len(chunks), int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1))
+        placed = numbered.coalesce(1) if tasks == 1 else numbered.repartition(tasks, CHUNK)
+        return placed.sortWithinPartitions(CHUNK, POSITION)
+
+    def _rows(self) -> DataFrame:
+        text = render(
+            "spark",
+            "landed_rows",
+            columns=self.columns,
+            order_by=("value", self.order_by.name) if self.order_by else None,
+            table=self.table,
+            snapshot=self.snapshot,
+            mode=self.mode,
+            touched=self.touched,
+        )
+        if self.keys:
+            order = self.order_by.name if self.order_by else None
+            text = render("spark", "last_change_per_key", rows=text, keys=self.keys, order_by=order)
+        found = self.spark.sql(text, args={"first": self.first, "last": self.last})
+        kafka = F.col("__kafka")
+        leading = {
+            TOPIC: kafka["topic"],
+            PARTITION: kafka["partition"],
+            OFFSET: kafka["offset"],
+            BATCH: F.col("__batch"),
+            POSITION: F.col("__i"),
+        }
+        if self.order_by:
+            leading[ORDER] = _as_integer(F.col("__order"), self.order_by.type)
+        if self.mode == "upsert_delete":
+            leading[DELETED] = (F.col("__op") == "delete").cast("int")
+        return found.select(*(F.col(f"`{c.name}`") for c in self.columns), *(v.alias(k) for k, v in leading.items()))
+
+
+def _spans(chunks: Sequence[Chunk]) -> list[tuple[str, int, int, int, int]]:
+    """Each chunk with its number: what a row's coordinates are looked up in."""
+    return [(c.tp.topic, c.tp.partition, c.span.first, c.span.last, number) for number, c in enumerate(chunks)]
+
+
+def _as_integer(value: Column, kind: pa.DataType) -> Column:
+    """The order's value as an integer in the same order; null before everything."""
+    if pa.types.is_timestamp(kind):
+        value = F.unix_micros(value.cast("timestamp"))
+    elif pa.types.is_date(kind):
+        value = F.unix_date(value)
+    return F.coalesce(value.cast("long"), F.lit(-(2**63)))
+
+
+def _worst(errors: list[BatchmergeError]) -> BatchmergeError:
+    """A lost lease before everything: the other errors may follow from it."""
+    return next((e for e in errors if isinstance(e, Interrupted)), errors[0])
+
+
+def _plain_function(insertion: Insertion) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    """Spark wants a function, not a callable object."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return insertion.run(batches)
+
+    return run

@@ -1,0 +1,278 @@
+"""Creating a ClickHouse table from the declared columns, and letting it follow them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from jobs.destinations.clickhouse.columns import Column, arrow_type, clickhouse_type
+from jobs.evolution import AddColumn, SchemaChange, plan_evolution
+from jobs.spec.tables import ClickHouseTable
+from resources.clickhouse import ClickHouseServer, Row
+from resources.errors import ConfigurationError, SchemaRefused
+from sql import render
+
+VERSION, DELETED = "_version", "_deleted"
+# Deduplication windows of replicated tables also end by time; a week outlasts an outage.
+_WINDOW_SECONDS = 7 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class Present:
+    """A table as it is.
+
+    Attributes:
+        id: its UUID; a recreated table has another.
+        types: by column name, as the server spells them.
+        views: materialized views that read its inserts, as (database, name).
+    """
+
+    id: str
+    engine: str
+    engine_full: str
+    statement: str
+    rows: int
+    types: dict[str, str]
+    partition_columns: frozenset[str]
+    sorting_columns: frozenset[str]
+    partitioned: bool
+    views: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the pipeline file wants of a table.
+
+    Attributes:
+        ordered: versions follow a named order, so they are wider.
+        window: how many parts the deduplication window must remember.
+    """
+
+    table: ClickHouseTable
+    columns: tuple[Column, ...]
+    ordered: bool
+    window: int
+    cluster: str | None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(self.table.table.split("."))
+
+    @property
+    def keys(self) -> list[str]:
+        return [c.name for c in self.columns if c.is_key]
+
+    @property
+    def versioned(self) -> bool:
+        return self.table.mode != "append"
+
+    @property
+    def added(self) -> dict[str, str]:
+        """Columns besides the row's: version and deletion mark."""
+        version = {VERSION: "UInt128" if self.ordered else "UInt64"} if self.versioned else {}
+        return {**version, **({DELETED: "UInt8"} if self.table.mode == "upsert_delete" else {})}
+
+    @property
+    def engine(self) -> str:
+        """Engine with arguments."""
+        named = self.table.engine or ("ReplacingMergeTree" if self.versioned else "MergeTree")
+        if "(" in named or not self.versioned:
+            return named
+        return f"{named}({', '.join(self.added)})"
+
+    @property
+    def order_by(self) -> list[str]:
+        if self.table.order_by:
+            return self.table.order_by
+        return self.keys or ["_topic", "_partition", "_offset"]
+
+    @property
+    def settings(self) -> dict[str, str | int]:
+        by_name = {c.name: c for c in self.columns}
+        nullable = any("Nullable" in by_name[name].type for name in self.order_by)
+        replicated = "Replicated" in self.engine or "Shared" in self.engine
+        window: dict[str, str | int] = {"non_replicated_deduplication_window": self.window}
+        if replicated:
+            window = {
+                "replicated_deduplication_window": self.window,
+                "replicated_deduplication_window_seconds": _WINDOW_SECONDS,
+            }
+        return {**window, **({"allow_nullable_key": 1} if nullable else {}), **self.table.settings}
+
+    def check(self) -> None:
+        """What can be told from the file alone.
+
+        Raises:
+            ConfigurationError: rows of a key would not come together, or a name is taken.
+        """
+        names = [c.name for c in self.columns]
+        where = f"clickhouse {self.table.table}"
+        taken = [name for name in (*self.added,) if name in names]
+        if taken:
+            raise ConfigurationError(f"{', '.join(taken)} is a column of ours", where=where, remedy="rename yours")
+        for option in ("order_by", "shard_by"):
+            unknown = [n for n in getattr(self.table, option) if n not in names]
+            if unknown:
+                raise ConfigurationError(
+                    f"{option} names {', '.join(unknown)}, which is no column of the table",
+                    where=where,
+                    remedy=f"name some of {', '.join(names)}",
+                )
+        unknown = [n for n in self.table.column_types if n not in names]
+        if unknown:
+            raise ConfigurationError(
+                f"column_types names {', '.join(unknown)}, which is no column of the table",
+                where=where,
+                remedy=f"name some of {', '.join(names)}",
+            )
+        if self.versioned:
+            self._check_keyed(where)
+
+    def _check_keyed(self, where: str) -> None:
+        if set(self.order_by) != set(self.keys):
+            raise ConfigurationError(
+                f"order_by is {', '.join(self.order_by)}: rows with the same order_by are one row",
+                where=where,
+                remedy=f"name exactly the key columns, in any order: {', '.join(self.keys)}",
+            )
+        words = set(re.findall(r"\w+", self.table.partition_by or ""))
+        for option, used in (("partition_by", words), ("shard_by", set(self.table.shard_by))):
+            moving = [c.name for c in self.columns if c.name in used and not c.is_key]
+            if moving:
+                raise ConfigurationError(
+                    f"{option} uses {', '.join(moving)}, which may change while the key stays: the versions of a row "
+                    "would be apart and never become one",
+                    where=where,
+                    remedy=f"use key columns only: {', '.join(self.keys)}",
+                )
+        if "Replacing" not in self.engine:
+            raise ConfigurationError(
+                f"engine {self.engine} cannot replace rows",
+                where=where,
+                remedy="use ReplacingMergeTree or ReplicatedReplacingMergeTree, or the mode append",
+            )
+
+
+def describe(server: ClickHouseServer, path: Sequence[str]) -> Present | None:
+    """The table as it is now; None where there is none."""
+    asked = {"database": path[0], "table": path[1]}
+    found = server.rows(render("clickhouse", "table_describe"), asked)
+    if not found:
+        return None
+    row = found[0]
+    columns: list[Row] = server.rows(render("clickhouse", "table_columns"), asked)
+    return Present(
+        id=row["id"],
+        engine=row["engine"],
+        engine_full=row["engine_full"],
+        statement=row["statement"],
+        rows=row["rows"],
+        types={c["name"]: c["type"] for c in columns},
+        partition_columns=frozenset(c["name"] for c in columns if c["is_in_partition_key"]),
+        sorting_columns=frozenset(c["name"] for c in columns if c["is_in_sorting_key"]),
+        partitioned=bool(row["partition_key"]),
+        views=tuple((database, name) for database, name in row["views"]),
+    )
+
+
+def create(server: ClickHouseServer, layout: Layout) -> None:
+    """Creates database and table. Whoever loses a race gets the winner's table."""
+    server.execute(render("clickhouse", "database_create", database=layout.path[0], cluster=layout.cluster))
+    server.execute(creation(layout), settings={"flatten_nested": 0})
+
+
+def creation(layout: Layout) -> str:
+    """The statement that creates the table."""
+    return render(
+        "clickhouse",
+        "table_create",
+        table=layout.path,
+        cluster=layout.cluster,
+        columns={**{c.name: c.type for c in layout.columns}, **layout.added},
+        indexed=not layout.versioned and "_offset" not in layout.order_by,
+        engine=layout.engine,
+        partition_by=layout.table.partition_by,
+        order_by=layout.order_by,
+        ttl=layout.table.ttl,
+        settings=layout.settings,
+    )
+
+
+def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> list[SchemaChange]:
+    """The changes that let the declared rows into the table.
+
+    Raises:
+        SchemaRefused: what no rule allows, before anything is written.
+    """
+    where = f"clickhouse {layout.table.table}"
+    wanted_types = _spelled(server, {c.name: c.type for c in layout.columns})
+    missing = [name for name in layout.added if name not in present.types]
+    if missing:
+        raise SchemaRefused(
+            f"the table has no {', '.join(missing)}, which mode {layout.table.mode} needs",
+            where=where,
+            remedy="let Batchmerge create the table, or add what `batchmerge plan` shows for it",
+        )
+    there: list[pa.Field] = []
+    for column in layout.columns:
+        found = present.types.get(column.name)
+        if found is None:
+            continue
+        if found == wanted_types[column.name]:
+            there.append(pa.field(column.name, column.arrow, column.nullable))
+            continue
+        declared = None if column.declared else arrow_type(found)
+        nested = pa.types.is_nested(column.arrow) and not column.declared
+        if declared is None and not nested:
+            raise SchemaRefused(
+                f"column {column.name} is {found} in the table and {column.type} in the file",
+                where=where,
+                remedy="name the table's type in `column_types`, or change the table by hand",
+            )
+        if declared is None:
+            raise SchemaRefused(
+                f"column {column.name} is {found} in the table and {column.type} in the file; fields inside a column "
+                "are not changed in ClickHouse",
+                where=where,
+                remedy="change the table by hand, or declare the columns as they are",
+            )
+        there.append(pa.field(column.name, *declared))
+    wanted = pa.schema([pa.field(c.name, c.arrow, c.nullable) for c in layout.columns])
+    changes = plan_evolution(where, pa.schema(there), wanted, layout.table.evolve)
+    fixed = [str(c) for c in changes if c.path[0] in present.sorting_columns and not isinstance(c, AddColumn)]
+    if fixed:
+        raise SchemaRefused(
+            f"{'; '.join(fixed)}: ClickHouse does not change columns of the sorting key",
+            where=where,
+            remedy="make a new table, or declare the column as it is",
+        )
+    return changes
+
+
+def apply_changes(server: ClickHouseServer, layout: Layout, changes: Sequence[SchemaChange]) -> None:
+    """Changes the table's columns in one statement, and waits until it is done."""
+    by_name = {c.name: c for c in layout.columns}
+    verbs: dict[str, tuple[str, str, str]] = {}
+    for change in changes:
+        column = by_name[change.path[0]]
+        if isinstance(change, AddColumn):
+            # Rows that are there have no value, which must not look like one.
+            kind = column.type if column.declared else clickhouse_type(column.arrow, True)
+            verbs[column.name] = ("ADD COLUMN IF NOT EXISTS", column.name, kind)
+        else:
+            verbs[column.name] = ("MODIFY COLUMN", column.name, column.type)
+    if verbs:
+        sql = render(
+            "clickhouse", "table_change", table=layout.path, cluster=layout.cluster, changes=list(verbs.values())
+        )
+        server.execute(sql, settings={"mutations_sync": 1, "alter_sync": 2, "flatten_nested": 0})
+
+
+def _spelled(server: ClickHouseServer, types: dict[str, str]) -> dict[str, str]:
+    """The server's own spelling of types: `INT` is `Int32`."""
+    structure = ", ".join(f"c{n} {kind}" for n, kind in enumerate(types.values()))
+    found = server.rows(render("clickhouse", "types_describe", structure=structure))
+    return dict(zip(types, (row["type"] for row in found), strict=True))

@@ -1,0 +1,40 @@
+"""ClickHouse tables under test: flows into them, and a reader of what they hold."""
+
+from __future__ import annotations
+
+from jobs.destinations.clickhouse.destination import ClickHouseDestination
+from jobs.pipeline import Pipeline
+from resources.clickhouse import ClickHouseServer
+from resources.connections import ClickHouseConnection, Connections
+from tests.kit.flow import Flow
+from tests.kit.model import Row
+
+
+def clickhouse_flow(topic: str, modes: list[str], max_records: int = 1000, **options: object) -> Flow:
+    """A pipeline with one ClickHouse table a mode; `options` are the tables' own."""
+    flow = Flow(topic, modes, max_records=max_records)
+    flow.overrides["tables"] = [
+        {"kind": "clickhouse", "table": flow.table(mode), "mode": mode, "chunk_rows": 50, **options} for mode in modes
+    ]
+    return flow
+
+
+def servers(connections: Connections, connection: str = "clickhouse") -> list[ClickHouseServer]:
+    known = connections.get(connection, ClickHouseConnection)
+    return [ClickHouseServer(connection, known, endpoint) for endpoint in known.endpoints]
+
+
+def rows(connections: Connections, table: str, connection: str = "clickhouse") -> list[Row]:
+    """What a table holds now on all endpoints, sorted."""
+    name = ".".join(f"`{part}`" for part in table.split("."))
+    found = []
+    for server in servers(connections, connection):
+        final = "FINAL" if "Replacing" in server.rows(f"SELECT engine AS e FROM system.tables WHERE database || '.' || name = '{table}'")[0]["e"] else ""
+        found += server.rows(f"SELECT id, name, amount FROM {name} {final}")
+    return sorted((row["id"], row["name"], row["amount"]) for row in found)
+
+
+def destination(pipeline: Pipeline, table: str) -> ClickHouseDestination:
+    found = pipeline.destination(table)
+    assert isinstance(found, ClickHouseDestination)
+    return found
