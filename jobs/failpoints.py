@@ -16,7 +16,18 @@ VARIABLE = "BATCHMERGE_FAILPOINT"
 # Every boundary of the protocol, in its order. The crash suite goes through all of them.
 LANDING = ("land.planned", "land.begun", "land.written", "land.published")
 MERGE = ("merge.planned", "merge.begun", "merge.written", "merge.published")
-NEWS = ("news.group",)
+NEWS = (
+    "news.request.written",
+    "news.request.sent",
+    "news.ready.written",
+    "news.ready.sent",
+    "news.table.written",
+    "news.table.sent",
+    "news.complete.written",
+    "news.complete.sent",
+)
+# Instead of those of NEWS where the control topic is off.
+GROUP = "news.group"
 ALL = (*LANDING, *MERGE, *NEWS)
 
 # Boundaries inside a merge into ClickHouse, which has several outside effects (`clickhouse.taken_over` only after a

@@ -43,24 +43,34 @@ class OffsetRange:
 Ranges = Mapping[TopicPartition, OffsetRange]
 
 
-def encode(values: Mapping[TopicPartition, int]) -> str:
-    """The compact form: ``{"orders":[120,null,7]}`` for partitions 0 and 2 of orders."""
+def to_arrays(values: Mapping[TopicPartition, int]) -> dict[str, list[int | None]]:
+    """One array per topic, indexed by partition, with None for partitions without a value."""
     arrays: dict[str, list[int | None]] = {}
     for (topic, partition), value in sorted(values.items()):
         array = arrays.setdefault(topic, [])
         array.extend([None] * (partition + 1 - len(array)))
         array[partition] = value
-    return json.dumps(arrays, separators=(",", ":"))
+    return arrays
+
+
+def from_arrays(arrays: Mapping[str, Iterable[int | None]]) -> dict[TopicPartition, int]:
+    """The inverse of `to_arrays`."""
+    return {
+        TopicPartition(topic, partition): value
+        for topic, array in arrays.items()
+        for partition, value in enumerate(array)
+        if value is not None
+    }
+
+
+def encode(values: Mapping[TopicPartition, int]) -> str:
+    """The compact form: ``{"orders":[120,null,7]}`` for partitions 0 and 2 of orders."""
+    return json.dumps(to_arrays(values), separators=(",", ":"))
 
 
 def decode(text: str) -> dict[TopicPartition, int]:
     """The inverse of `encode`."""
-    return {
-        TopicPartition(topic, partition): value
-        for topic, array in json.loads(text).items()
-        for partition, value in enumerate(array)
-        if value is not None
-    }
+    return from_arrays(json.loads(text))
 
 
 def starts(ranges: Ranges) -> dict[TopicPartition, int]:

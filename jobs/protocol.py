@@ -21,7 +21,7 @@ from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination, Merged
 from jobs.failpoints import reached
 from jobs.lineage import next_batches
-from jobs.news import publish_news
+from jobs.news import LandingNews, publish_news
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from resources.errors import CommitFailed, CommitStateUnknown, TerminalError
@@ -50,12 +50,15 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
     """Lands up to `max_batches` batches (0: until caught up), one by one."""
     done = 0
     pipeline.intermediate.prepare()
+    news = LandingNews(pipeline)
+    news.catch_up()
     while max_batches == 0 or done < max_batches:
         planned = plan(pipeline)
         if planned.batch is None:
             return
         reached("land.planned")
-        yield pipeline.intermediate.land(
+        news.requested(planned.batch)
+        landed = pipeline.intermediate.land(
             pipeline.spark("landing", pipeline.intermediate.catalog),
             pipeline.kafka,
             planned.batch,
@@ -63,6 +66,8 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
             planned.topics.stable,
             pipeline.run_properties,
         )
+        news.landed(landed)
+        yield landed
         done += 1
 
 
@@ -92,7 +97,7 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
         landed, complete = pipeline.intermediate.landed()
         batches = next_batches(destination.name, committed, landed, complete)
         if not batches:
-            publish_news(pipeline)
+            publish_news(pipeline, destination, landed)
             return None
         reached("merge.planned")
         try:
@@ -102,10 +107,11 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
             failed = lost
             continue
         if merged is None:
+            publish_news(pipeline, destination, landed)
             return None
         done = MergedBatches(batches, committed, merged)
         _LOG.info("merged batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
-        publish_news(pipeline)
+        publish_news(pipeline, destination, landed, batches, merged.reference)
         return done
     raise TerminalError(
         f"other writers have changed the table during each of {attempt} attempts; the last said: {failed}",

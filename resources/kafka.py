@@ -13,6 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaE
 from confluent_kafka import TopicPartition as _TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError, TopicMissing, Unavailable
@@ -124,6 +125,17 @@ class KafkaCluster:
         at = self._list_offsets(partitions, OffsetSpec.for_timestamp(milliseconds))
         missing = [p for p, offset in at.items() if offset < 0]
         return {**at, **(self.stable_offsets(missing) if missing else {})}
+
+    def create_topic(self, name: str) -> None:
+        """Creates a topic with one partition, replicated as the cluster's default says; nothing where it exists."""
+        with self._errors(f"topic {name}"):
+            new = NewTopic(name, num_partitions=1, replication_factor=-1)
+            future = self._admin.create_topics([new], request_timeout=self._timeout)[name]
+            try:
+                self._result(future)
+            except KafkaException as problem:
+                if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
 
     def commit_group(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Sets the offsets of a consumer group that has no members; what every lag exporter then shows."""
