@@ -8,19 +8,21 @@ import re
 from pathlib import Path
 from typing import Literal
 
+import pyarrow as pa
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from jobs.schema.types import parse_columns
+from jobs.schema.types import parse_columns, type_name
 from jobs.spec.automation import Retry, Trigger
 from jobs.spec.base import Spec
 from jobs.spec.changes import Changes
-from jobs.spec.control import Control
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
 from resources.errors import ConfigurationError
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
+# Columns of the merge's own SQL (sql/spark).
+RESERVED = {"__op", "__order", "__batch", "__i", "__kafka", "__rank", "__deleted", "__key_deleted", "__hit"}
 
 
 class BatchBounds(Spec):
@@ -57,7 +59,6 @@ class PipelineSpec(Spec):
     changes: Changes = Changes()
     batch: BatchBounds = BatchBounds()
     intermediate: Intermediate = Intermediate()
-    control: Control = Control()
     spark: str = Field("spark", description="name of the Spark connection")
     tables: list[Table] = Field(min_length=1)
     on_bad_record: Literal["quarantine", "fail"] = Field(
@@ -85,32 +86,77 @@ class PipelineSpec(Spec):
             key = parse_columns(self.source.key.columns) if self.source.key else None
         except ConfigurationError as problem:
             return [str(problem)]
+        return [
+            *self._key_problems(value, key),
+            *self._name_problems(value.names),
+            *self._op_problems(value),
+            *self._column_order_problems(value),
+        ]
+
+    def _key_problems(self, value: pa.Schema, key: pa.Schema | None) -> list[str]:
+        if self.changes.key is None:
+            return []
+        origin = value if self.changes.key.source == "value" else key
+        if origin is None:
+            return ["changes.key: the key columns come from the record's key, but `source.key` is missing"]
         problems = []
-        if self.changes.key:
-            origin = value if self.changes.key.source == "value" else key
-            if origin is None:
-                problems.append("changes.key: the key columns come from the record's key, but `source.key` is missing")
-            else:
-                unknown = [c for c in self.changes.key.columns if c not in origin.names]
-                if unknown:
-                    where = "source.value" if self.changes.key.source == "value" else "source.key"
-                    problems.append(
-                        f"changes.key.columns: {', '.join(unknown)} is not a column of {where} "
-                        f"(known: {', '.join(origin.names)})"
-                    )
-        if self.changes.op and self.changes.op.field not in value.names:
-            problems.append(f"changes.op.field: {self.changes.op.field} is not a column of source.value")
-        order_by = self.changes.order_by
-        if order_by and order_by != "arrival":
-            if order_by not in value.names:
-                problems.append(f"changes.order_by: {order_by} is not a column of source.value")
-            elif self.changes.op and self.changes.op.field == order_by and not self.changes.op.keep:
-                problems.append(f"changes.order_by: {order_by} is the op field, which the tables do not keep")
-            deletes = [t.table for t in self.tables if t.mode in ("upsert_delete", "delete")]
-            if deletes and not self.changes.op:
-                problems.append(
-                    f"changes: a tombstone has no {order_by}, so deletes in {', '.join(deletes)} need `changes.op`"
-                )
+        unknown = [c for c in self.changes.key.columns if c not in origin.names]
+        if unknown:
+            where = "source.value" if self.changes.key.source == "value" else "source.key"
+            problems.append(
+                f"changes.key.columns: {', '.join(unknown)} is not a column of {where} "
+                f"(known: {', '.join(origin.names)})"
+            )
+        problems.extend(
+            f"changes.key.columns: {c} is {type_name(origin.field(c).type)}, which cannot identify a row "
+            "(use a whole number, decimal, string, binary, boolean, date or timestamp)"
+            for c in self.changes.key.columns
+            if c in origin.names and _cannot_identify(origin.field(c).type)
+        )
+        return problems
+
+    def _op_problems(self, value: pa.Schema) -> list[str]:
+        op = self.changes.op
+        if op is None:
+            return []
+        if op.field not in value.names:
+            return [f"changes.op.field: {op.field} is not a column of source.value"]
+        if pa.types.is_nested(value.field(op.field).type):
+            return [f"changes.op.field: {op.field} is not a single value"]
+        return []
+
+    def _column_order_problems(self, value: pa.Schema) -> list[str]:
+        op, order_by = self.changes.op, self.changes.order_by
+        if not order_by or order_by == "arrival":
+            return []
+        problems = []
+        if order_by not in value.names:
+            problems.append(f"changes.order_by: {order_by} is not a column of source.value")
+        elif pa.types.is_nested(value.field(order_by).type):
+            problems.append(f"changes.order_by: {order_by} is not a single value, so it has no order")
+        elif op and op.field == order_by and not op.keep:
+            problems.append(f"changes.order_by: {order_by} is the op field, which the tables do not keep")
+        deletes = [t.table for t in self.tables if t.mode in ("upsert_delete", "delete")]
+        if deletes and not op:
+            problems.append(
+                f"changes: a tombstone has no {order_by}, so deletes in {', '.join(deletes)} need `changes.op`"
+            )
+        return problems
+
+    def _name_problems(self, columns: list[str]) -> list[str]:
+        """Names that would meet in a table: Spark and most systems do not tell upper from lower case."""
+        op = self.changes.op
+        kept = [c for c in columns if not (op and op.field == c and not op.keep)]
+        lower = [c.lower() for c in kept]
+        twice = [c for c in kept if lower.count(c.lower()) > 1]
+        problems = [f"source.value.columns: {', '.join(twice)} differ in upper and lower case only"] if twice else []
+        taken = sorted(RESERVED.intersection(lower))
+        if taken:
+            problems.append(f"source.value.columns: {', '.join(taken)} is a name that the merge uses itself")
+        for table in self.tables:
+            both = sorted({f"_{m}" for m in table.metadata_columns}.intersection(lower))
+            if both:
+                problems.append(f"tables: {table.table} has {', '.join(both)} from the value and as a metadata column")
         return problems
 
     def _table_problems(self) -> list[str]:
@@ -142,6 +188,11 @@ class PipelineSpec(Spec):
     def key_must_stay(self) -> bool:
         """True where order rests on a key never leaving its partition."""
         return any(t.needs_key for t in self.tables) and not self.changes.order_by
+
+
+def _cannot_identify(kind: pa.DataType) -> bool:
+    """Types that Iceberg refuses for identifier fields: what is equal is not certain, or not one value."""
+    return bool(pa.types.is_floating(kind) or pa.types.is_nested(kind))
 
 
 def load_pipeline_file(path: Path) -> tuple[str, PipelineSpec]:

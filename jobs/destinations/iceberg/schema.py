@@ -33,7 +33,7 @@ _TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
     "day": DayTransform,
     "hour": HourTransform,
 }
-_TRANSFORM = re.compile(r"(?P<name>\w+)\(\s*(?:(?P<width>\d+)\s*,\s*)?(?P<column>\w+)\s*\)")
+_TRANSFORM = re.compile(r"(?P<name>\w+)\(\s*(?:(?P<width>[1-9]\d*)\s*,\s*)?(?P<column>\w+)\s*\)")
 
 
 def iceberg_schema(columns: pa.Schema, identifiers: Sequence[str] = ()) -> Schema:

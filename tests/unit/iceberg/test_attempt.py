@@ -1,0 +1,236 @@
+"""One try at one commit, on a real SQLite catalog: what is published, what is refused, what is left. No Spark here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table.refs import SnapshotRefType
+
+from jobs.batch import CommittedState
+from jobs.destinations.iceberg.attempt import Attempt
+from jobs.destinations.iceberg.history import read_history, state_properties, tag_name
+from jobs.destinations.iceberg.schema import iceberg_schema
+from resources.connections import IcebergConnection
+from resources.errors import CommitFailed, InvariantBroken, TableReplaced
+from resources.iceberg import IcebergCatalog
+from tests.kit.batches import committed
+
+NAME = "n.t"
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
+MORE = pa.table({"id": pa.array([3], pa.int64())})
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> IcebergCatalog:
+    (tmp_path / "c.db").touch()
+    made = IcebergCatalog(
+        "lake",
+        IcebergConnection(
+            kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path / 'c.db'}", warehouse=f"file://{tmp_path}"
+        ),
+    )
+    made.create(NAME, iceberg_schema(ROWS.schema), properties={"format-version": "2"})
+    return made
+
+
+def write(catalog: IcebergCatalog, attempt: Attempt, rows: pa.Table = ROWS) -> None:
+    """What Spark does: an append to the attempt's branch that carries the attempt's mark."""
+    catalog.require(NAME).append(
+        rows, snapshot_properties=attempt.summary, branch=attempt.path[-1].removeprefix("branch_")
+    )
+
+
+def begin(catalog: IcebergCatalog, expected: CommittedState | None, **options: object) -> Attempt:
+    return Attempt(catalog, NAME, "p", expected, **options)  # type: ignore[arg-type]
+
+
+def publish(attempt: Attempt, state: CommittedState) -> int:
+    return attempt.publish_append(state.to_properties(), state_properties(state, "main"))
+
+
+def advance(
+    catalog: IcebergCatalog, before: CommittedState | None, after: CommittedState, rows: pa.Table = ROWS
+) -> int:
+    attempt = begin(catalog, before)
+    write(catalog, attempt, rows)
+    return publish(attempt, after)
+
+
+def ids(catalog: IcebergCatalog) -> list[int]:
+    return sorted(catalog.require(NAME).scan().to_arrow()["id"].to_pylist())
+
+
+def now(catalog: IcebergCatalog) -> CommittedState | None:
+    return read_history(catalog.require(NAME).metadata, "p", "main").committed
+
+
+def roll_back(catalog: IcebergCatalog, snapshot: int) -> None:
+    catalog.require(NAME).manage_snapshots().set_current_snapshot(snapshot_id=snapshot).commit()
+
+
+def test_nothing_is_visible_before_it_is_published(catalog: IcebergCatalog) -> None:
+    attempt = begin(catalog, None)
+    write(catalog, attempt)
+    assert (ids(catalog), now(catalog), attempt.added_rows()) == ([], None, 2)
+    snapshot = publish(attempt, committed(1))
+    table = catalog.require(NAME)
+    assert (ids(catalog), now(catalog)) == ([1, 2], committed(1))
+    assert set(table.metadata.refs) == {"main", tag_name("p", "main")}
+    assert table.metadata.refs[tag_name("p", "main")].snapshot_id == snapshot == table.current_snapshot().snapshot_id  # type: ignore[union-attr]
+    assert table.metadata.refs[tag_name("p", "main")].snapshot_ref_type == SnapshotRefType.TAG
+    assert table.properties["batchmerge.p.commit-id"] == "c1"
+
+
+def test_state_moves_where_nothing_was_written(catalog: IcebergCatalog) -> None:
+    attempt = begin(catalog, None)
+    assert attempt.added_rows() == 0
+    attempt.publish_head(committed(1).to_properties(), state_properties(committed(1), "main"))
+    assert (ids(catalog), now(catalog)) == ([], committed(1))
+
+
+def test_who_comes_second_is_refused(catalog: IcebergCatalog) -> None:
+    slow = begin(catalog, None)
+    write(catalog, slow)
+    advance(catalog, None, committed(1))
+    with pytest.raises(CommitFailed, match="swept"):
+        publish(slow, committed(1, commit_id="mine"))
+    assert (ids(catalog), now(catalog)) == ([1, 2], committed(1))
+
+
+def test_attempt_from_an_old_state_does_not_begin(catalog: IcebergCatalog) -> None:
+    advance(catalog, None, committed(1))
+    with pytest.raises(CommitFailed, match="another run has committed c1"):
+        begin(catalog, None)
+
+
+def test_two_attempts_that_swept_nothing_of_each_other(catalog: IcebergCatalog) -> None:
+    """The branch of the slow one is put back: even so the compare-and-set on main refuses it."""
+    slow = begin(catalog, None)
+    write(catalog, slow)
+    branch = slow.path[-1].removeprefix("branch_")
+    head = catalog.require(NAME).metadata.refs[branch].snapshot_id
+    advance(catalog, None, committed(1))
+    catalog.require(NAME).manage_snapshots().create_branch(head, branch).commit()
+    with pytest.raises(CommitFailed, match="another run has committed"):
+        publish(slow, committed(1, commit_id="mine"))
+    with pytest.raises(CommitFailed, match="another writer"):
+        slow.publish_head(committed(1).to_properties(), {})
+    assert ids(catalog) == [1, 2]
+
+
+def test_append_is_rebased_on_another_writers_snapshot_without_writing_files_again(catalog: IcebergCatalog) -> None:
+    attempt = begin(catalog, None)
+    write(catalog, attempt)
+    branch = attempt.path[-1].removeprefix("branch_")
+    ours = set(catalog.require(NAME).scan().use_ref(branch).to_arrow_batch_reader().schema.names)
+    files = {f.file.file_path for f in catalog.require(NAME).scan().use_ref(branch).plan_files()}
+    catalog.require(NAME).append(MORE)
+    publish(attempt, committed(1))
+    assert ids(catalog) == [1, 2, 3]
+    assert files < {f.file.file_path for f in catalog.require(NAME).scan().plan_files()}
+    assert ours == {"id"}
+
+
+def test_merge_is_refused_on_another_base(catalog: IcebergCatalog) -> None:
+    attempt = begin(catalog, None)
+    write(catalog, attempt)
+    catalog.require(NAME).append(MORE)
+    with pytest.raises(CommitFailed, match="another writer"):
+        attempt.publish_head(committed(1).to_properties(), {})
+    assert ids(catalog) == [3]
+
+
+def test_branches_of_dead_runs_are_swept_and_others_are_left(catalog: IcebergCatalog) -> None:
+    catalog.require(NAME).append(MORE)
+    catalog.require(NAME).manage_snapshots().create_branch(
+        catalog.require(NAME).current_snapshot().snapshot_id,
+        "theirs",  # type: ignore[union-attr]
+    ).commit()
+    dead = [begin(catalog, None), Attempt(catalog, NAME, "q", None)]
+    alive = begin(catalog, None)
+    refs = set(catalog.require(NAME).metadata.refs)
+    assert refs == {"main", "theirs", dead[1].path[-1][7:], alive.path[-1][7:]}
+    alive.discard()
+    assert alive.path[-1][7:] not in catalog.require(NAME).metadata.refs
+
+
+def test_branch_with_a_foreign_snapshot_is_not_published(catalog: IcebergCatalog) -> None:
+    attempt = begin(catalog, None)
+    catalog.require(NAME).append(MORE, branch=attempt.path[-1].removeprefix("branch_"))
+    with pytest.raises(InvariantBroken):
+        publish(attempt, committed(1))
+
+
+def test_table_that_was_recreated_meanwhile(catalog: IcebergCatalog) -> None:
+    attempt = begin(catalog, None)
+    catalog._catalog.drop_table(NAME)
+    with pytest.raises(TableReplaced, match="gone"):
+        publish(attempt, committed(1))
+    catalog.create(NAME, iceberg_schema(ROWS.schema))
+    with pytest.raises(TableReplaced, match="recreated"):
+        publish(attempt, committed(1))
+
+
+def test_rollback_between_plan_and_commit_is_refused_unless_it_is_skipped(catalog: IcebergCatalog) -> None:
+    first = advance(catalog, None, committed(1))
+    advance(catalog, committed(1), committed(2), MORE)
+    late = begin(catalog, committed(2))
+    write(catalog, late)
+    roll_back(catalog, first)
+    with pytest.raises(CommitFailed):
+        publish(late, committed(3))
+    with pytest.raises(CommitFailed):
+        begin(catalog, committed(2))
+    skipping = begin(catalog, committed(2), skip_undone=True)
+    write(catalog, skipping, MORE)
+    publish(skipping, committed(3))
+    assert (ids(catalog), now(catalog)) == ([1, 2, 3], committed(3))
+
+
+def test_rolled_back_table_goes_on_from_where_it_stands(catalog: IcebergCatalog) -> None:
+    first = advance(catalog, None, committed(1))
+    advance(catalog, committed(1), committed(2), MORE)
+    roll_back(catalog, first)
+    advance(catalog, committed(1), committed(2), MORE)
+    assert (ids(catalog), now(catalog)) == ([1, 2, 3], committed(2))
+    assert read_history(catalog.require(NAME).metadata, "p", "main").undone is None
+
+
+def test_named_branch_starts_where_main_is_and_leaves_main_alone(catalog: IcebergCatalog) -> None:
+    catalog.require(NAME).append(MORE)
+    attempt = begin(catalog, None, target="audit")
+    write(catalog, attempt)
+    attempt.publish_append(committed(1).to_properties(), state_properties(committed(1), "audit"))
+    table = catalog.require(NAME)
+    assert ids(catalog) == [3]
+    assert sorted(table.scan().use_ref("audit").to_arrow()["id"].to_pylist()) == [1, 2, 3]
+    assert read_history(table.metadata, "p", "audit").committed == committed(1)
+    assert now(catalog) is None
+
+
+def test_two_pipelines_feed_one_table(catalog: IcebergCatalog) -> None:
+    advance(catalog, None, committed(1))
+    other = Attempt(catalog, NAME, "q", None)
+    write(catalog, other, MORE)
+    theirs = committed(9, pipeline="q")
+    other.publish_append(theirs.to_properties(), state_properties(theirs, "main"))
+    advance(catalog, committed(1), committed(2), MORE)
+    assert (ids(catalog), now(catalog)) == ([1, 2, 3, 3], committed(2))
+    assert read_history(catalog.require(NAME).metadata, "q", "main").committed == theirs
+
+
+def test_retention_settings_of_main_stay(catalog: IcebergCatalog) -> None:
+    catalog.require(NAME).append(MORE)
+    table = catalog.require(NAME)
+    table.manage_snapshots().create_branch(
+        table.current_snapshot().snapshot_id,
+        "audit",
+        min_snapshots_to_keep=7,
+        max_snapshot_age_ms=99,  # type: ignore[union-attr]
+    ).commit()
+    attempt = begin(catalog, None, target="audit")
+    attempt.publish_append(committed(1).to_properties(), {})
+    ref = catalog.require(NAME).metadata.refs["audit"]
+    assert (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms) == (7, 99)

@@ -1,0 +1,120 @@
+"""Iceberg schemas and layouts from Arrow's, and every change of evolution applied to a real table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec
+from jobs.evolution import plan_evolution
+from jobs.schema.types import parse_columns
+from jobs.spec.tables import Evolution
+from resources.errors import ConfigurationError
+
+ALL = {
+    "b": "boolean",
+    "i": "int not null",
+    "l": "long",
+    "f": "float",
+    "d": "double",
+    "n": "decimal(38,10)",
+    "s": "string",
+    "y": "binary",
+    "day": "date",
+    "at": "timestamp",
+    "wall": "timestamp_ntz",
+    "many": "array<string not null>",
+    "by": "map<string,struct<x: int, y: array<int>>>",
+    "deep": "struct<a: struct<b: int not null>, `odd name`: string>",
+}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SqlCatalog:
+    made = SqlCatalog("lake", uri=f"sqlite:///{tmp_path / 'c.db'}", warehouse=f"file://{tmp_path}")
+    made.create_namespace("n")
+    return made
+
+
+def test_every_type_comes_back_as_it_was_declared(lake: SqlCatalog) -> None:
+    declared = parse_columns(ALL)
+    table = lake.create_table("n.t", schema=iceberg_schema(declared, ["i"]))
+    assert arrow_schema(table) == declared
+    assert table.schema().identifier_field_names() == {"i"}
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted"),
+    [
+        ({"a": "int"}, {"a": "long", "b": "struct<x: int>"}),
+        ({"a": "float not null"}, {"a": "double"}),
+        ({"a": "decimal(9,2)"}, {"a": "decimal(18,2)"}),
+        ({"a": "struct<x: int>"}, {"a": "struct<x: long, y: map<string,date>>"}),
+        ({"a": "struct<x: int not null>"}, {"a": "struct<x: int>"}),
+        ({"a": "array<int not null>"}, {"a": "array<long>"}),
+        ({"a": "array<struct<x: int>>"}, {"a": "array<struct<x: long, y: string>>"}),
+        ({"a": "map<string,int not null>"}, {"a": "map<string,long>"}),
+        ({"a": "map<string,struct<x: int>>"}, {"a": "map<string,struct<x: int, y: string>>"}),
+        ({"a": "int", "b": "int not null"}, {"a": "int"}),
+    ],
+)
+def test_changes_of_evolution_take_effect(lake: SqlCatalog, present: dict[str, str], wanted: dict[str, str]) -> None:
+    table = lake.create_table("n.t", schema=iceberg_schema(parse_columns(present)))
+    apply_changes(table, plan_evolution("t", arrow_schema(table), parse_columns(wanted), Evolution()))
+    table = lake.load_table("n.t")
+    after = arrow_schema(table)
+    assert plan_evolution("t", after, parse_columns(wanted), Evolution()) == []
+    for field in parse_columns(wanted):
+        assert after.field(field.name) == field
+
+
+def test_no_change_is_no_commit(lake: SqlCatalog) -> None:
+    table = lake.create_table("n.t", schema=iceberg_schema(parse_columns({"a": "int"})))
+    before = table.metadata_location
+    apply_changes(table, [])
+    assert lake.load_table("n.t").metadata_location == before
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("s", "s: identity"),
+        ("year(day)", "day_year: year"),
+        ("month(day)", "day_month: month"),
+        ("day(at)", "at_day: day"),
+        (" hour( wall ) ", "wall_hour: hour"),
+        ("bucket(16, l)", "l_bucket: bucket[16]"),
+        ("truncate(3,s)", "s_trunc: truncate[3]"),
+    ],
+)
+def test_partition_transforms(text: str, printed: str) -> None:
+    (field,) = partition_spec(iceberg_schema(parse_columns(ALL)), [text], "t").fields
+    assert f"{field.name}: {field.transform}" == printed
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nowhere", "no column of the table"),
+        ("day(nowhere)", "no column of the table"),
+        ("day(s)", "does not work on a column of type string"),
+        ("hour(day)", "does not work on a column of type date"),
+        ("bucket(l)", "is not understood"),
+        ("day(3, at)", "is not understood"),
+        ("week(at)", "is not understood"),
+        ("s; DROP TABLE t", "is not understood"),
+        ("bucket(0, l)", "is not understood"),
+    ],
+)
+def test_partition_that_is_none_is_refused_with_what_is_possible(text: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        partition_spec(iceberg_schema(parse_columns(ALL)), [text], "lake.t")
+    assert caught.value.where == "lake.t"
+    assert caught.value.remedy
+
+
+def test_no_partition_by_is_unpartitioned() -> None:
+    assert partition_spec(iceberg_schema(pa.schema([pa.field("a", pa.int32())])), [], "t").is_unpartitioned()
