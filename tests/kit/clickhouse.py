@@ -9,6 +9,8 @@ from resources.connections import ClickHouseConnection, Connections
 from tests.kit.flow import Flow
 from tests.kit.model import Row
 
+_ENGINE = "SELECT engine FROM system.tables WHERE database = {database:String} AND name = {table:String}"
+
 
 def clickhouse_flow(topic: str, modes: list[str], max_records: int = 1000, **options: object) -> Flow:
     """A pipeline with one ClickHouse table a mode; `options` are the tables' own."""
@@ -29,7 +31,9 @@ def rows(connections: Connections, table: str, connection: str = "clickhouse") -
     name = ".".join(f"`{part}`" for part in table.split("."))
     found = []
     for server in servers(connections, connection):
-        final = "FINAL" if "Replacing" in server.rows(f"SELECT engine AS e FROM system.tables WHERE database || '.' || name = '{table}'")[0]["e"] else ""
+        asked = {"database": table.split(".", maxsplit=1)[0], "table": table.split(".")[1]}
+        engine = server.rows(_ENGINE, asked)
+        final = "FINAL" if "Replacing" in engine[0]["engine"] else ""
         found += server.rows(f"SELECT id, name, amount FROM {name} {final}")
     return sorted((row["id"], row["name"], row["amount"]) for row in found)
 

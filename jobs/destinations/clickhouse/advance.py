@@ -130,8 +130,8 @@ class Advance:
             decision = decide(last.handled if last and same_topic else None, span)
             if decision.refused:
                 raise LineageBroken(
-                    f"offsets {span} of {tp} cannot follow {last.handled.span if last else None} "
-                    f"(batch {last.batch if last else 0}, case {decision.case.value!r}): they were moved by somebody else",
+                    f"offsets {span} of {tp} cannot follow {last.handled.span if last else None} of batch "
+                    f"{last.batch if last else 0} (case {decision.case.value!r}): they were moved by somebody else",
                     where=self.where,
                     remedy="restore the intermediate table, or rebuild the table with `batchmerge replay --from-kafka`",
                 )

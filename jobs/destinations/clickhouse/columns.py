@@ -85,9 +85,8 @@ def clickhouse_type(kind: pa.DataType, nullable: bool) -> str:
     if pa.types.is_list(kind):
         return f"Array({clickhouse_type(kind.value_type, kind.value_field.nullable)})"
     if pa.types.is_map(kind):
-        return (
-            f"Map({clickhouse_type(kind.key_type, False)}, {clickhouse_type(kind.item_type, kind.item_field.nullable)})"
-        )
+        value = clickhouse_type(kind.item_type, kind.item_field.nullable)
+        return f"Map({clickhouse_type(kind.key_type, False)}, {value})"
     if pa.types.is_struct(kind):
         fields = [kind.field(n) for n in range(kind.num_fields)]
         return f"Tuple({', '.join(f'{_name(f.name)} {clickhouse_type(f.type, f.nullable)}' for f in fields)})"

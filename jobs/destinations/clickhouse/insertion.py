@@ -7,8 +7,9 @@ that doing it again (a retried statement, a retried task, the next run) changes 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,13 @@ import pyarrow.compute as pc
 from jobs.destinations.clickhouse.chunks import Chunk
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.dead_letters import DeadLetters
-from jobs.destinations.clickhouse.misfits import NULL_COLLECTION, OUT_OF_RANGE, null_collections, out_of_range
+from jobs.destinations.clickhouse.misfits import (
+    NULL_COLLECTION,
+    OUT_OF_RANGE,
+    may_misfit,
+    null_collections,
+    out_of_range,
+)
 from resources.clickhouse import ClickHouseServer, error_to_fields, retried
 from resources.errors import BatchmergeError, TerminalError
 
@@ -77,15 +84,14 @@ class Insertion:
         """
         for number, rows in _by_chunk(batches):
             try:
-                yield self._result(number, *self._insert(self.chunks[number], rows))
+                yield self._result(number, self._insert(self.chunks[number], rows))
             except BatchmergeError as problem:
-                yield self._result(number, 0, 0, 0, 0, list(error_to_fields(problem)))
+                yield self._result(number, (0, 0, 0, 0), list(error_to_fields(problem)))
                 return
 
-    def _result(
-        self, number: int, rows: int, deletes: int, dead: int, written: int, error: object = None
-    ) -> pa.RecordBatch:
-        values = {"chunk": number, "rows": rows, "deletes": deletes, "dead": dead, "written": written, "error": error}
+    @staticmethod
+    def _result(number: int, counts: tuple[int, ...], error: list[str] | None = None) -> pa.RecordBatch:
+        values = dict(zip(RESULT.names, (number, *counts, error), strict=True))
         return pa.RecordBatch.from_pylist([values], schema=RESULT)
 
     def _insert(self, chunk: Chunk, rows: pa.Table) -> tuple[int, int, int, int]:
@@ -120,9 +126,9 @@ class Insertion:
             "first": chunk.span.first,
             "last": chunk.span.last,
         }
-        sql, parameters = (
-            (self.missing_sql, {**self.parameters, **where}) if self.missing_sql else (self.sql, self.parameters)
-        )
+        sql, parameters = self.sql, self.parameters
+        if self.missing_sql:
+            sql, parameters = self.missing_sql, {**self.parameters, **where}
         token = f"{self.token_prefix}/{chunk.tp}/{chunk.span}{self.token_suffix}"
         return retried(lambda: self.server.execute(sql, parameters, self._settings(token), body))
 
@@ -142,20 +148,18 @@ class Insertion:
         """Without rows with values that ClickHouse would store as others, and those rows' dead letters."""
         letters = self.dead_letters.none()
         for column in self.columns:
-            values = rows[column.name].combine_chunks()
-            if isinstance(values, pa.ChunkedArray):
-                values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-            found = {OUT_OF_RANGE: None if _takes_any_date(column) else out_of_range(values)}
-            if not self.empty_collections and not column.declared:
-                found[NULL_COLLECTION] = null_collections(values)
-            for reason, mask in found.items():
-                if mask is None:
-                    continue
-                mask = self._unless_deleted(mask, rows, column)
-                rows, letters = self._part(rows, mask, letters, column, reason)
-                if mask.any():
-                    return self._joined(self._without_flawed(rows), letters)
+            for reason, find in self._rules(column).items():
+                flawed = find(_whole(rows[column.name]))
+                if flawed is not None:
+                    mask = self._unless_deleted(flawed, rows, column)
+                    rows, letters = self._part(rows, mask, letters, column, reason)
         return rows, letters
+
+    def _rules(self, column: Column) -> dict[str, Callable[[pa.Array], np.ndarray | None]]:
+        """What to look for in a column."""
+        if not may_misfit(column.arrow):
+            return {}
+        return {OUT_OF_RANGE: out_of_range, **({} if self.empty_collections else {NULL_COLLECTION: null_collections})}
 
     def _without_misfits(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Without rows with values that the declared ClickHouse types cannot hold, and those rows' dead letters."""
@@ -188,7 +192,8 @@ class Insertion:
         """Rows of deletes have only their key."""
         if column.is_key or DELETED not in rows.column_names:
             return mask
-        return mask & (rows[DELETED].to_numpy() == 0)
+        kept: np.ndarray = mask & (rows[DELETED].to_numpy() == 0)
+        return kept
 
     def _part(
         self, rows: pa.Table, mask: np.ndarray, letters: pa.Table, column: Column, reason: str
@@ -197,10 +202,6 @@ class Insertion:
             return rows, letters
         dead = self.dead_letters.of(rows.filter(pa.array(mask)), column, reason)
         return rows.filter(pa.array(~mask)), pa.concat_tables([letters, dead])
-
-    @staticmethod
-    def _joined(parted: tuple[pa.Table, pa.Table], letters: pa.Table) -> tuple[pa.Table, pa.Table]:
-        return parted[0], pa.concat_tables([letters, parted[1]])
 
 
 def to_arrow_file(rows: pa.Table) -> bytes:
@@ -212,9 +213,9 @@ def to_arrow_file(rows: pa.Table) -> bytes:
     return bytes(memoryview(sink.getvalue()))
 
 
-def _takes_any_date(column: Column) -> bool:
-    """Text and numbers hold every date; the conversion itself says so."""
-    return column.declared and column.type.startswith(("String", "Nullable(String", "Int", "JSON"))
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
@@ -223,7 +224,7 @@ def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table
     for batch in batches:
         chunks = batch.column(CHUNK).to_numpy()
         starts = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(chunks)]
-        for first, end in zip(starts, starts[1:], strict=False):
+        for first, end in pairwise(starts):
             if first == end:
                 continue
             if parts and chunks[first] != number:

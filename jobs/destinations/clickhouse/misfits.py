@@ -86,4 +86,5 @@ def _mask(values: pa.Array) -> Mask:
 def _or(one: Mask | None, other: Mask | None) -> Mask | None:
     if one is None or other is None:
         return one if other is None else other
-    return one | other
+    both: Mask = one | other
+    return both

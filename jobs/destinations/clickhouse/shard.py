@@ -183,8 +183,8 @@ class Shard:
         else:
             touched = (batches[0].number, batches[-1].number)
             rows = self._landed(work, batches[0].number, committed.batch_number, newest.snapshot_id, touched)
-            landed = [b for b in work.intermediate.landed()[0] if touched[0] <= b.number <= committed.batch_number]
-            done += self._insert_rows(work, held, rows, self._chunks(landed), newest, False, suffix)
+            since = [b for b in work.intermediate.landed()[0] if touched[0] <= b.number <= committed.batch_number]
+            done += self._insert_rows(work, held, rows, self._chunks(since), newest, False, suffix)
         advance.free(held)
         return done
 
@@ -263,13 +263,18 @@ class Shard:
             query_prefix=f"{self._query_prefix}{held.epoch}-",
             empty_collections=self.table.null_collections == "empty",
             dead_letters=self._dead_letter_maker(),
-            fit_sql={
-                c.name: (render("clickhouse", "does_fit", column=c), f"`{c.name}` {c.wire}")
-                for c in self.layout.columns
-                if c.declared
-            },
+            fit_sql=self._fit_sql,
         )
         return rows.insert(insertion, self.where)
+
+    @property
+    def _fit_sql(self) -> dict[str, tuple[str, str]]:
+        """Per converted column: what to ask whether its values fit, and the type that they travel as."""
+        return {
+            c.name: (render("clickhouse", "does_fit", column=c), f"`{c.name}` {c.wire}")
+            for c in self.layout.columns
+            if c.declared
+        }
 
     def _dead_letter_maker(self) -> DeadLetters:
         sql = render(
