@@ -24,6 +24,10 @@ import pyarrow as pa
 from jobs.schema.types import parse_columns
 from jobs.spec.pipeline import PipelineSpec
 
+# The operations of a landed change; which of them are rows to write, and all of them.
+ROWS = ("upsert", "insert", "update")
+CHANGES = (*ROWS, "delete")
+
 INSTANT = pa.timestamp("us", tz="UTC")
 KAFKA = pa.struct(
     [

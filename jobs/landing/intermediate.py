@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from jobs.batch import Batch, CommittedState, LandedBatch, landed_to_properties
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.destinations.iceberg.history import History, ancestors, landed_batches, read_history, state_properties
 from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
-from jobs.landing.accounting import check, count
-from jobs.landing.columns import landing_schema
-from jobs.landing.writing import write_records
-from jobs.offsets import Offsets
+from jobs.landing.accounting import check, refuse_bad_records
+from jobs.landing.columns import CHANGES, landing_schema
+from jobs.landing.writing import LandingSource, Selection, write_records
+from jobs.offsets import Offsets, TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
 from jobs.watermark import Watermark
@@ -139,23 +140,37 @@ class IntermediateTable:
         with spark_errors(self.identifier):
             attempt = Attempt(self.catalog, self.identifier, self.pipeline, committed)
             reached("land.begun")
-            written = write_records(spark, kafka, self.spec, batch, attempt)
-            counts, newest = count(spark, attempt.path, batch, written)
+            source = LandingSource(kafka, self.spec, batch, attempt.schema.field("value").type)
+            written = write_records(spark, source, attempt, Selection(CHANGES, True, lambda rows: rows))
             reached("land.written")
-            check(self.spec, self.identifier, spark, attempt.path, batch, counts)
-        before = committed.watermark if committed else Watermark()
-        watermark = before.advance(batch.ranges, newest, log_ends, batch.planned_at)
-        landed = LandedBatch(batch, counts, watermark, snapshot_id=0)
-        state = state_properties(CommittedState.after(landed), "main")
-        snapshot = attempt.publish_append({**landed_to_properties(landed), **summary}, state)
-        reached("land.published")
-        _LOG.info(
-            "landed %s: read %d, landed %d, quarantined %d, filtered %d, gaps %d",
-            batch,
-            counts.read,
-            counts.landed,
-            counts.quarantined,
-            counts.filtered,
-            counts.gaps,
-        )
-        return replace(landed, snapshot_id=snapshot)
+            counts = check(batch, self.identifier, written, attempt.added_rows())
+            refuse_bad_records(self.spec, batch, counts.quarantined, self.identifier, spark, attempt.path)
+        return publish_landed(attempt, batch, committed, counts, written.newest, log_ends, summary)
+
+
+def publish_landed(
+    attempt: Attempt,
+    batch: Batch,
+    committed: CommittedState | None,
+    counts: Counts,
+    newest: Mapping[TopicPartition, int],
+    log_ends: Offsets,
+    summary: dict[str, str],
+) -> LandedBatch:
+    """Publishes what the attempt has written as this batch, with the state after it."""
+    before = committed.watermark if committed else Watermark()
+    watermark = before.advance(batch.ranges, newest, log_ends, batch.planned_at)
+    landed = LandedBatch(batch, counts, watermark, snapshot_id=0)
+    state = state_properties(CommittedState.after(landed), attempt.target)
+    snapshot = attempt.publish_append({**landed_to_properties(landed), **summary}, state)
+    reached("land.published")
+    _LOG.info(
+        "landed %s: read %d, landed %d, quarantined %d, filtered %d, gaps %d",
+        batch,
+        counts.read,
+        counts.landed,
+        counts.quarantined,
+        counts.filtered,
+        counts.gaps,
+    )
+    return replace(landed, snapshot_id=snapshot)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 import pyarrow as pa
@@ -56,19 +57,22 @@ class RecordReader:
     READ: ClassVar[str] = "read"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All batches of one task, then one row that tells how many records came in, counted before decoding.
+        """All batches of one task, then one row per topic-partition: how many records came in, and the newest time.
 
-        Spark loses observations below a Python step when the plan ends in a write (tried), so the count travels as a
-        row of its own, `READ`, with the number in `i`; it is summed up and left out of what is written.
+        Both are taken down before decoding. Spark loses observations below a Python step when the plan ends in a
+        write (tried), so they travel as rows of their own, with op `READ` and the number in `i`, which are summed up
+        and left out of what is written.
         """
-        came_in, shaped = 0, None
+        seen: dict[TopicPartition, tuple[int, datetime]] = {}
+        schema = None
         for batch in batches:
-            came_in += batch.num_rows
             if batch.num_rows:
+                _take_down(batch, seen)
                 shaped = self.read(batch)
+                schema = shaped.schema
                 yield shaped
-        if shaped is not None:
-            yield _read_row(shaped.schema, came_in)
+        if schema is not None:
+            yield _reports(schema, seen)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""
@@ -145,9 +149,26 @@ class RecordReader:
         return pc.add(offsets, shift)
 
 
-def _read_row(schema: pa.Schema, came_in: int) -> pa.RecordBatch:
-    known = {"op": pa.array([RecordReader.READ]), "i": pa.array([came_in], pa.int64())}
-    columns = [known.get(f.name, pa.nulls(1, f.type)) for f in schema]
+def _take_down(batch: pa.RecordBatch, seen: dict[TopicPartition, tuple[int, datetime]]) -> None:
+    """Adds the batch's records to the number and the newest time per topic-partition."""
+    table = pa.Table.from_batches([batch.select(["topic", "partition", "timestamp"])])
+    for row in table.group_by(["topic", "partition"]).aggregate([("timestamp", "max"), ([], "count_all")]).to_pylist():
+        tp = TopicPartition(row["topic"], row["partition"])
+        number, newest = seen.get(tp, (0, row["timestamp_max"]))
+        seen[tp] = (number + row["count_all"], max(newest, row["timestamp_max"]))
+
+
+def _reports(schema: pa.Schema, seen: Mapping[TopicPartition, tuple[int, datetime]]) -> pa.RecordBatch:
+    """One row per topic-partition that a task has read."""
+    known = {
+        "op": pa.array([RecordReader.READ] * len(seen)),
+        "i": pa.array([number for number, _ in seen.values()], pa.int64()),
+        "kafka": pa.array(
+            [{"topic": tp.topic, "partition": tp.partition, "timestamp": newest} for tp, (_, newest) in seen.items()],
+            KAFKA,
+        ),
+    }
+    columns = [known.get(f.name, pa.nulls(len(seen), f.type)) for f in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from jobs.schema.types import parse_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Format
 from resources.kafka import KafkaCluster
+from sql import quote
 
 _CONSTANT = ("batchNumber", "landedAt")
 # Below this many offsets one task per topic-partition is enough.
@@ -32,46 +33,99 @@ _SPLIT_FROM = 200_000
 
 @dataclass(frozen=True)
 class Written:
-    """What the landing job counted while it ran.
+    """What the landing job counted while it ran, each where it went by.
 
     Attributes:
-        read: records, counted before they were decoded.
-        filtered: records that the pipeline leaves out on purpose, counted where they are left out.
+        read: records, counted by the workers before they decode them.
+        landed, quarantined, filtered: what became of them, counted after.
+        newest: the newest record timestamp per topic-partition, in milliseconds, whatever became of the record.
     """
 
-    read: int
-    filtered: int
+    read: int = 0
+    landed: int = 0
+    quarantined: int = 0
+    filtered: int = 0
+    newest: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
-def write_records(
-    spark: SparkSession, kafka: KafkaCluster, spec: PipelineSpec, batch: Batch, attempt: Attempt
-) -> Written:
-    """Appends the batch's records to the attempt's branch, in one pass over Kafka."""
-    if not total(batch.ranges):
-        return Written(read=0, filtered=0)
+@dataclass(frozen=True)
+class Selection:
+    """Which of the shaped records are written, and as which columns.
+
+    Attributes:
+        operations: the ops whose records are written; any other op counts as filtered.
+        bad_records: dead letters are written.
+    """
+
+    operations: tuple[str, ...]
+    bad_records: bool
+    columns: Callable[[DataFrame], DataFrame]
+
+
+def write_records(spark: SparkSession, source: LandingSource, attempt: Attempt, selection: Selection) -> Written:
+    """Appends the selected records of the batch to the attempt's branch, in one pass over Kafka."""
+    if not total(source.batch.ranges):
+        return Written()
     counted = Observation()
-    schema = _as_stored(landing_schema(spec), attempt.schema)
-    shaped = _kafka_records(spark, kafka, batch).mapInArrow(
-        _plain_function(record_reader(spec, batch, schema.field("value").type)), _spark_type(_shaped(schema))
-    )
-    op = F.col("op")
-    shaped = shaped.observe(
+    op, error = F.col("op"), F.col("error")
+    is_report = op == RecordReader.READ
+    wanted = op.isin(*selection.operations) if selection.operations else F.lit(False)
+    shaped = source.shaped(spark).observe(
         counted,
-        F.coalesce(F.sum(F.when(op == RecordReader.READ, F.col("i"))), F.lit(0)).alias("read"),
-        F.count_if(op == RecordReader.FILTERED).alias("filtered"),
+        F.array_join(F.collect_list(F.when(is_report, F.to_json(F.struct("kafka", "i")))), "\n").alias("reports"),
+        F.count_if(F.coalesce(wanted, F.lit(False))).alias("landed"),
+        F.count_if(error.isNotNull()).alias("quarantined"),
+        F.count_if(op.isNotNull() & ~is_report & ~wanted).alias("filtered"),
     )
-    landed = shaped.where(op.isNull() | ~op.isin(RecordReader.READ, RecordReader.FILTERED))
-    landed = landed.withColumns(
-        {
-            "batchNumber": F.lit(batch.number).cast("bigint"),
-            "landedAt": F.lit(datetime.fromtimestamp(batch.planned_at / 1000, UTC)),
-        }
-    )
-    writer = landed.select(schema.names).writeTo(".".join(f"`{part}`" for part in attempt.path))
+    kept = shaped.where(F.coalesce(wanted, F.lit(False)) | (error.isNotNull() & F.lit(selection.bad_records)))
+    writer = selection.columns(kept).writeTo(quote("spark", attempt.path))
     for key, value in attempt.summary.items():
         writer = writer.option(f"snapshot-property.{key}", value)
     writer.append()
-    return Written(read=counted.get["read"], filtered=counted.get["filtered"])
+    found = counted.get
+    read, newest = _sum_up(found["reports"])
+    return Written(read, found["landed"], found["quarantined"], found["filtered"], newest)
+
+
+def _sum_up(reports: str) -> tuple[int, dict[TopicPartition, int]]:
+    """Records and newest timestamps of all tasks; one line per task and topic-partition."""
+    read, newest = 0, dict[TopicPartition, int]()
+    for line in reports.splitlines():
+        report = json.loads(line)
+        tp = TopicPartition(report["kafka"]["topic"], report["kafka"]["partition"])
+        time = datetime.fromisoformat(report["kafka"]["timestamp"])
+        milliseconds = int(time.timestamp() * 1000)
+        read, newest[tp] = read + report["i"], max(milliseconds, newest.get(tp, milliseconds))
+    return read, newest
+
+
+@dataclass(frozen=True)
+class LandingSource:
+    """The records of one batch.
+
+    Attributes:
+        value_type: the `value` struct as the table that is written has it.
+    """
+
+    kafka: KafkaCluster
+    spec: PipelineSpec
+    batch: Batch
+    value_type: pa.DataType
+
+    def shaped(self, spark: SparkSession) -> DataFrame:
+        """Landed rows of all records (`jobs.landing.columns`), and the reports of the tasks among them."""
+        schema = landing_schema(self.spec)
+        schema = schema.set(schema.get_field_index("value"), pa.field("value", self.value_type))
+        reader = record_reader(self.spec, self.batch, self.value_type)
+        shaped = _kafka_records(spark, self.kafka, self.batch).mapInArrow(
+            _plain_function(reader), _spark_type(_shaped(schema))
+        )
+        return shaped.withColumns(
+            {
+                "batchNumber": F.lit(self.batch.number).cast("bigint"),
+                "landedAt": F.lit(datetime.fromtimestamp(self.batch.planned_at / 1000, UTC)),
+            }
+        ).select(schema.names)
 
 
 def record_reader(spec: PipelineSpec, batch: Batch, value_type: pa.DataType) -> RecordReader:
@@ -120,11 +174,6 @@ def _by_topic(values: Mapping[TopicPartition, int], as_list: bool = False) -> di
     for tp, value in values.items():
         found.setdefault(tp.topic, {})[str(tp.partition)] = value
     return {t: [int(p) for p in ps] for t, ps in found.items()} if as_list else dict(found)
-
-
-def _as_stored(declared: pa.Schema, table: pa.Schema) -> pa.Schema:
-    """The declared columns with the type that `value` has in the table: columns that are no longer declared stay."""
-    return declared.set(declared.get_field_index("value"), table.field("value"))
 
 
 def _shaped(schema: pa.Schema) -> pa.Schema:

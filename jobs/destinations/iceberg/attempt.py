@@ -45,6 +45,7 @@ class Attempt:
     Attributes:
         id: UUID of the attempt; its snapshots carry it.
         base: the target branch's snapshot that the attempt starts from.
+        target: the branch to publish to.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Attempt:
         self._identifier = identifier
         self._pipeline = pipeline
         self._expected = expected.commit_id if expected else None
-        self._target = target
+        self.target = target
         self._skip_undone = skip_undone
         self.id = uuid.uuid4().hex
         self._branch = f"{_branch_prefix(pipeline, target)}{self.id}"
@@ -85,12 +86,12 @@ class Attempt:
     def _begin(self) -> int:
         """Makes the branch at the target's head and sweeps away those that dead runs left."""
         metadata = self._table.metadata
-        if self._target not in metadata.refs:
+        if self.target not in metadata.refs:
             self._make_root(metadata)
             metadata = self._table.metadata
         self._check_lineage(metadata)
-        base = metadata.refs[self._target].snapshot_id
-        prefix = _branch_prefix(self._pipeline, self._target)
+        base = metadata.refs[self.target].snapshot_id
+        prefix = _branch_prefix(self._pipeline, self.target)
         left = [name for name in metadata.refs if name.startswith(prefix)]
         self._catalog.commit(
             self._table,
@@ -104,7 +105,7 @@ class Attempt:
 
     def _check_lineage(self, metadata: TableMetadata) -> None:
         """The committed state must still be the one that the caller planned from."""
-        history = read_history(metadata, self._pipeline, self._target)
+        history = read_history(metadata, self._pipeline, self.target)
         found = history.committed.commit_id if history.committed else None
         if history.undone and self._skip_undone:
             found = history.undone.commit_id
@@ -114,9 +115,9 @@ class Attempt:
     def _make_root(self, metadata: TableMetadata) -> None:
         """The target's first snapshot: empty, or for a named branch, where main is."""
         main = metadata.refs.get("main")
-        missing = AssertRefSnapshotId(ref=self._target, snapshot_id=None)
+        missing = AssertRefSnapshotId(ref=self.target, snapshot_id=None)
         if main:
-            branch = _point(self._target, main.snapshot_id)
+            branch = _point(self.target, main.snapshot_id)
             self._catalog.commit(self._table, [missing], [branch])
         else:
             added, _ = self._stage_append(self._table, [], {})
@@ -195,7 +196,7 @@ class Attempt:
             )
 
     def _current(self, metadata: TableMetadata) -> int:
-        return metadata.refs[self._target].snapshot_id
+        return metadata.refs[self.target].snapshot_id
 
     def _stage_append(
         self, table: Table, files: Iterable[DataFile], summary: dict[str, str]
@@ -211,7 +212,7 @@ class Attempt:
                 transaction=table.transaction(),
                 io=table.io,
                 snapshot_properties=summary,
-                branch=self._target,
+                branch=self.target,
             )
             for file in files:
                 producer.append_data_file(file)
@@ -224,13 +225,13 @@ class Attempt:
         metadata = self._table.metadata
         requirements: list[TableRequirement] = [
             AssertTableUUID(uuid=metadata.table_uuid),
-            AssertRefSnapshotId(ref=self._target, snapshot_id=base),
+            AssertRefSnapshotId(ref=self.target, snapshot_id=base),
             AssertRefSnapshotId(ref=self._branch, snapshot_id=head),
         ]
         updates: list[TableUpdate] = [
             *(u for u in added if not isinstance(u, SetSnapshotRefUpdate)),
-            _point(self._target, published, like=metadata.refs[self._target]),
-            _point(tag_name(self._pipeline, self._target), published, SnapshotRefType.TAG),
+            _point(self.target, published, like=metadata.refs[self.target]),
+            _point(tag_name(self._pipeline, self.target), published, SnapshotRefType.TAG),
             RemoveSnapshotRefUpdate(ref_name=self._branch),
             SetPropertiesUpdate(updates=mirrored),
         ]
@@ -243,7 +244,7 @@ class Attempt:
     def _is_published(self, snapshot_id: int) -> bool:
         """Looks whether a commit whose answer was lost has happened."""
         table = self._catalog.load(self._identifier)
-        return table is not None and any(s.snapshot_id == snapshot_id for s in ancestors(table.metadata, self._target))
+        return table is not None and any(s.snapshot_id == snapshot_id for s in ancestors(table.metadata, self.target))
 
 
 def _branch_prefix(pipeline: str, target: str) -> str:

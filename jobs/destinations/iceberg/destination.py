@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -32,6 +32,8 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "50",
     "write.parquet.compression-codec": "zstd",
 }
+# Metadata columns of Iceberg tables: https://iceberg.apache.org/spec/#reserved-field-ids
+_RESERVED = {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 _WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}
 
 
@@ -152,7 +154,21 @@ class IcebergDestination:
         return f"{self.table.table}__tombstones" if self._order_by and deletes else None
 
     def _columns(self) -> list[RowColumn]:
-        return row_columns(self.spec, list(self.table.metadata_columns))
+        """The row's columns. `_partition` is Iceberg's own, so ours is `__partition`.
+
+        Raises:
+            ConfigurationError: another column has a name of Iceberg's own: it would refuse every MERGE.
+        """
+        columns = row_columns(self.spec, [m for m in self.table.metadata_columns if m != "partition"])
+        taken = sorted(_RESERVED.intersection(c.name.lower() for c in columns))
+        if taken:
+            raise ConfigurationError(
+                f"Iceberg has columns of its own named {', '.join(taken)}",
+                where=self.name,
+                remedy="give these columns of `source` other names",
+            )
+        added = row_columns(self.spec, list(self.table.metadata_columns))
+        return [replace(c, name="__partition") if c.path == ("kafka", "partition") else c for c in added]
 
     def _append(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
         clock = _Stages()
