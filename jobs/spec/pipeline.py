@@ -16,6 +16,7 @@ from jobs.schema.types import parse_columns, type_name
 from jobs.spec.automation import Retry, Trigger
 from jobs.spec.base import Spec
 from jobs.spec.changes import Changes
+from jobs.spec.control import Control
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
 from resources.errors import ConfigurationError
@@ -59,6 +60,7 @@ class PipelineSpec(Spec):
     changes: Changes = Changes()
     batch: BatchBounds = BatchBounds()
     intermediate: Intermediate = Intermediate()
+    control: Control = Control()
     spark: str = Field("spark", description="name of the Spark connection")
     tables: list[Table] = Field(min_length=1)
     on_bad_record: Literal["quarantine", "fail"] = Field(
