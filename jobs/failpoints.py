@@ -28,6 +28,17 @@ NEWS = (
 )
 # Instead of those of NEWS where the control topic is off.
 GROUP = "news.group"
+# The eight steps of a flush into BigQuery (jobs/destinations/bigquery/destination.py), and a replay into it.
+BIGQUERY = (
+    "bigquery.begun",
+    "bigquery.first-load",
+    "bigquery.loaded",
+    "bigquery.submitted",
+    "bigquery.merged",
+    "bigquery.moved",
+    "bigquery.cleaned",
+)
+BIGQUERY_REPLAY = "bigquery.replay-loaded"
 ALL = (*LANDING, *MERGE, *NEWS)
 
 # Boundaries inside a merge into ClickHouse, which has several outside effects (`clickhouse.taken_over` only after a
