@@ -12,7 +12,9 @@ from pyspark.sql import SparkSession
 from jobs.batch import PREFIX, Batch, CommittedState
 from jobs.destinations.base import Destination, Work
 from jobs.destinations.iceberg.destination import IcebergDestination
+from jobs.landing.direct import DirectLanding
 from jobs.landing.intermediate import IntermediateTable
+from jobs.landing.place import LandingPlace
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, plan_batch
 from jobs.spec.pipeline import PipelineSpec
@@ -50,7 +52,15 @@ class Pipeline:
         self.kafka = KafkaCluster(
             self.spec.source.connection, self.connections.get(self.spec.source.connection, KafkaConnection)
         )
-        self.intermediate = IntermediateTable(self.name, self.spec, self._catalog(self.spec.intermediate.connection))
+        self.intermediate = self._landing_place()
+
+    def _landing_place(self) -> LandingPlace:
+        place = IntermediateTable(self.name, self.spec, self._catalog(self.spec.intermediate.connection))
+        if not self.spec.intermediate.direct:
+            return place
+        destination = self._destination(self.spec.tables[0])
+        assert isinstance(destination, IcebergDestination), "checked when the pipeline file was loaded"
+        return DirectLanding(destination, place)
 
     @property
     def group(self) -> str:

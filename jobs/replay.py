@@ -44,6 +44,12 @@ def replay_batches(pipeline: Pipeline, destination: Destination, first: int, las
 
 
 def _replay(pipeline: Pipeline, destination: Destination, wanted: Callable[[LandedBatch], bool]) -> Replayed | None:
+    if pipeline.spec.intermediate.direct:
+        raise ConfigurationError(
+            "the pipeline has no intermediate table (`intermediate.direct`), so there is nothing to replay from",
+            where=f"pipeline {pipeline.name}",
+            remedy="read from Kafka again, with a new pipeline of another name",
+        )
     _check_coordinates(destination)
     failed: CommitFailed | None = None
     for attempt in range(1, destination.table.max_commit_attempts + 1):

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.landing.columns import RowColumn, row_columns
-from jobs.landing.intermediate import IntermediateTable
+from jobs.landing.place import LandingPlace
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 
@@ -41,7 +41,7 @@ class Work:
     pipeline: str
     spec: PipelineSpec
     spark: SparkSession
-    intermediate: IntermediateTable
+    intermediate: LandingPlace
     run_id: str
 
     def columns(self, metadata: Sequence[str]) -> list[RowColumn]:

@@ -59,9 +59,8 @@ class RecordReader:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches of one task, then one row per topic-partition: how many records came in, and the newest time.
 
-        Both are taken down before decoding. Spark loses observations below a Python step when the plan ends in a
-        write (tried), so they travel as rows of their own, with op `READ` and the number in `i`, which are summed up
-        and left out of what is written.
+        Both are taken down before decoding, and travel as rows of their own, with op `READ` and the number in `i`,
+        which are summed up and left out of what is written.
         """
         seen: dict[TopicPartition, tuple[int, datetime]] = {}
         schema = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -66,25 +66,34 @@ def write_records(spark: SparkSession, source: LandingSource, attempt: Attempt, 
     """Appends the selected records of the batch to the attempt's branch, in one pass over Kafka."""
     if not total(source.batch.ranges):
         return Written()
+    shaped = source.shaped(spark)
     counted = Observation()
     op, error = F.col("op"), F.col("error")
-    is_report = op == RecordReader.READ
-    wanted = op.isin(*selection.operations) if selection.operations else F.lit(False)
-    shaped = source.shaped(spark).observe(
-        counted,
-        F.array_join(F.collect_list(F.when(is_report, F.to_json(F.struct("kafka", "i")))), "\n").alias("reports"),
-        F.count_if(F.coalesce(wanted, F.lit(False))).alias("landed"),
-        F.count_if(error.isNotNull()).alias("quarantined"),
-        F.count_if(op.isNotNull() & ~is_report & ~wanted).alias("filtered"),
-    )
-    kept = shaped.where(F.coalesce(wanted, F.lit(False)) | (error.isNotNull() & F.lit(selection.bad_records)))
+    wanted = F.coalesce(op.isin(*selection.operations), F.lit(False)) if selection.operations else F.lit(False)
+    what = _counts(wanted)
+    kept = shaped.observe(counted, *what).where(wanted | (error.isNotNull() & F.lit(selection.bad_records)))
     writer = selection.columns(kept).writeTo(quote("spark", attempt.path))
     for key, value in attempt.summary.items():
         writer = writer.option(f"snapshot-property.{key}", value)
     writer.append()
-    found = counted.get
+    # Spark Connect waits 100 ms for what was observed and then answers without it; a loaded server can be later than
+    # that (seen). The same counts then come from a second look at the same ranges, which is slower and as good.
+    found = counted.get or shaped.agg(*what).collect()[0].asDict()
     read, newest = _sum_up(found["reports"])
     return Written(read, found["landed"], found["quarantined"], found["filtered"], newest)
+
+
+def _counts(wanted: Column) -> list[Column]:
+    """What is counted over the shaped rows, each on its own."""
+    op, error = F.col("op"), F.col("error")
+    is_report = op == RecordReader.READ
+    reports = F.collect_list(F.when(is_report, F.to_json(F.struct("kafka", "i"))))
+    return [
+        F.array_join(reports, "\n").alias("reports"),
+        F.count_if(wanted).alias("landed"),
+        F.count_if(error.isNotNull()).alias("quarantined"),
+        F.count_if(op.isNotNull() & ~is_report & ~wanted).alias("filtered"),
+    ]
 
 
 def _sum_up(reports: str) -> tuple[int, dict[TopicPartition, int]]:

@@ -42,6 +42,11 @@ class Intermediate(Spec):
     connection: str = Field("lake", description="name of the Iceberg connection")
     namespace: str = Field("landing", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     suffix: str = Field("tmp", pattern=r"^[A-Za-z0-9_]+$", description="the table is <pipeline>_<suffix>")
+    direct: bool = Field(
+        False,
+        description="the only table, append-only in Iceberg, is written at once; dead letters still go to "
+        "<pipeline>_<suffix>. Faster; nothing to replay from",
+    )
 
 
 class Freshness(Spec):
@@ -167,6 +172,11 @@ class PipelineSpec(Spec):
         keyless = [t.table for t in self.tables if t.needs_key and self.changes.key is None]
         if keyless:
             problems.append(f"tables: {', '.join(keyless)} needs `changes.key` (every mode but append does)")
+        only = self.tables[0]
+        if self.intermediate.direct and (len(self.tables) > 1 or only.kind != "iceberg" or only.mode != "append"):
+            problems.append("intermediate.direct: works with one table alone, an Iceberg table of mode append")
+        elif self.intermediate.direct and only.connection != self.intermediate.connection:
+            problems.append("intermediate.direct: the table and `intermediate` must be in the same connection")
         if any(t.needs_key for t in self.tables) and not self.changes.order_by:
             problems.extend(self._order_problems())
         return problems

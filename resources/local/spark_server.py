@@ -80,6 +80,12 @@ class SparkServer(Service):
             "spark.local.dir": str(folder / "tmp"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            # Each batch has a group of its own, so a cached consumer is never used again: let go of it soon.
+            "spark.kafka.consumer.cache.capacity": "8",
+            "spark.kafka.consumer.cache.timeout": "20s",
+            "spark.kafka.consumer.cache.evictorThreadRunInterval": "10s",
+            "spark.kafka.consumer.fetchedData.cache.timeout": "20s",
+            "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "10s",
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
             "spark.scheduler.mode": "FAIR",  # a large merge does not hold up another pipeline's small batch
             "spark.connect.grpc.binding.address": HOST,

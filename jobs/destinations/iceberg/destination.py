@@ -68,7 +68,7 @@ class IcebergDestination:
         return history.committed
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        columns = self._columns()
+        columns = self.columns()
         wanted = pa.schema([pa.field(c.name, c.type, c.nullable) for c in columns])
         found = self.catalog.load(self.table.table)
         done = self._prepare_tombstones(columns, dry_run)
@@ -135,7 +135,7 @@ class IcebergDestination:
             first=first,
             last=last,
             mode=self.table.mode,
-            columns=tuple(self._columns()),
+            columns=tuple(self.columns()),
             keys=tuple(key.columns) if key else (),
             order_by=self._order_by,
             tombstones=(self.catalog.name, *self._tombstones.split(".")) if self._tombstones else None,
@@ -153,7 +153,7 @@ class IcebergDestination:
         deletes = self.table.mode in ("upsert_delete", "delete")
         return f"{self.table.table}__tombstones" if self._order_by and deletes else None
 
-    def _columns(self) -> list[RowColumn]:
+    def columns(self) -> list[RowColumn]:
         """The row's columns. `_partition` is Iceberg's own, so ours is `__partition`.
 
         Raises:
@@ -172,7 +172,8 @@ class IcebergDestination:
 
     def _append(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
         clock = _Stages()
-        attempt = self._attempt(committed)
+        attempt = self.attempt(committed)
+        reached("merge.begun")
         with spark_errors(self.name):
             clock.time("write", lambda: changes.append_to(attempt))
         rows = attempt.added_rows()
@@ -187,7 +188,8 @@ class IcebergDestination:
     def _merge(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
         clock = _Stages()
         mirrored = state_properties(state, self.table.branch)
-        attempt = self._attempt(committed)
+        attempt = self.attempt(committed)
+        reached("merge.begun")
         summary = {**attempt.summary, **state.to_properties(), **self._run(work)}
         with spark_errors(self.name):
             counts = clock.time("plan", lambda: changes.effect_on(attempt))
@@ -197,7 +199,7 @@ class IcebergDestination:
         reached("merge.published")
         return Merged(counts, str(snapshot), clock.seconds)
 
-    def _attempt(self, committed: CommittedState | None) -> Attempt:
+    def attempt(self, committed: CommittedState | None) -> Attempt:
         attempt = Attempt(
             self.catalog,
             self.table.table,

@@ -64,14 +64,14 @@ def read_history(metadata: TableMetadata, pipeline: str, branch: str) -> History
     return History(None, published) if reached_root else History(published, None)
 
 
-def landed_batches(metadata: TableMetadata, pipeline: str) -> tuple[list[LandedBatch], bool]:
+def landed_batches(metadata: TableMetadata, pipeline: str, branch: str = "main") -> tuple[list[LandedBatch], bool]:
     """All landed batches that the intermediate table's snapshots still know, ascending; True if that is from the first.
 
     A snapshot of maintenance carries no batch and is passed over.
     """
     found = [
         landed_from_properties(_summary(s), s.snapshot_id)
-        for s in ancestors(metadata, "main")
+        for s in ancestors(metadata, branch)
         if _summary(s).get(PREFIX + "pipeline") == pipeline and PREFIX + "starts" in _summary(s)
     ]
     found.reverse()

@@ -1,0 +1,125 @@
+"""Landing without an intermediate table: the pipeline's only destination, an append-only Iceberg table, is written at
+once (`intermediate.direct: true`). One write instead of two; there is nothing to merge, and replay is from Kafka.
+
+Dead letters go to `<pipeline>_<suffix>` as ever, in a second pass over the batch's ranges that is made only where there
+are any. They are published before the batch, and only those whose coordinates are not there yet: so a crash between
+the two commits neither loses nor doubles one. The batch counts as landed from the second commit on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.destinations.iceberg.attempt import Attempt
+from jobs.destinations.iceberg.destination import IcebergDestination
+from jobs.destinations.iceberg.history import landed_batches
+from jobs.failpoints import reached
+from jobs.landing.accounting import check, refuse_bad_records
+from jobs.landing.columns import ROWS, landing_schema
+from jobs.landing.intermediate import IntermediateTable, publish_landed
+from jobs.landing.writing import LandingSource, Selection, write_records
+from jobs.offsets import Offsets
+from resources.errors import InvariantBroken, TerminalError
+from resources.iceberg import IcebergCatalog
+from resources.kafka import KafkaCluster
+from resources.spark import spark_errors
+from sql import quote
+
+
+@dataclass(frozen=True)
+class DirectLanding:
+    """The destination as the place where batches are landed; what `IntermediateTable` is to other pipelines."""
+
+    destination: IcebergDestination
+    dead_letters: IntermediateTable
+
+    @property
+    def identifier(self) -> str:
+        return self.destination.table.table
+
+    @property
+    def catalog(self) -> IcebergCatalog:
+        return self.destination.catalog
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where the dead letters are, in Spark SQL; good records are in the destination itself."""
+        return self.dead_letters.path
+
+    def prepare(self) -> list[str]:
+        """Creates or evolves the destination and the table of dead letters."""
+        return [*self.dead_letters.prepare(), *self.destination.prepare()]
+
+    def committed(self) -> CommittedState | None:
+        return self.destination.committed()
+
+    def landed(self) -> tuple[list[LandedBatch], bool]:
+        """The batches that the destination's snapshots still know, ascending, and whether from the first one on."""
+        table = self.catalog.load(self.identifier)
+        branch = self.destination.table.branch
+        return landed_batches(table.metadata, self.destination.pipeline, branch) if table else ([], True)
+
+    def snapshot_with(self, newest: LandedBatch) -> int:
+        raise TerminalError(
+            f"{newest.batch} is in its table already: the pipeline has `intermediate.direct`",
+            where=self.identifier,
+            remedy="switch `intermediate.direct` off in a new pipeline to merge and replay landed batches",
+        )
+
+    def land(
+        self,
+        spark: SparkSession,
+        kafka: KafkaCluster,
+        batch: Batch,
+        committed: CommittedState | None,
+        log_ends: Offsets,
+        summary: dict[str, str],
+    ) -> LandedBatch:
+        """Like `IntermediateTable.land`, into the destination."""
+        value_type = landing_schema(self.destination.spec).field("value").type
+        source = LandingSource(kafka, self.destination.spec, batch, value_type)
+        with spark_errors(self.destination.name):
+            attempt = self.destination.attempt(committed)
+            reached("land.begun")
+            written = write_records(spark, source, attempt, Selection(ROWS, False, self._as_rows))
+            counts = check(batch, self.destination.name, written, attempt.added_rows() + written.quarantined)
+            if counts.quarantined:
+                self._keep_dead_letters(spark, source, counts.quarantined, summary)
+            reached("land.written")
+        return publish_landed(attempt, batch, committed, counts, written.newest, log_ends, summary)
+
+    def _as_rows(self, landed: DataFrame) -> DataFrame:
+        columns = self.destination.columns()
+        return landed.select([F.col(quote("spark", c.path)).alias(c.name) for c in columns])
+
+    def _keep_dead_letters(
+        self, spark: SparkSession, source: LandingSource, expected: int, summary: dict[str, str]
+    ) -> None:
+        """Appends the batch's dead letters that are not there yet."""
+        kept = self.dead_letters
+        table = kept.catalog.require(kept.identifier)
+        attempt = Attempt(kept.catalog, kept.identifier, kept.pipeline, None)
+        known = spark.table(quote("spark", kept.path)).where(F.col("error").isNotNull())
+        if table.current_snapshot() is None:
+            known = known.limit(0)
+        coordinates = known.select(F.col("kafka.topic"), F.col("kafka.partition"), F.col("kafka.offset"))
+
+        def missing(bad: DataFrame) -> DataFrame:
+            same = [bad[f"kafka.{c}"] == coordinates[c] for c in ("topic", "partition", "offset")]
+            return bad.join(coordinates, same, "left_anti")
+
+        stored = LandingSource(source.kafka, source.spec, source.batch, attempt.schema.field("value").type)
+        written = write_records(spark, stored, attempt, Selection((), True, missing))
+        if check(source.batch, kept.identifier, written, written.quarantined).quarantined != expected:
+            raise InvariantBroken(
+                f"{source.batch}: {expected} bad records were found, then {written.quarantined}; nothing was published",
+                where=kept.identifier,
+                remedy="run again; if it stays, report it with the Spark server's log",
+            )
+        refuse_bad_records(source.spec, source.batch, expected, kept.identifier, spark, attempt.path)
+        # On its base only: two runs at once must not both add the same dead letters.
+        attempt.publish_head(summary, {})
