@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from resources.errors import ConfigurationError
+from resources.local.bigquery_jobs import settle_jobs
 from resources.local.service import HOST, Command, Say, Service, Site
 
 PROJECT = "batchmerge-local"
@@ -28,9 +29,10 @@ class BigQueryEmulator(Service):
         return None
 
     def prepare(self, site: Site, say: Say) -> Command:
-        del say
         folder = site.folder(self.name)
         _install_extensions(folder)
+        for job_id in settle_jobs(folder / "data"):
+            say(f"{self.name}: found out what became of {job_id}, which was running when the emulator was killed")
         argv = [sys.executable, "-c", "from local_bigquery.cli import main; main()", "serve"]
         argv += ["--host", HOST, "--port", str(site.port(self.name, "http"))]
         argv += ["--grpc-port", str(site.port(self.name, "grpc"))]
