@@ -53,7 +53,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
 from resources.connections import BigQueryConnection
-from resources.errors import BatchmergeError, CommitFailed, TableReplaced
+from resources.errors import BatchmergeError, CommitFailed, InvariantBroken, TableReplaced
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")
@@ -141,7 +141,12 @@ class BigQueryDestination:
     def _load(self, work: Work, row: StateRow, wanted: Flush) -> Flush:
         loader = self._loader(work, row.intermediate)
         prefix = partial(load_prefix, self.pipeline, self.table.table, row.generation, row.next_batch)
-        return loader.fill(wanted, prefix, lambda: work.intermediate.landed()[0])
+        try:
+            return loader.fill(wanted, prefix, lambda: work.intermediate.landed()[0])
+        except InvariantBroken:
+            # Rows that are missing because another run has merged and cleaned them up are no fault.
+            self._expect(row.committed)
+            raise
 
     def _loader(self, work: Work, intermediate: str, touched: tuple[int, int] | None = None) -> Loader:
         found = self.bigquery.find_table(intermediate)

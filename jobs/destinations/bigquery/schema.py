@@ -106,8 +106,8 @@ def _changed(
 
 
 def _with(field: SchemaField, mode: str, nested: Fields) -> SchemaField:
-    document = field.to_api_repr()
-    document["mode"] = mode
+    # `to_api_repr` gives the field's own dictionary away: the field must stay as it is.
+    document = {**field.to_api_repr(), "mode": mode}
     if nested:
         document["fields"] = [f.to_api_repr() for f in nested]
     return SchemaField.from_api_repr(document)

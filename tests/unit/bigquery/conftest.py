@@ -72,4 +72,3 @@ def analyze() -> Analyze:
         Analyzer(options, catalog.with_builtin_functions(functions).build()).analyze_statement(sql)
 
     return check
-

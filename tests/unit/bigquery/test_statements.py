@@ -166,7 +166,10 @@ _VALUES = ["pipeline", "table_name", "generation", "committed", "commit_id", "st
 
 @pytest.mark.parametrize("template", ["state_read", "state_create", "state_move", "state_renew"])
 def test_state_statements_are_accepted(template: str, analyze: Callable[..., None]) -> None:
-    declared = {**dict.fromkeys([*_VALUES, "new_generation", "intermediate_table"], "STRING"), "batch_number": "INTEGER"}
+    declared = {
+        **dict.fromkeys([*_VALUES, "new_generation", "intermediate_table"], "STRING"),
+        "batch_number": "INTEGER",
+    }
     analyze(render("bigquery", template, table=STATE), {STATE: (_SCHEMA, False)}, declared)
 
 

@@ -1,0 +1,140 @@
+"""What a pipeline file may say about a BigQuery table: every rule, and pairs of options that exclude each other."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from jobs.destinations.bigquery.columns import destination_columns
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import BigQueryTable
+from resources.errors import ConfigurationError
+
+ALLOWED: list[dict[str, object]] = [
+    {},
+    {"merge_interval_seconds": 60},
+    {"merge_interval_seconds": None, "merge_records_threshold": 1},
+    {"merge_interval_seconds": 60, "merge_records_threshold": 1000},
+    {"time_partitioning": "HOUR"},
+    {"time_partitioning": "YEAR", "partition_time": "record", "partition_expiration_days": 3},
+    {"time_partitioning": "DAY", "partition_time": "ingestion", "require_partition_filter": True},
+    {"time_partitioning": "MONTH", "partition_column": "day", "partition_expiration_days": 3},
+    {"time_partitioning": "DAY", "partition_column": "day", "require_partition_filter": True, "cluster_by": ["id"]},
+    {"cluster_by": ["id", "name", "day", "at"]},
+    {"labels": {"team": "air-1", "empty": ""}},
+    {"intermediate_suffix": "landing_zone"},
+]
+REFUSED: list[tuple[dict[str, object], str]] = [
+    ({"merge_interval_seconds": None}, "must be on"),
+    ({"merge_interval_seconds": -1}, "greater than or equal to 0"),
+    ({"merge_records_threshold": 0}, "greater than 0"),
+    ({"partition_column": "day"}, "needs time_partitioning"),
+    ({"partition_column": "day", "partition_expiration_days": 1}, "partition_expiration_days needs time_partitioning"),
+    ({"partition_expiration_days": 1}, "needs time_partitioning"),
+    ({"partition_expiration_days": 0, "time_partitioning": "DAY"}, "greater than 0"),
+    ({"require_partition_filter": True}, "needs time_partitioning"),
+    ({"partition_time": "record"}, "partitions by ingestion time"),
+    ({"partition_time": "ingestion", "partition_column": "day"}, "partitions by ingestion time"),
+    (
+        {"partition_time": "record", "partition_column": "day", "time_partitioning": "DAY"},
+        "partitions by ingestion time",
+    ),
+    ({"time_partitioning": "WEEK"}, "HOUR"),
+    ({"cluster_by": ["a", "b", "c", "d", "e"]}, "at most 4"),
+    ({"cluster_by": ["id", "id"]}, "twice"),
+    ({"labels": {"Team": "x"}}, "lower case"),
+    ({"labels": {"team": "X"}}, "lower case"),
+    ({"table": "no_dataset"}, "pattern"),
+    ({"table": "p.d.t"}, "pattern"),
+    ({"intermediate_suffix": "a-b"}, "pattern"),
+    ({"mode": "overwrite"}, "append"),
+    ({"load_rows": 0}, "greater than 0"),
+    ({"column_types": {"name": "VARCHAR"}}, "JSON"),
+    ({"null_elements": "keep"}, "refuse"),
+    ({"unknown": 1}, "Extra inputs"),
+]
+COLUMNS = {
+    "id": "long",
+    "name": "string",
+    "day": "date",
+    "at": "timestamp",
+    "ratio": "double",
+    "tags": "array<string>",
+    "doc": "string",
+}
+UNFIT: list[tuple[dict[str, object], dict[str, str], str, str]] = [
+    ({"partition_column": "nope", "time_partitioning": "DAY"}, {}, "id", "nope, which is no column"),
+    ({"partition_column": "name", "time_partitioning": "DAY"}, {}, "id", "is STRING"),
+    ({"partition_column": "day", "time_partitioning": "HOUR"}, {}, "id", "has no hours"),
+    ({"cluster_by": ["nope"]}, {}, "id", "nope, which is no column"),
+    ({"cluster_by": ["ratio"]}, {}, "id", "cannot cluster by ratio"),
+    ({"cluster_by": ["tags"]}, {}, "id", "cannot cluster"),
+    ({"column_types": {"nope": "JSON"}}, {}, "id", "nope, which is no column"),
+    ({"column_types": {"id": "JSON"}}, {}, "id", "id is long"),
+    ({"column_types": {"ratio": "TIME"}}, {}, "id", "ratio is double"),
+    ({"column_types": {"name": "JSON"}}, {}, "name", "cannot tell rows apart"),
+    ({}, {"a b": "string"}, "id", "does not allow a column named 'a b'"),
+    ({}, {"1st": "string"}, "id", "does not allow a column named '1st'"),
+    ({}, {"_PARTITIONTIME": "timestamp"}, "id", "does not allow a column named '_PARTITIONTIME'"),
+    ({"sanitize_names": True}, {"a b": "string", "a_b": "string"}, "id", "both become 'a_b'"),
+    ({}, {"s": "struct<x: int, X: int>"}, "id", "both become 'X'"),
+    ({}, {"m": "array<array<int>>"}, "id", "array of arrays"),
+    ({}, {"m": "array<map<string,int>>"}, "id", "array of arrays"),
+    ({"metadata_columns": ["partition"], "sanitize_names": True}, {"__partition": "int"}, "id", "both become"),
+]
+
+
+def table(options: dict[str, object]) -> dict[str, object]:
+    return {"kind": "bigquery", "table": "d.t", "mode": "upsert", **options}
+
+
+@pytest.mark.parametrize("options", ALLOWED, ids=str)
+def test_allowed(options: dict[str, object]) -> None:
+    found = BigQueryTable.model_validate(table(options))
+    for name, value in options.items():
+        assert getattr(found, name) == value
+
+
+@pytest.mark.parametrize(("options", "says"), REFUSED, ids=str)
+def test_refused(options: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError) as problem:
+        BigQueryTable.model_validate(table(options))
+    assert says in str(problem.value)
+
+
+def spec(options: dict[str, object], extra: dict[str, str], key: str = "id") -> PipelineSpec:
+    return PipelineSpec.model_validate(
+        {
+            "source": {"topics": ["t"], "value": {"format": "json", "columns": {**COLUMNS, **extra}}},
+            "changes": {"key": {"columns": [key], "source": "value"}, "order_by": "arrival"},
+            "tables": [table(options)],
+        }
+    )
+
+
+@pytest.mark.parametrize(("options", "extra", "key", "says"), UNFIT, ids=str)
+def test_refused_with_these_columns(options: dict[str, object], extra: dict[str, str], key: str, says: str) -> None:
+    found = spec(options, extra, key)
+    assert isinstance(found.tables[0], BigQueryTable)
+    with pytest.raises(ConfigurationError) as problem:
+        destination_columns(found, found.tables[0], "test")
+    assert says in str(problem.value)
+
+
+def test_names_are_sanitised_where_that_is_asked_for() -> None:
+    found = spec({"sanitize_names": True}, {"a b": "string", "1st": "struct<x-y: int>".replace("x-y", "`x-y`")})
+    assert isinstance(found.tables[0], BigQueryTable)
+    columns = {c.source[-1]: c.field for c in destination_columns(found, found.tables[0], "test")}
+    assert columns["a b"].name == "a_b"
+    assert columns["1st"].name == "_1st"
+    assert [f.name for f in columns["1st"].fields] == ["x_y"]
+
+
+def test_key_is_needed_by_every_mode_but_append() -> None:
+    for mode in ("upsert", "upsert_delete", "delete"):
+        document = {
+            "source": {"topics": ["t"], "value": {"format": "json", "columns": COLUMNS}},
+            "tables": [{**table({}), "mode": mode}],
+        }
+        with pytest.raises(ValidationError, match=r"needs `changes\.key`"):
+            PipelineSpec.model_validate(document)

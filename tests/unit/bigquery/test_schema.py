@@ -1,0 +1,88 @@
+"""Evolution of BigQuery schemas: what is done, in which order the fields stand after it, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from google.cloud.bigquery import SchemaField as F
+
+from jobs.destinations.bigquery.schema import changed_fields, lacking, plan_changes
+from jobs.spec.tables import Evolution
+from resources.errors import SchemaRefused
+
+PRESENT = [
+    F("id", "INTEGER", mode="REQUIRED"),
+    F("Name", "STRING", mode="REQUIRED"),
+    F("at", "RECORD", fields=[F("x", "FLOAT"), F("y", "FLOAT", mode="REQUIRED")]),
+    F("tags", "RECORD", mode="REPEATED", fields=[F("k", "STRING")]),
+    F("amount", "NUMERIC"),
+    F("doc", "JSON"),
+]
+
+
+def wanted(**changes: F | None) -> list[F]:
+    by_name = {f.name: f for f in PRESENT} | changes
+    return [f for f in by_name.values() if f is not None]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (wanted(), []),
+        (wanted(Name=F("name", "STRING", mode="REQUIRED")), []),
+        (wanted(note=F("note", "STRING", mode="REQUIRED")), ["add column note string"]),
+        (wanted(id=F("id", "INTEGER")), ["make id optional"]),
+        (wanted(Name=None), ["make Name optional"]),
+        (wanted(at=F("at", "RECORD", fields=[F("x", "FLOAT"), F("y", "FLOAT")])), ["make at.y optional"]),
+        (
+            wanted(at=F("at", "RECORD", fields=[F("z", "DATE"), F("x", "FLOAT"), F("y", "FLOAT", mode="REQUIRED")])),
+            ["add column at.z date"],
+        ),
+        (
+            wanted(tags=F("tags", "RECORD", mode="REPEATED", fields=[F("k", "STRING"), F("v", "INTEGER")])),
+            ["add column tags.element.v long"],
+        ),
+        (wanted(geo=F("geo", "GEOGRAPHY")), ["add column geo string"]),
+    ],
+)
+def test_allowed_changes(fields: list[F], says: list[str]) -> None:
+    changes = plan_changes("t", PRESENT, fields, Evolution())
+    assert [str(c) for c in changes] == says
+    after = changed_fields(PRESENT, fields, changes)
+    assert plan_changes("t", after, fields, Evolution()) == [], "once is enough"
+    assert [f.name for f in after[: len(PRESENT)]] == [f.name for f in PRESENT], "additions stand last"
+    assert all(f.mode != "REQUIRED" for f in after[len(PRESENT) :])
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (wanted(id=F("id", "STRING")), "column id is long in the table and string in the file"),
+        (wanted(amount=F("amount", "BIGNUMERIC")), "column amount"),
+        (wanted(doc=F("doc", "STRING")), "column doc is JSON in the table and STRING in the file"),
+        (wanted(amount=F("amount", "TIME")), "column amount is NUMERIC in the table and TIME in the file"),
+        (wanted(tags=F("tags", "RECORD", fields=[F("k", "STRING")])), "column tags"),
+        (wanted(at=F("at", "RECORD", fields=[F("x", "STRING"), F("y", "FLOAT")])), "column at.x"),
+    ],
+)
+def test_refused_changes(fields: list[F], says: str) -> None:
+    with pytest.raises(SchemaRefused) as problem:
+        plan_changes("t", PRESENT, fields, Evolution())
+    assert says in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rules"),
+    [
+        (wanted(note=F("note", "STRING")), Evolution(add_columns=False)),
+        (wanted(id=F("id", "INTEGER")), Evolution(relax_required=False)),
+    ],
+)
+def test_rules_that_are_switched_off(fields: list[F], rules: Evolution) -> None:
+    with pytest.raises(SchemaRefused, match="switched off"):
+        plan_changes("t", PRESENT, fields, rules)
+
+
+def test_nested_addition_that_the_service_left_out_is_seen() -> None:
+    fields = wanted(at=F("at", "RECORD", fields=[*PRESENT[2].fields, F("z", "DATE")]))
+    assert [f.name for f in lacking(PRESENT, fields)] == ["at"]
+    assert lacking(fields, fields) == []
