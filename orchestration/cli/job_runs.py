@@ -54,25 +54,27 @@ def run_job(
     pipeline: str,
     config: Mapping[str, object],
     hours: tuple[str, str] | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> RunResult:
     """One run of the pipeline's job.
 
     Args:
         config: of the landing step; `mode` goes to every step.
         hours: first and last partition of a replay; None: the current hour.
+        tags: further tags of the run.
     """
     job = definitions.resolve_job_def(pipeline)
     partitions = job.partitions_def
     assert partitions is not None
-    tags = {PIPELINE_TAG: pipeline}
+    tagged = {**(tags or {}), PIPELINE_TAG: pipeline}
     if hours:
-        tags |= {_FIRST: hours[0], _LAST: hours[1]}
+        tagged |= {_FIRST: hours[0], _LAST: hours[1]}
     current = None if hours else partitions.get_last_partition_key()
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     result = job.execute_in_process(
         instance=instance,
         partition_key=current,
-        tags=tags,
+        tags=tagged,
         raise_on_error=False,
         run_config={"ops": _ops(job, config), "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -30,9 +29,5 @@ def ui(port: int) -> None:
     command = [sys.executable, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
     where = ["--workspace", str(_WORKSPACE)] if _WORKSPACE.exists() else ["--module-name", "orchestration.definitions"]
     # The daemon's runs start elsewhere: a data folder named by a relative path has to stay the same one.
-    environment = {**os.environ, "BATCHMERGE_HOME": str(data_folder())}
-    try:
-        code = subprocess.call([*command, *where], env=environment)
-    except KeyboardInterrupt:  # the child has got it too, and stops by itself
-        code = 0
-    sys.exit(code)
+    os.environ["BATCHMERGE_HOME"] = str(data_folder())
+    os.execv(sys.executable, [*command, *where])  # this process becomes Dagster, so that signals reach it

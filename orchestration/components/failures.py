@@ -22,11 +22,14 @@ def retry_policy(retry: Retry) -> dg.RetryPolicy:
 
 @contextmanager
 def as_failures() -> Iterator[None]:
-    """Raises `dg.Failure` for each of our errors; anything else is a bug of ours and keeps its traceback."""
+    """Raises `dg.Failure` for each of our errors. Anything else is a bug: it keeps its traceback, and a second try
+    would only hide it."""
     try:
         yield
     except BatchmergeError as problem:
         raise failure(problem) from None
+    except Exception as bug:
+        raise dg.Failure(f"unexpected {type(bug).__name__}: {bug}", allow_retries=False) from bug
 
 
 def failure(problem: BatchmergeError) -> dg.Failure:

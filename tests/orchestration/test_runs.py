@@ -1,0 +1,221 @@
+"""A pipeline's Dagster job against a real broker and Spark: what runs do, show, refuse and survive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+import yaml
+
+from orchestration.cli.job_runs import run_job
+from resources.connections import Connections, IcebergConnection
+from resources.iceberg import IcebergCatalog
+from tests.kit.flow import Flow, rows
+from tests.kit.model import bad, expected
+from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.orchestration.launching import advance, definitions, events
+
+Topic = Callable[..., str]
+NO_DELAY = {"retry": {"max_retries": 1, "delay_seconds": 0.05}}
+
+
+def _upserts(first: int, count: int) -> list[Record]:
+    return [Record(0, n, {"id": n, "name": f"n{n}", "amount": 1.0, "op": "u"}) for n in range(first, first + count)]
+
+
+def _hour(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d-%H:00")
+
+
+def test_run_shows_what_it_did(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
+    flow = Flow(topic(partitions=2), ["upsert_delete"], max_records=300)
+    records = random_changes(seed=1, count=500, keys=60, partitions=2)
+    produce(bootstrap(connections), flow.topic, records)
+
+    first = advance(instance, flow)
+    second = advance(instance, flow, until_caught_up=True)
+
+    assert first.success
+    assert second.success
+    assert rows(connections, flow.table("upsert_delete")) == expected(records, "upsert_delete")
+    landed = [r.landing.metadata for r in (first, second)]
+    assert [m["read"] for m in landed] == [300, 200]
+    assert all(m["read"] == m["landed"] + m["quarantined"] + m["filtered"] for m in landed)
+    assert sum(m["quarantined"] for m in landed) == bad(records) > 0
+    assert landed[0]["offsets after"] == landed[1]["offsets before"]
+    assert [m["lag"] for m in landed] == [200, 0]
+    assert landed[0]["run id"] == first.run_id
+    table = second.tables[0].metadata
+    assert (table["batch before"], table["last batch"], table["lag"]) == (1, 2, 0)
+    assert table["inserted"] + table["updated"] + table["deleted"] > 0
+    assert "caught up through" in table
+    assert "VTTS" in table
+    snapshot = IcebergCatalog("lake", connections.get("lake", IcebergConnection)).require(flow.table("upsert_delete"))
+    assert str(snapshot.current_snapshot().snapshot_id) == table["snapshot id"]  # type: ignore[union-attr]
+    checks = events(instance, second, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    assert len(checks) == 7
+    assert all(event.asset_check_evaluation_data.passed for event in checks)
+
+
+def test_run_without_news_changes_nothing(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
+    flow = Flow(topic(), ["append"])
+    produce(bootstrap(connections), flow.topic, _upserts(0, 10))
+    advance(instance, flow)
+
+    again = advance(instance, flow)
+
+    assert again.success
+    assert [step.metadata["batches"] for step in again.steps] == [0, 0]
+    assert len(rows(connections, flow.table("append"))) == 10
+
+
+def test_plain_run_on_a_past_hour_is_refused(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = Flow(topic(), ["append"], overrides=NO_DELAY)
+    produce(bootstrap(connections), flow.topic, _upserts(0, 5))
+    past = _hour(datetime.now(UTC) - timedelta(hours=3))
+
+    result = run_job(instance, definitions(flow), flow.name, {}, hours=(past, past))
+
+    assert not result.success
+    assert "launch these hours as a backfill" in str(result.landing.problem)
+    assert not result.landing.transient
+    assert result.tables[0].problem == "not run: a step before it failed"
+    assert not events(instance, result, dg.DagsterEventType.STEP_RESTARTED)
+    assert flow.pipeline(connections).intermediate.landed()[0] == []
+
+
+def test_backfill_replays_in_one_run(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
+    flow = Flow(topic(partitions=2), ["upsert_delete"], max_records=200)
+    records = random_changes(seed=2, count=400, keys=50, partitions=2)
+    produce(bootstrap(connections), flow.topic, records)
+    advance(instance, flow, until_caught_up=True)
+    catalog = IcebergCatalog("lake", connections.get("lake", IcebergConnection))
+    table = flow.table("upsert_delete")
+    lost = rows(connections, table)[0][0]
+    catalog.require(table).delete(f"id == {lost}")
+    assert rows(connections, table) != expected(records, "upsert_delete")
+    before = flow.pipeline(connections).destinations()[0].committed()
+    now = datetime.now(UTC)
+    hours = (_hour(now - timedelta(hours=1)), _hour(now))
+
+    result = run_job(instance, definitions(flow), flow.name, {}, hours=hours, tags={"dagster/backfill": "b1"})
+
+    assert result.success
+    assert rows(connections, table) == expected(records, "upsert_delete")
+    assert flow.pipeline(connections).destinations()[0].committed() == before
+    assert result.landing.metadata["batches"] == result.tables[0].metadata["batches"] == 2
+    assert "replay of" in result.tables[0].metadata
+    made = events(instance, result, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    assert {event.partition for event in made} == set(hours)
+    assert len(flow.pipeline(connections).intermediate.landed()[0]) == 2
+
+
+def test_failed_blocking_check_stops_what_comes_after(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = Flow(topic(), ["upsert"], overrides=NO_DELAY)
+    produce(bootstrap(connections), flow.topic, _upserts(0, 5))
+    advance(instance, flow)
+    # Somebody writes to the table by hand, and now a key has two rows.
+    table = IcebergCatalog("lake", connections.get("lake", IcebergConnection)).require(flow.table("upsert"))
+    foreign = {"id": [3], "name": ["twice"], "amount": [0.0]}
+    schema = table.schema().as_arrow()
+    table.append(pa.table({f.name: foreign.get(f.name, [None]) for f in schema}, schema=schema))
+    produce(bootstrap(connections), flow.topic, _upserts(3, 1))
+    made: list[str] = []
+    upstream = dg.AssetKey(["iceberg", "tests", f"{flow.name}_upsert"])
+
+    @dg.asset(deps=[upstream], partitions_def=dg.HourlyPartitionsDefinition("2026-01-01-00:00", end_offset=1))
+    def report() -> None:
+        made.append("report")
+
+    whole = dg.Definitions.merge(definitions(flow), dg.Definitions(assets=[report]))
+    job = dg.define_asset_job("everything", selection=dg.AssetSelection.all())
+    whole = dg.Definitions.merge(whole, dg.Definitions(jobs=[job]))
+    resolved = whole.resolve_job_def("everything")
+    assert resolved.partitions_def
+    result = resolved.execute_in_process(
+        instance=instance, partition_key=resolved.partitions_def.get_last_partition_key(), raise_on_error=False
+    )
+
+    assert not result.success
+    assert made == []
+    failed = [e for e in result.all_events if e.is_step_failure]
+    assert len(failed) == 1
+    assert "keys_unique" in str(failed[0].step_failure_data.user_failure_data)
+    assert not [e for e in result.all_events if e.event_type == dg.DagsterEventType.STEP_RESTARTED]
+
+
+@pytest.fixture
+def altered(stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, object]], None]:
+    """Points BATCHMERGE_CONNECTIONS to a copy of the stack's file with some entries changed or added."""
+
+    def alter(entries: dict[str, object]) -> None:
+        document = yaml.safe_load((stack / "connections.yaml").read_text())
+        document["connections"] |= entries
+        (tmp_path / "connections.yaml").write_text(yaml.safe_dump(document))
+        monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+
+    return alter
+
+
+def test_transient_failure_is_tried_again_and_terminal_is_not(
+    topic: Topic,
+    instance: dg.DagsterInstance,
+    altered: Callable[[dict[str, object]], None],
+    silent_server: str,
+) -> None:
+    flow = Flow(topic(), ["append"], overrides=NO_DELAY)
+    altered({"kafka": {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": 0.5}})
+    unreachable = advance(instance, flow)
+    altered({})
+    missing = advance(instance, Flow("no-such-topic", ["append"], overrides=NO_DELAY))
+
+    assert unreachable.landing.transient
+    assert len(events(instance, unreachable, dg.DagsterEventType.STEP_RESTARTED)) == 1
+    assert not missing.landing.transient
+    assert "no-such-topic" in str(missing.landing.problem)
+    assert not events(instance, missing, dg.DagsterEventType.STEP_RESTARTED)
+
+
+def test_hanging_table_stops_neither_landing_nor_the_other_table(
+    connections: Connections,
+    topic: Topic,
+    instance: dg.DagsterInstance,
+    altered: Callable[[dict[str, object]], None],
+    silent_server: str,
+) -> None:
+    flow = Flow(topic(), ["append"], overrides={"retry": {"max_retries": 0}})
+    good = flow.spec_document["tables"]
+    assert isinstance(good, list)
+    named = {"table": f"tests.{flow.name}_other", "mode": "append"}
+    other = {"kind": "iceberg", "connection": "second", **named, "time_limit_seconds": 300}
+    flow.overrides["tables"] = [other, *good]
+    lake = connections.get("lake", IcebergConnection).model_dump(exclude_defaults=True)
+    altered({"second": lake})
+    produce(bootstrap(connections), flow.topic, _upserts(0, 10))
+    assert advance(instance, flow).success
+    # Now the second catalog hangs.
+    altered({"second": {"kind": "iceberg", "type": "rest", "uri": f"http://{silent_server}"}})
+    flow.overrides["tables"] = [{**other, "time_limit_seconds": 2}, *good]
+    produce(bootstrap(connections), flow.topic, _upserts(10, 10))
+
+    result = advance(instance, flow)
+
+    by_asset = {step.asset: step for step in result.steps}
+    assert result.landing.problem is None
+    assert by_asset[f"iceberg/tests/{flow.name}_append"].problem is None
+    assert len(rows(connections, flow.table("append"))) == 20
+    hung = by_asset[f"iceberg/second/tests/{flow.name}_other"]
+    assert hung.transient
+    assert "time limit of 2 s" in str(hung.problem)
+
+    altered({"second": lake})
+    assert advance(instance, flow).success
+    assert len(rows(connections, f"tests.{flow.name}_other")) == 20
