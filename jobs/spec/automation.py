@@ -23,5 +23,5 @@ class Trigger(Spec):
 class Retry(Spec):
     """How a step is tried again after a transient failure. A terminal one is never tried again."""
 
-    max_retries: int = Field(3, ge=0)
+    max_retries: int = Field(3, ge=0, description="tries after the first one")
     delay_seconds: float = Field(10, gt=0, description="before the first retry; doubles each time, with some jitter")

@@ -12,7 +12,7 @@ from jobs.spec.base import Spec
 class Key(Spec):
     """Which columns identify a row. They come from the record's key, or from its value."""
 
-    columns: list[str] = Field(min_length=1)
+    columns: list[str] = Field(min_length=1, description="names of the key columns")
     source: Literal["kafka_key", "value"] = Field("kafka_key", description="where the key columns are taken from")
     nulls: Literal["refuse", "match"] = Field(
         "refuse", description="a null part in a key: refuse (the record is bad) or match (null equals null)"
@@ -28,10 +28,10 @@ class Key(Spec):
 class Operation(Spec):
     """A field of the value that says what a record does. A null value (tombstone) is always a delete."""
 
-    field: str
-    insert: list[str] = Field(default_factory=lambda: ["c", "r", "i", "I"])
-    update: list[str] = Field(default_factory=lambda: ["u", "U"])
-    delete: list[str] = Field(default_factory=lambda: ["d", "D"])
+    field: str = Field(description="a text column of the value")
+    insert: list[str] = Field(default_factory=lambda: ["c", "r", "i", "I"], description="its values that mean insert")
+    update: list[str] = Field(default_factory=lambda: ["u", "U"], description="its values that mean update")
+    delete: list[str] = Field(default_factory=lambda: ["d", "D"], description="its values that mean delete")
     keep: bool = Field(False, description="keep the field as a column of the destination tables")
 
     @model_validator(mode="after")

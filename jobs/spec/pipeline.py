@@ -40,7 +40,7 @@ class Intermediate(Spec):
     """The Iceberg table where batches are landed."""
 
     connection: str = Field("lake", description="name of the Iceberg connection")
-    namespace: str = Field("landing", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    namespace: str = Field("landing", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="where the table is created")
     suffix: str = Field("tmp", pattern=r"^[A-Za-z0-9_]+$", description="the table is <pipeline>_<suffix>")
     direct: bool = Field(
         False,
@@ -52,14 +52,14 @@ class Intermediate(Spec):
 class Freshness(Spec):
     """How old `caught_up_through` may get before Dagster shows the tables as stale."""
 
-    warn_minutes: int = Field(30, ge=1)
-    fail_minutes: int = Field(120, ge=1)
+    warn_minutes: int = Field(30, ge=1, description="older than this: a warning")
+    fail_minutes: int = Field(120, ge=1, description="older than this: failed")
 
 
 class PipelineSpec(Spec):
     """One declared flow: source topics, how to read them, the destination tables."""
 
-    description: str = ""
+    description: str = Field("", description="what people read about the pipeline in Dagster")
     owners: list[str] = Field(default_factory=list, description="e-mail addresses or team:name")
     source: Source
     changes: Changes = Changes()

@@ -19,7 +19,7 @@ _NAME = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
 class Evolution(Spec):
     """Which schema changes are allowed; anything else is refused before a byte is written."""
 
-    add_columns: bool = True
+    add_columns: bool = Field(True, description="new columns, nested ones too, as optional")
     widen_types: bool = Field(True, description="int to long, float to double, decimal to more digits")
     relax_required: bool = Field(True, description="required to optional")
 
@@ -28,11 +28,16 @@ class TableBase(Spec):
     """What destination tables of every kind have."""
 
     connection: str
-    mode: Mode = Field(description="append | upsert | upsert_delete | delete")
+    mode: Mode = Field(
+        description="append: every change but deletes is a row; upsert: one row a key, deletes ignored; "
+        "upsert_delete: one row a key; delete: every change is a row, and a delete removes the rows of its key"
+    )
     create: bool = Field(True, description="create the table when it is missing")
     evolve: Evolution = Evolution()
     metadata_columns: list[Literal["topic", "partition", "offset", "timestamp", "batch"]] = Field(
-        default_factory=list, description="adds _topic, _partition, _offset, _timestamp, _batch"
+        default_factory=list,
+        description="adds _topic, _partition (__partition where that is a reserved name: Iceberg, BigQuery), _offset, "
+        "_timestamp, _batch",
     )
     time_limit_seconds: int = Field(3600, gt=0, description="after this the merge is given up and retried later")
 
@@ -47,13 +52,15 @@ class IcebergTable(TableBase):
     """A destination table in an Iceberg catalog."""
 
     kind: Literal["iceberg"]
-    connection: str = "lake"
+    connection: str = Field("lake", description="name of the Iceberg connection")
     table: str = Field(pattern=_NAME, description="namespace.table")
     branch: str = Field("main", description="the branch to publish to")
     partition_by: list[str] = Field(
         default_factory=list, description="for example [day(scheduled), bucket(16, carrier), truncate(2, code), origin]"
     )
-    write: Literal["copy_on_write", "merge_on_read"] = "copy_on_write"
+    write: Literal["copy_on_write", "merge_on_read"] = Field(
+        "copy_on_write", description="how updates and deletes are written, set when we create the table"
+    )
     properties: dict[str, str] = Field(default_factory=dict, description="table properties, set when we create it")
     on_rollback: Literal["hold", "replay", "skip"] = Field(
         "hold", description="the table was rolled back: hold (stop and explain), replay what was undone, or skip it"
@@ -68,7 +75,7 @@ class ClickHouseTable(TableBase):
     """A destination table in ClickHouse."""
 
     kind: Literal["clickhouse"]
-    connection: str = "clickhouse"
+    connection: str = Field("clickhouse", description="name of the ClickHouse connection")
     table: str = Field(pattern=_NAME, description="database.table")
     engine: str | None = Field(
         None,
@@ -90,7 +97,9 @@ class ClickHouseTable(TableBase):
         default_factory=list,
         description="columns whose hash picks the endpoint; left out: the key columns, or topic and partition",
     )
-    hash_function: Literal["sipHash64", "cityHash64", "xxHash64", "murmurHash3_64"] = "sipHash64"
+    hash_function: Literal["sipHash64", "cityHash64", "xxHash64", "murmurHash3_64"] = Field(
+        "sipHash64", description="ClickHouse's function that picks the endpoint of a row"
+    )
 
     @property
     def name(self) -> str:
@@ -120,7 +129,7 @@ class BigQueryTable(TableBase):
     """A destination table in BigQuery."""
 
     kind: Literal["bigquery"]
-    connection: str = "bigquery"
+    connection: str = Field("bigquery", description="name of the BigQuery connection")
     table: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$", description="dataset.table")
     intermediate_suffix: str = Field(
         "tmp", pattern=r"^[A-Za-z0-9_]+$", description="the intermediate table is _<table>_<suffix>_<pipeline>_…"
@@ -136,11 +145,11 @@ class BigQueryTable(TableBase):
     partition_time: Literal["record", "ingestion"] | None = Field(
         None, description="ingestion-time partitions only: a row's partition follows its record (default) or the merge"
     )
-    partition_expiration_days: int | None = Field(None, gt=0)
-    require_partition_filter: bool = False
-    cluster_by: list[str] = Field(default_factory=list, max_length=4)
+    partition_expiration_days: int | None = Field(None, gt=0, description="partitions are dropped after this")
+    require_partition_filter: bool = Field(False, description="queries must name partitions; our merges do")
+    cluster_by: list[str] = Field(default_factory=list, max_length=4, description="at most four columns")
     labels: dict[str, str] = Field(default_factory=dict, description="labels of the table, set when we create it")
-    description: str | None = None
+    description: str | None = Field(None, description="the table's description in BigQuery")
     column_types: dict[str, BigQueryType] = Field(
         default_factory=dict, description="BigQuery types for single columns, for example {payload: JSON}"
     )

@@ -1,0 +1,138 @@
+"""Every option of a pipeline file, read off the models, for the README's table.
+
+``python -m jobs.spec.options README.md`` writes it there; a test keeps it equal.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import BigQueryTable, ClickHouseTable, IcebergTable, TableBase
+
+_TABLES: dict[str, type[TableBase]] = {
+    "iceberg": IcebergTable,
+    "clickhouse": ClickHouseTable,
+    "bigquery": BigQueryTable,
+}
+
+
+_SCALARS = {str: "text", int: "number", float: "number", bool: "true | false"}
+BEGIN, END = "<!-- options: begin -->", "<!-- options: end -->"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: where it stands, what it takes, its default ("required" where it has none) and what it means."""
+
+    path: str
+    kind: str
+    default: str
+    description: str
+
+
+def options() -> list[Option]:
+    """All options in the order of the models; those of tables once per kind of table."""
+    found = [o for o in _options(PipelineSpec, "") if not o.path.startswith("tables")]
+    shared: set[str] | None = None
+    for model in _TABLES.values():
+        names = set(model.model_fields)
+        shared = names if shared is None else shared & names
+    shared = (shared or set()) - {"kind", "connection", "table"}
+    common = [o for o in _options(IcebergTable, "tables[].") if _field(o) in shared]
+    own = [
+        Option(f"tables[{kind}].{o.path}", o.kind, o.default, o.description)
+        for kind, model in _TABLES.items()
+        for o in _options(model, "")
+        if o.path.split(".")[0] not in shared and o.path.split(".")[0] != "kind"
+    ]
+    return [*found, *common, *own]
+
+
+def markdown() -> str:
+    """The options as the README's table."""
+    lines = ["| option | takes | default | meaning |", "| --- | --- | --- | --- |"]
+    for o in options():
+        cells = (f"`{o.path}`", o.kind, o.default, o.description)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def _field(option: Option) -> str:
+    return option.path.split(".")[1]
+
+
+def _options(model: type[BaseModel], prefix: str) -> Iterator[Option]:
+    for name, field in model.model_fields.items():
+        path = prefix + name
+        nested = _nested(field.annotation)
+        yield Option(path, _kind(field.annotation), _default(field), field.description or _first_line(nested))
+        if nested is not None:
+            yield from _options(nested, f"{path}.")
+
+
+def _nested(annotation: Any) -> type[BaseModel] | None:
+    """The model below a field, where there is exactly one; alternatives are told in the field's description."""
+    candidates = [a for a in (annotation, *typing.get_args(annotation)) if _is_model(a)]
+    if typing.get_origin(annotation) is list or len(candidates) != 1:
+        return None
+    found: type[BaseModel] = candidates[0]
+    return found
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _kind(annotation: Any) -> str:
+    arguments = typing.get_args(annotation)
+    match typing.get_origin(annotation):
+        case typing.Annotated:
+            kind = _kind(arguments[0])
+        case typing.Literal:
+            kind = " | ".join(str(a) for a in arguments)
+        case typing.Union | types.UnionType:
+            kind = " | ".join(dict.fromkeys(_kind(a) for a in arguments if a is not type(None)))
+        case builtins.list:
+            kind = f"list of {_kind(arguments[0])}"
+        case builtins.dict:
+            kind = f"map of {_kind(arguments[0])} to {_kind(arguments[1])}"
+        case _:
+            kind = "group" if _is_model(annotation) else _SCALARS[annotation]
+    return kind
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return ""
+    if value is None or value in ("", [], {}, ()):
+        return "none"
+    return f"`{value}`" if not isinstance(value, bool) else f"`{str(value).lower()}`"
+
+
+def _first_line(model: type[BaseModel] | None) -> str:
+    return (model.__doc__ or "").strip().splitlines()[0] if model else ""
+
+
+def with_options(text: str) -> str:
+    """The README with the table as it should be, between its two marks."""
+    head, rest = text.split(BEGIN)
+    return f"{head}{BEGIN}\n{markdown()}\n{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    readme = Path(sys.argv[1])
+    readme.write_text(with_options(readme.read_text()))
