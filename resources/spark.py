@@ -7,6 +7,7 @@ comes after a dead run attaches to the same session and interrupts what is left 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import uuid
@@ -136,7 +137,18 @@ def _unclassified(problem: Exception, where: str) -> BatchmergeError:
     )
 
 
-_CONFLICT = ("Cannot commit", "Found conflicting files", "Missing required files to delete", "ValidationException")
+# Iceberg's words for a commit that lost (a newer run may also have swept the attempt's branch away), not its
+# ValidationException: that is also raised for what no retry mends.
+_CONFLICT = (
+    "CommitFailedException",
+    "Cannot commit",
+    "Found conflicting",
+    "Found new conflicting",
+    "Missing required files to delete",
+    "Cannot determine history between",
+    r"Cannot use branch \(does not exist\)",
+    "TABLE_OR_VIEW_NOT_FOUND.*`branch_attempt--",
+)
 
 _KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
     (
@@ -186,7 +198,7 @@ _KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
 
 def _classified(text: str, where: str) -> BatchmergeError | None:
     for marks, kind, what, remedy in _KNOWN:
-        if any(mark in text for mark in marks):
+        if any(re.search(mark, text) for mark in marks):
             return kind(what, where=where, remedy=remedy)
     return None
 
