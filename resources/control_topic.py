@@ -19,7 +19,6 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
-    Message,
     Producer,
     TopicPartition,
 )
@@ -116,22 +115,15 @@ class ControlWriter:
         """
         assert self._producer, "open it first"
         deadline = time.monotonic() + self._timeout
-        failed: list[KafkaError] = []
-
-        def delivered(problem: KafkaError | None, _: Message) -> None:
-            if problem:
-                failed.append(problem)
-
         with _errors(f"control topic {self._topic}"):
             self._producer.begin_transaction()
             try:
                 for value in values:
-                    self._producer.produce(self._topic, value, key, on_delivery=delivered)
+                    # No delivery callback: a fenced producer's error would be raised into it. The commit knows.
+                    self._producer.produce(self._topic, value, key)
                 for group in progress:
                     self._send_offsets(self._producer, group, _left(deadline))
                 self._producer.flush(_left(deadline))
-                if failed:
-                    raise KafkaException(failed[0])
                 before_commit()
                 self._producer.commit_transaction(_left(deadline))
             except BaseException:

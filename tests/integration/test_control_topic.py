@@ -1,0 +1,203 @@
+"""The control topic on a real broker: transactions, fencing, groups, a bounded reader, and Avro for everybody."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pyspark
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from py4j.java_gateway import JavaGateway
+
+from jobs.control.events import (
+    CommitComplete,
+    CommitTable,
+    encode,
+    make_event,
+)
+from jobs.control.reading import read_events
+from resources.connections import Connections
+from resources.control_topic import ControlWriter, GroupProgress, read_messages, read_notes
+from resources.errors import ConfigurationError, Interrupted, TopicMissing
+from resources.kafka import KafkaCluster
+from resources.local.java import find_java
+from tests.kit.news import cluster
+from tests.kit.records import bootstrap
+
+
+@pytest.fixture
+def kafka(connections: Connections) -> KafkaCluster:
+    return cluster(connections)
+
+
+@pytest.fixture
+def admin(connections: Connections) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap(connections)})
+
+
+def _writer(kafka: KafkaCluster, topic: str, name: str | None = None) -> ControlWriter:
+    writer = ControlWriter(kafka, topic, name or f"test-{uuid.uuid4()}", 30.0)
+    writer.open(create=False)
+    return writer
+
+
+def _all(kafka: KafkaCluster, topic: str, cursor: str | None = None) -> list[bytes]:
+    return read_messages(kafka, topic, cursor, 1000, 30).messages
+
+
+class TestWriter:
+    def test_messages_and_groups_go_together(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        name = topic(partitions=1)
+        group = f"g-{uuid.uuid4()}"
+        progress = [
+            GroupProgress(group, {(name, 0): 5}, "as far as five"),
+            GroupProgress(group + "/x", {(name, 0): 7}, ""),
+        ]
+        _writer(kafka, name).send("p", [b"one", b"two"], progress, lambda: None)
+        assert _all(kafka, name) == [b"one", b"two"]
+        assert kafka.group_offsets(group) == {(name, 0): 5}
+        assert kafka.group_offsets(group + "/x") == {(name, 0): 7}
+        assert read_notes(kafka, group, [(name, 0)], 30) == ["as far as five"]
+        assert read_notes(kafka, group + "/nobody", [(name, 0)], 30) == []
+
+    def test_what_fails_before_the_commit_never_was(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        name, group = topic(partitions=1), f"g-{uuid.uuid4()}"
+        writer = _writer(kafka, name)
+
+        def fail() -> None:
+            raise RuntimeError("on purpose")
+
+        with pytest.raises(RuntimeError, match="on purpose"):
+            writer.send("p", [b"lost"], [GroupProgress(group, {(name, 0): 5}, "lost")], fail)
+        assert _all(kafka, name) == []
+        assert kafka.group_offsets(group) == {}
+        writer.send("p", [b"kept"], [], lambda: None)
+        assert _all(kafka, name) == [b"kept"]
+
+    def test_a_newer_writer_fences_the_older_one(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        name, role = topic(partitions=1), f"role-{uuid.uuid4()}"
+        older, other = _writer(kafka, name, role), _writer(kafka, name, role + "/other")
+        older.send("p", [b"older"], [], lambda: None)
+        newer = _writer(kafka, name, role)
+        with pytest.raises(Interrupted, match="newer run"):
+            older.send("p", [b"late"], [], lambda: None)
+        newer.send("p", [b"newer"], [], lambda: None)
+        other.send("p", [b"other"], [], lambda: None)
+        assert _all(kafka, name) == [b"older", b"newer", b"other"]
+
+    def test_a_newer_writer_ends_what_a_dead_one_left_open(
+        self, kafka: KafkaCluster, topic: Callable[..., str]
+    ) -> None:
+        """The older one's transaction is open, everything is written; it is fenced before it commits."""
+        name, role = topic(partitions=1), f"role-{uuid.uuid4()}"
+        older = _writer(kafka, name, role)
+        with pytest.raises(Interrupted):
+            older.send("p", [b"dead"], [], lambda: _writer(kafka, name, role).send("p", [b"new"], [], lambda: None))
+        assert _all(kafka, name) == [b"new"]
+
+    def test_the_topic_is_made_only_where_it_may_be(self, kafka: KafkaCluster, admin: AdminClient) -> None:
+        name = f"made-{uuid.uuid4().hex[:8]}"
+        refused = ControlWriter(kafka, name, f"test-{name}", 30.0)
+        with pytest.raises(TopicMissing, match=r"control\.create"):
+            refused.open(create=False)
+        allowed = ControlWriter(kafka, name, f"test-{name}", 30.0)
+        allowed.open(create=True)
+        allowed.send("p", [b"first"], [], lambda: None)
+        assert _all(kafka, name) == [b"first"]
+        admin.delete_topics([name])[name].result(30)
+
+
+class TestReader:
+    def test_only_what_is_committed(
+        self, kafka: KafkaCluster, topic: Callable[..., str], connections: Connections
+    ) -> None:
+        """An aborted transaction is passed over, an open one holds back itself and what comes after it."""
+        name = topic(partitions=1)
+        settings = {"bootstrap.servers": bootstrap(connections), "transactional.id": f"open-{name}"}
+        _writer(kafka, name).send("p", [b"1"], [], lambda: None)
+        opened = Producer(settings)
+        opened.init_transactions(30)
+        opened.begin_transaction()
+        opened.produce(name, b"aborted")
+        opened.flush(30)
+        opened.abort_transaction(30)
+        opened.begin_transaction()
+        opened.produce(name, b"open")
+        opened.flush(30)
+        _writer(kafka, name).send("p", [b"2"], [], lambda: None)
+        first = read_messages(kafka, name, None, 100, 30)
+        assert first.messages == [b"1"]
+        opened.commit_transaction(30)
+        second = read_messages(kafka, name, first.cursor, 100, 30)
+        assert second.messages == [b"open", b"2"]
+        third = read_messages(kafka, name, second.cursor, 100, 30)
+        assert (third.messages, third.cursor) == ([], second.cursor)
+
+    def test_bounded_in_number_and_in_several_partitions(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        name = topic(partitions=3)
+        writer = _writer(kafka, name)
+        sent = [f"{n}".encode() for n in range(25)]
+        for n, value in enumerate(sent):
+            writer.send(f"pipeline {n}", [value], [], lambda: None)
+        cursor, seen = None, list[bytes]()
+        while found := read_messages(kafka, name, cursor, 4, 30).messages:
+            assert len(found) <= 4
+            cursor = read_messages(kafka, name, cursor, 4, 30).cursor
+            seen.extend(found)
+        assert sorted(seen) == sorted(sent)
+
+    def test_no_time_left_moves_nothing(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        name = topic(partitions=1)
+        _writer(kafka, name).send("p", [b"1"], [], lambda: None)
+        found = read_messages(kafka, name, None, 100, 0)
+        assert found.messages == []
+        assert _all(kafka, name, found.cursor) == [b"1"]
+
+    def test_a_recreated_topic_is_read_from_its_start(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        first, second = topic(partitions=1), topic(partitions=1)
+        for _ in range(3):
+            _writer(kafka, first).send("p", [b"old"], [], lambda: None)
+        _writer(kafka, second).send("p", [b"new"], [], lambda: None)
+        cursor = read_messages(kafka, first, None, 100, 30).cursor
+        assert _all(kafka, second, cursor) == [b"new"]
+
+    def test_missing_topic_and_bad_cursor(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        with pytest.raises(TopicMissing):
+            read_events(kafka, f"nowhere-{uuid.uuid4()}", None)
+        for cursor in ("", "[]", "{}", json.dumps({"topic_id": kafka.describe([t := topic()])[0][t], "offsets": 3})):
+            with pytest.raises(ConfigurationError, match="cursor"):
+                read_messages(kafka, t, cursor, 1, 1)
+
+    def test_messages_of_others_are_passed_over(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        name = topic(partitions=1)
+        event = make_event("p", "r", CommitComplete("id", 1))
+        _writer(kafka, name).send("p", [b"what is this", encode(event), b""], [], lambda: None)
+        found, cursor = read_events(kafka, name, None)
+        assert found == [event]
+        assert read_events(kafka, name, cursor) == ([], cursor)
+
+
+def test_java_reads_the_events() -> None:
+    """The reference implementation of Avro (Spark brings it), which knows nothing of us."""
+    event = make_event("flights", "run-1", CommitTable("a-commit", 7, "lake", "air.flights", "42"))
+    jars = ":".join(str(jar) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+    gateway = JavaGateway.launch_gateway(classpath=jars, java_path=str(find_java(print).executable), die_on_exit=True)
+    try:
+        avro = gateway.jvm.org.apache.avro
+        reader = avro.file.DataFileReader(
+            avro.file.SeekableByteArrayInput(encode(event)), avro.generic.GenericDatumReader()
+        )
+        record = reader.next()
+        assert not reader.hasNext()
+        assert reader.getSchema().getFullName() == "batchmerge.control.Event"
+        assert str(record.get("id")) == event.id
+        assert str(record.get("type")) == "commit_table"
+        assert str(record.get("payload").get("table")) == "air.flights"
+        assert record.get("payload").get("batch_number") == 7
+        assert record.get("payload").get("vtts") is None
+    finally:
+        gateway.shutdown()
