@@ -1,0 +1,263 @@
+"""ClickHouse under fire: killed runs, sleepers, two runs at once, late inserts, killed servers. No row lost or doubled.
+
+An append table shows every lost and every doubled row, so it takes most of the fire.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import signal
+import subprocess
+import time
+import urllib.parse
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from jobs import failpoints
+from jobs.destinations.clickhouse.insertion import to_arrow_file
+from jobs.destinations.clickhouse.keeper import KeeperStore
+from resources.connections import ClickHouseConnection, Connections
+from resources.local import stack as local_stack
+from tests.kit import model
+from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
+from tests.kit.flow import Flow
+from tests.kit.records import Record, bootstrap, produce, random_changes
+
+pytestmark = pytest.mark.crash
+
+
+@pytest.fixture(autouse=True)
+def _clickhouse(clickhouse: Path) -> Path:
+    """Before `connections`, which `batchmerge up` writes."""
+    return clickhouse
+
+
+@dataclass
+class Load:
+    """A pipeline with tables of these modes, and all records so far."""
+
+    flow: Flow
+    connections: Connections
+    home: Path
+    records: list[Record] = field(default_factory=list)
+
+    def grow(self, count: int = 150) -> None:
+        more = random_changes(len(self.records), count, 30, 2)
+        produce(bootstrap(self.connections), self.flow.topic, more)
+        self.records += more
+
+    def finish(self) -> None:
+        code, output = self.flow.run(self.home)
+        assert code == 0, output
+
+    def check(self) -> None:
+        for mode in self.flow.modes:
+            assert rows(self.connections, self.flow.table(mode)) == model.expected(self.records, mode), mode
+
+
+@pytest.fixture
+def make_load(connections: Connections, stack: Path, topic: Callable[..., str]) -> Callable[..., Load]:
+    def make(modes: list[str], max_records: int = 100, **options: object) -> Load:
+        return Load(clickhouse_flow(topic(partitions=2), modes, max_records, **options), connections, stack)
+
+    return make
+
+
+def test_killed_run_is_finished_by_the_next_at_every_boundary(make_load: Callable[..., Load]) -> None:
+    load = make_load(["append"], partition_by="id % 3")
+    load.grow()
+    load.finish()
+    for point in failpoints.CLICKHOUSE:
+        load.grow()
+        if point == "clickhouse.taken_over":
+            assert load.flow.run(load.home, failpoint="clickhouse.before")[0] == -signal.SIGKILL
+        code, output = load.flow.run(load.home, failpoint=point)
+        assert code == -signal.SIGKILL, (point, output)
+        load.finish()
+        load.check()
+
+
+@pytest.mark.parametrize("point", ["clickhouse.before:2", "clickhouse.inserted"])
+def test_killed_upserts_are_finished(point: str, make_load: Callable[..., Load]) -> None:
+    load = make_load(["upsert_delete"])
+    load.grow(300)
+    code, output = load.flow.run(load.home, failpoint=point)
+    assert code == -signal.SIGKILL, output
+    load.finish()
+    load.check()
+
+
+def test_killed_run_is_finished_though_the_tokens_are_forgotten(make_load: Callable[..., Load]) -> None:
+    """Other writers have used up the deduplication window: the rows' coordinates tell what is there."""
+    load = make_load(["append"], settings={"non_replicated_deduplication_window": 12})
+    load.grow()
+    assert load.flow.run(load.home, failpoint="clickhouse.inserted")[0] == -signal.SIGKILL
+    (server,) = servers(load.connections)
+    table = load.flow.table("append")
+    there = rows(load.connections, table)
+    assert there
+    for n in range(20):
+        server.execute(f"INSERT INTO {table} (id, name, amount) SELECT 1000000 + {n}, 'other', 0")
+    load.finish()
+    server.execute(f"DELETE FROM {table} WHERE id >= 1000000", settings={"mutations_sync": 1})
+    load.check()
+
+
+@pytest.mark.parametrize("point", ["clickhouse.leased", "clickhouse.before", "clickhouse.inserted", "clickhouse.after"])
+def test_run_that_wakes_up_late_is_refused(point: str, make_load: Callable[..., Load]) -> None:
+    load = make_load(["append"])
+    load.grow()
+    sleeper = load.flow.start(load.home, failpoint=f"{point}=stop")
+    try:
+        _wait_until_stopped(sleeper)
+        load.grow()
+        load.finish()
+    finally:
+        os.kill(sleeper.pid, signal.SIGCONT)
+    assert sleeper.stdout
+    output = sleeper.stdout.read()
+    assert sleeper.wait(timeout=300) == 3, output
+    assert "Interrupted" in output, output
+    load.check()
+
+
+def test_two_runs_at_once(make_load: Callable[..., Load]) -> None:
+    load = make_load(["append", "upsert_delete"])
+    load.grow(400)
+    runs = [load.flow.start(load.home), load.flow.start(load.home)]
+    for run in runs:
+        assert run.stdout
+        output = run.stdout.read()
+        assert run.wait(timeout=300) in (0, 3), output
+    load.finish()
+    load.check()
+
+
+def test_late_insert_of_a_dead_run_is_stopped(make_load: Callable[..., Load]) -> None:
+    """It has passed the fence, and hangs in the middle of its data while the next run takes over."""
+    load = make_load(["append"])
+    load.grow()
+    assert load.flow.run(load.home, failpoint="clickhouse.before")[0] == -signal.SIGKILL
+    pipeline = load.flow.pipeline(load.connections)
+    shard = destination(pipeline, load.flow.table("append")).shards[0]
+    lease = KeeperStore(shard.server, shard.store.name).lease()
+    assert lease
+    assert lease.left_behind
+    row = {"id": 1, "name": "late", "amount": 1.0, "_topic": "t", "_partition": 0, "_offset": 0}
+    kinds = {c.name: c.arrow for c in shard.layout.columns}
+    body = to_arrow_file(pa.table({n: pa.array([row[n]], kinds[n]) for n in shard._wire}))
+    query_id = f"{shard._query_prefix}{lease.epoch}-late"
+    connection = load.connections.get("clickhouse", ClickHouseConnection)
+    asked = {
+        "query": shard._insert_sql(False),
+        "query_id": query_id,
+        "async_insert": "0",
+        "param_lease": shard.store.name,
+        "param_owner": lease.owner,
+    }
+    assert connection.password
+    login = f"{connection.username}:{connection.password.get_secret_value()}"
+    late = http.client.HTTPConnection(connection.endpoints[0], timeout=120)
+    late.putrequest("POST", "/?" + urllib.parse.urlencode(asked))
+    late.putheader("Authorization", "Basic " + b64encode(login.encode()).decode())
+    late.putheader("Content-Length", str(len(body)))
+    late.endheaders()
+    late.send(body[:20])
+    _wait_until(lambda: _running(shard.server, query_id) == 1)
+
+    load.finish()
+    assert _running(shard.server, query_id) == 0
+    answer = _answer(late, body[20:])
+    assert answer is None or answer >= 400
+    load.check()
+
+
+def test_clickhouse_is_killed_in_the_middle_of_an_insert(make_load: Callable[..., Load]) -> None:
+    load = make_load(["append"], max_records=200_000, chunk_rows=20_000)
+    load.grow(60_000)
+    run = load.flow.start(load.home)
+    shard = destination(load.flow.pipeline(load.connections), load.flow.table("append")).shards[0]
+    _wait_until(lambda: _running(shard.server, shard._query_prefix) > 0 or run.poll() is not None)
+    _kill(load.home, "clickhouse")
+    local_stack.up(load.home, ["clickhouse"], print)
+    assert run.stdout
+    output = run.stdout.read()
+    # It may have waited for the server and gone on, or given up for the next run.
+    assert run.wait(timeout=300) in (0, 3), output
+    load.finish()
+    load.check()
+
+
+@pytest.mark.parametrize("point", ["clickhouse.leased", "clickhouse.before", "clickhouse.inserted", "clickhouse.after"])
+def test_zookeeper_is_killed_before_each_state_write(point: str, make_load: Callable[..., Load]) -> None:
+    load = make_load(["append"])
+    load.grow()
+    run = load.flow.start(load.home, failpoint=f"{point}=stop")
+    try:
+        _wait_until_stopped(run)
+        _kill(load.home, "zookeeper")
+        os.kill(run.pid, signal.SIGCONT)
+        time.sleep(random.Random(point).random())
+    finally:
+        local_stack.up(load.home, ["clickhouse"], print)
+    assert run.stdout
+    output = run.stdout.read()
+    assert run.wait(timeout=300) in (0, 3), output
+    _wait_until(lambda: _keeper_answers(load.connections))
+    load.finish()
+    load.check()
+
+
+def _wait_until_stopped(run: subprocess.Popen[str]) -> None:
+    def is_stopped() -> bool:
+        assert run.poll() is None, "ended before the boundary"
+        return Path(f"/proc/{run.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+
+    _wait_until(is_stopped)
+
+
+def _wait_until(condition: Callable[[], bool], limit: float = 180) -> None:
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def _running(server: object, prefix: str) -> int:
+    found = server.rows(  # type: ignore[attr-defined]
+        "SELECT count() AS n FROM system.processes WHERE startsWith(query_id, {prefix:String})", {"prefix": prefix}
+    )
+    return int(found[0]["n"])
+
+
+def _keeper_answers(connections: Connections) -> bool:
+    try:
+        servers(connections)[0].rows("SELECT count() FROM batchmerge_state")
+    except Exception:
+        return False
+    return True
+
+
+def _kill(home: Path, service: str) -> None:
+    pid = next(s.pid for s in local_stack.status(home) if s.name == service)
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    _wait_until(lambda: next(s.state for s in local_stack.status(home) if s.name == service) != "running")
+
+
+def _answer(late: http.client.HTTPConnection, rest: bytes) -> int | None:
+    """The status of a request after the rest of its body; None where the server has hung up."""
+    try:
+        late.send(rest)
+        return late.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        late.close()

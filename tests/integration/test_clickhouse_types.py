@@ -1,0 +1,266 @@
+"""Every type of the seed, from a Kafka record to a SELECT, extremes included; what does not fit is a dead letter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from jobs import protocol
+from resources.clickhouse import ClickHouseServer
+from resources.connections import Connections
+from resources.errors import BadRecords, SchemaRefused
+from tests.kit.clickhouse import clickhouse_flow, servers
+from tests.kit.flow import Flow
+from tests.kit.records import bootstrap
+
+# declared type, ClickHouse type (None: the default), value in the record, text of the SELECT
+ROUND_TRIPS = [
+    *[(kind, f"Int{bits}", sign, str(sign)) for bits, kind in ((8, "int"), (16, "int"), (32, "long"), (64, "long"))
+      for sign in (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)],
+    *[("string", f"Int{bits}", str(v), str(v)) for bits in (128, 256)
+      for v in (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)],
+    *[("long", f"UInt{bits}", v, str(v)) for bits in (8, 16, 32) for v in (0, 2**bits - 1)],
+    *[("string", f"UInt{bits}", str(v), str(v)) for bits in (64, 128, 256) for v in (0, 2**bits - 1)],
+    ("double", "Float32", 1.5, "1.5"),
+    ("float", None, -0.25, "-0.25"),
+    ("double", None, 1.7976931348623157e308, "1.7976931348623157e308"),
+    ("double", None, 5e-324, "5e-324"),
+    ("boolean", None, True, "true"),
+    ("boolean", "Bool", False, "false"),
+    ("string", None, "", ""),
+    ("string", None, "tab\t, quote ', ünï😀", "tab\t, quote ', ünï😀"),
+    ("string", "FixedString(4)", "üab", "üab"),
+    ("string", "LowCardinality(String)", "EWR", "EWR"),
+    ("string", "LowCardinality(Nullable(String))", None, None),
+    ("decimal(9,2)", None, "-9999999.99", "-9999999.99"),
+    ("decimal(38,10)", None, "9" * 28 + "." + "9" * 10, "9" * 28 + "." + "9" * 10),
+    ("decimal(38,10)", "Decimal(20, 4)", "12.3400000000", "12.34"),
+    ("string", "Decimal(76, 10)", "9" * 66 + ".0000000001", "9" * 66 + ".0000000001"),
+    ("date", None, "1900-01-01", "1900-01-01"),
+    ("date", None, "2299-12-31", "2299-12-31"),
+    ("date", "Date", "2149-06-06", "2149-06-06"),
+    ("date", "Date", "1970-01-01", "1970-01-01"),
+    ("timestamp", None, "1900-01-01T00:00:00Z", "1900-01-01 00:00:00.000000"),
+    ("timestamp", None, "2299-12-31T23:59:59.999999Z", "2299-12-31 23:59:59.999999"),
+    ("timestamp", "DateTime('UTC')", "2106-02-07T06:28:15Z", "2106-02-07 06:28:15"),
+    ("timestamp", "DateTime('Europe/Berlin')", "2026-07-01T00:00:00Z", "2026-07-01 02:00:00"),
+    ("timestamp", "DateTime64(3, 'UTC')", "2026-07-01T00:00:00.123Z", "2026-07-01 00:00:00.123"),
+    ("timestamp", "DateTime64(9, 'UTC')", "2262-04-11T23:47:16Z", "2262-04-11 23:47:16.000000000"),
+    ("timestamp_ntz", None, "2026-07-01T12:00:00.5", "2026-07-01 12:00:00.500000"),
+    ("string", "DateTime64(9, 'UTC')", "2026-07-01 00:00:00.123456789", "2026-07-01 00:00:00.123456789"),
+    ("string", "UUID", "61f0c404-5cb3-11e7-907b-a6006ad3dba0", "61f0c404-5cb3-11e7-907b-a6006ad3dba0"),
+    ("string", "IPv4", "255.255.255.255", "255.255.255.255"),
+    ("string", "IPv6", "2001:db8::ff00:42:8329", "2001:db8::ff00:42:8329"),
+    ("string", "Enum8('a' = -128, 'b' = 127)", "b", "b"),
+    ("string", "Enum16('x' = 1, 'y' = 32767)", "y", "y"),
+    ("long", "Nullable(UInt8)", None, None),
+    ("long", None, None, None),
+    ("array<long>", None, [1, -(2**63), 2**63 - 1], f"[1,{-(2**63)},{2**63 - 1}]"),
+    ("array<string>", None, [], "[]"),
+    ("array<string>", None, ["a", None], "['a',NULL]"),
+    ("array<long>", "Array(UInt8)", [0, 255], "[0,255]"),
+    ("array<array<double>>", None, [[1.5], []], "[[1.5],[]]"),
+    ("map<string,long>", None, {"a": 1, "b": None}, "{'a':1,'b':NULL}"),
+    ("map<string,long>", "Map(LowCardinality(String), UInt16)", {"a": 65535}, "{'a':65535}"),
+    ("struct<a: long, b: struct<c: string>>", None, {"a": 1, "b": {"c": "x"}}, "(1,('x'))"),
+    ("struct<lat: double, lon: double>", "Tuple(lat Float64, lon Float64)", {"lat": 1.0, "lon": 2.0}, "(1,2)"),
+    ("array<struct<x: string, y: long>>", "Nested(x String, y UInt8)", [{"x": "p", "y": 7}], "[('p',7)]"),
+    ("string", "Variant(UInt64, String)", "42", "42"),
+    ("string", "Variant(UInt64, String)", "text", "text"),
+    ("string", "JSON", '{"a":{"b":[1,2]},"c":"x"}', '{"a":{"b":[1,2]},"c":"x"}'),
+    ("struct<a: long, b: string>", "JSON", {"a": 7, "b": "y"}, '{"a":7,"b":"y"}'),
+    ("binary", None, "AP8=", "00ff"),  # the client shows what is no UTF-8 in hexadecimal digits
+]  # fmt: skip
+
+# declared type, ClickHouse type, options, value that does not fit, reason
+MISFITS = [
+    ("long", "UInt8", 256, "does not fit"),
+    ("long", "UInt8", -1, "does not fit"),
+    ("long", "UInt8", None, "does not fit"),
+    ("string", "UInt64", "18446744073709551616", "does not fit"),
+    ("string", "UInt256", str(2**256), "does not fit"),
+    ("string", "Int128", str(2**127), "does not fit"),
+    ("string", "UInt8", "seven", "does not fit"),
+    ("double", "Float32", 0.1, "does not fit"),
+    ("decimal(10,4)", "Decimal(10, 2)", "1.2345", "does not fit"),
+    ("string", "Decimal(10, 2)", "1.239", "does not fit"),
+    ("string", "FixedString(2)", "abc", "does not fit"),
+    ("string", "UUID", "no uuid", "does not fit"),
+    ("string", "IPv4", "256.0.0.1", "does not fit"),
+    ("string", "IPv6", "::g", "does not fit"),
+    ("string", "Enum8('a' = 1)", "b", "does not fit"),
+    ("date", None, "1899-12-31", "before 1900"),
+    ("date", "Date", "2149-06-07", "does not fit"),
+    ("timestamp", None, "2300-01-01T00:00:00Z", "after 2299"),
+    ("timestamp", "DateTime('UTC')", "2106-02-07T06:28:16Z", "does not fit"),
+    ("timestamp", "DateTime('UTC')", "2026-01-01T00:00:00.5Z", "does not fit"),
+    ("timestamp", "Date", "2026-01-01T01:00:00Z", "does not fit"),
+    ("timestamp", "DateTime64(9, 'UTC')", "2290-01-01T00:00:00Z", "does not fit"),
+    ("string", "DateTime('UTC')", "2150-01-01 00:00:00", "does not fit"),
+    ("array<long>", None, None, "null in an array"),
+    ("array<array<long>>", None, [[1], None], "null in an array"),
+    ("array<long>", "Array(UInt8)", [1, 256], "does not fit"),
+    ("map<string,long>", "Map(String, UInt8)", {"a": 300}, "does not fit"),
+    ("array<timestamp>", None, ["2300-01-01T00:00:00Z"], "after 2299"),
+    ("string", "JSON", "{no json", "does not fit"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _clickhouse(clickhouse: Path) -> Path:
+    """Before `connections`, which `batchmerge up` writes."""
+    return clickhouse
+
+
+def _flow(topic: str, columns: dict[str, str], types: dict[str, str], mode: str = "append", **options: object) -> Flow:
+    flow = clickhouse_flow(topic, [mode], column_types=types, **options)
+    flow.overrides["source"] = {
+        "topics": [topic],
+        "key": {"format": "json", "columns": {"id": "long"}},
+        "value": {"format": "json", "columns": {"id": "long", **columns}},
+    }
+    flow.overrides["changes"] = {"key": {"columns": ["id"]}}
+    return flow
+
+
+def _produce(connections: Connections, topic: str, values: list[dict[str, object] | None]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+    for n, value in enumerate(values):
+        raw = None if value is None else json.dumps({"id": n, **value}).encode()
+        producer.produce(topic, key=json.dumps({"id": n}).encode(), value=raw)
+    producer.flush(60)
+
+
+def _advance(connections: Connections, flow: Flow) -> None:
+    pipeline = flow.pipeline(connections)
+    list(protocol.land(pipeline, 0))
+    protocol.merge(pipeline, pipeline.destinations()[0])
+
+
+def _letters(server: ClickHouseServer, flow: Flow, mode: str = "append") -> list[dict[str, object]]:
+    return server.rows(f"SELECT * FROM {flow.table(mode)}__dead_letters ORDER BY topic, partition, offset, column")
+
+
+def test_every_type_from_record_to_select(connections: Connections, topic: Callable[..., str]) -> None:
+    columns = {f"c{n}": case[0] for n, case in enumerate(ROUND_TRIPS)}
+    types = {f"c{n}": case[1] for n, case in enumerate(ROUND_TRIPS) if case[1]}
+    flow = _flow(topic(), columns, types)
+    _produce(connections, flow.topic, [{f"c{n}": case[2] for n, case in enumerate(ROUND_TRIPS)}])
+    _advance(connections, flow)
+    (server,) = servers(connections)
+    assert _letters(server, flow) == []
+    texts = ", ".join(f"toString(c{n}) AS c{n}" for n in range(len(ROUND_TRIPS)))
+    (found,) = server.rows(f"SELECT {texts} FROM {flow.table('append')}")
+    wrong = []
+    for n, (declared, wanted, _, text) in enumerate(ROUND_TRIPS):
+        got = found[f"c{n}"]
+        if got != text:
+            wrong.append((declared, wanted, text, got))
+    assert wrong == []
+
+
+def test_what_does_not_fit_is_a_dead_letter(connections: Connections, topic: Callable[..., str]) -> None:
+    columns = {f"c{n}": case[0] for n, case in enumerate(MISFITS)}
+    types = {f"c{n}": case[1] for n, case in enumerate(MISFITS) if case[1]}
+    good: dict[str, object] = {
+        "UInt8": 1, "UInt64": "1", "UInt256": "1", "Int128": "1", "Float32": 1.5, "Decimal(10, 2)": "1.25",
+        "FixedString(2)": "ab", "UUID": "61f0c404-5cb3-11e7-907b-a6006ad3dba0", "IPv4": "1.2.3.4", "IPv6": "::1",
+        "Enum8('a' = 1)": "a", "Array(UInt8)": [1], "Map(String, UInt8)": {"a": 1}, "JSON": "{}",
+    }  # fmt: skip
+    plain = {"date": "2026-01-01", "timestamp": "2026-01-01T00:00:00Z", "array<long>": [1], "array<array<long>>": [[1]],
+             "array<timestamp>": []}  # fmt: skip
+
+    def fitting(case: tuple[str, str | None, object, str]) -> object:
+        declared, kind = case[0], case[1] or ""
+        if declared == "string" and kind.startswith("DateTime"):
+            return "2026-01-01 00:00:00"
+        if (declared, kind) == ("string", "UInt8"):
+            return "1"
+        return plain[declared] if declared in plain and kind not in good else good[kind]
+
+    fits = {f"c{n}": fitting(case) for n, case in enumerate(MISFITS)}
+    values = [{**fits, f"c{n}": case[2]} for n, case in enumerate(MISFITS)]
+    flow = _flow(topic(), columns, types)
+    _produce(connections, flow.topic, [fits, *values, fits])
+    _advance(connections, flow)
+    (server,) = servers(connections)
+    kept = [row["id"] for row in server.rows(f"SELECT id FROM {flow.table('append')} ORDER BY id")]
+    assert kept == [0, len(MISFITS) + 1]
+    letters = _letters(server, flow)
+    assert [letter["offset"] for letter in letters] == list(range(1, len(MISFITS) + 1))
+    for n, (case, letter) in enumerate(zip(MISFITS, letters, strict=True)):
+        assert letter["column"] == f"c{n}", case
+        assert letter["declared"] == case[0]
+        assert case[1] is None or letter["wanted"] == case[1]
+        assert case[3] in str(letter["reason"]), case
+        assert json.loads(str(letter["row"]))["id"] == n + 1
+
+
+def test_policy_fail_stops_before_the_state_moves(connections: Connections, topic: Callable[..., str]) -> None:
+    flow = _flow(topic(), {"n": "long"}, {"n": "UInt8"})
+    flow.overrides["on_bad_record"] = "fail"
+    _produce(connections, flow.topic, [{"n": 1}, {"n": 256}])
+    with pytest.raises(
+        BadRecords, match=r"column n: the value does not fit the type \(long to UInt8\), first at offset 1"
+    ):
+        _advance(connections, flow)
+    assert flow.pipeline(connections).destinations()[0].committed() is None
+
+
+def test_deletes_need_only_their_key(connections: Connections, topic: Callable[..., str]) -> None:
+    columns = {"e": "string not null", "n": "long", "tags": "array<long>"}
+    types = {"e": "Enum8('a' = 1)", "n": "UInt8"}
+    flow = _flow(topic(), columns, types, "upsert_delete")
+    _produce(connections, flow.topic, [{"e": "a", "n": 1, "tags": [1]}, None])
+    _advance(connections, flow)
+    _produce(connections, flow.topic, [None, {"e": "a", "n": 2, "tags": []}])
+    _advance(connections, flow)
+    (server,) = servers(connections)
+    assert _letters(server, flow, "upsert_delete") == []
+    found = server.rows(f"SELECT id, n, tags FROM {flow.table('upsert_delete')} FINAL")
+    assert found == [{"id": 1, "n": 2, "tags": []}]
+
+
+def test_null_collections_can_be_stored_empty(connections: Connections, topic: Callable[..., str]) -> None:
+    flow = _flow(topic(), {"tags": "array<long>", "m": "map<string,long>"}, {}, null_collections="empty")
+    _produce(connections, flow.topic, [{"tags": None}, {"tags": [3], "m": {"a": 1}}])
+    _advance(connections, flow)
+    found = servers(connections)[0].rows(f"SELECT tags, m FROM {flow.table('append')} ORDER BY id")
+    assert found == [{"tags": [], "m": {}}, {"tags": [3], "m": {"a": 1}}]
+
+
+def test_schema_follows_the_file_by_the_rules(connections: Connections, topic: Callable[..., str]) -> None:
+    name = topic()
+    flow = _flow(name, {"a": "int not null", "d": "decimal(9,2)", "gone": "string"}, {})
+    _produce(connections, name, [{"a": 1, "d": "1.50", "gone": "x"}])
+    _advance(connections, flow)
+    flow.overrides["source"]["value"]["columns"] = {"id": "long", "a": "long", "d": "decimal(18,2)", "new": "string"}  # type: ignore[index]
+    said = flow.pipeline(connections).destinations()[0].prepare(dry_run=True)
+    assert sorted(line.split(": ", 1)[1] for line in said) == [
+        "add column new string",
+        "make a optional",
+        "widen a from int to long",
+        "widen d from decimal(9,2) to decimal(18,2)",
+    ]
+    _produce(connections, name, [{"a": 2**40, "d": "1234567890123456.78", "new": "y"}, {"a": None}])
+    _advance(connections, flow)
+    found = servers(connections)[0].rows(
+        f"SELECT a, toString(d) AS d, new, gone FROM {flow.table('append')} ORDER BY _offset"
+    )
+    assert [(r["a"], r["d"], r["new"], r["gone"]) for r in found] == [
+        (1, "1.5", None, "x"),
+        (2**40, "1234567890123456.78", "y", None),
+        (None, None, None, None),
+    ]
+    assert flow.pipeline(connections).destinations()[0].prepare(dry_run=True) == []
+    flow.overrides["source"]["value"]["columns"] = {"id": "long", "a": "string"}  # type: ignore[index]
+    with pytest.raises(SchemaRefused, match="column a is long in the table and string in the file"):
+        flow.pipeline(connections).destinations()[0].prepare()
+    flow.overrides["source"]["value"]["columns"] = {"id": "long", "a": "long"}  # type: ignore[index]
+    flow.overrides["tables"][0]["column_types"] = {"a": "UInt8"}  # type: ignore[index]
+    with pytest.raises(SchemaRefused, match=r"column a is Nullable\(Int64\) in the table and UInt8 in the file"):
+        flow.pipeline(connections).destinations()[0].prepare()
