@@ -20,8 +20,12 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("orchestration.cli.services:down", "Stop them. Their data stays."),
     "demo": ("orchestration.cli.demo:demo", "Real flights from Kafka into an Iceberg table, and the proof."),
     "run": ("orchestration.cli.run:run", "Advance a pipeline: land what is new, merge it into its tables."),
+    "replay": ("orchestration.cli.replay:replay", "Merge again what was landed in some hours."),
+    "plan": ("orchestration.cli.plan:plan", "Show what the next run of a pipeline would do, without doing it."),
+    "check": ("orchestration.cli.check:check", "Check files and connections."),
+    "offsets": ("orchestration.cli.offsets:offsets", "Show where Kafka, landing and every table stand."),
     "ui": ("orchestration.cli.ui:ui", "Open Dagster on the pipelines."),
-    "status": ("orchestration.cli.services:status", "Show which services run, where, and whether they answer."),
+    "status": ("orchestration.cli.services:status", "Show how services and pipelines are."),
 }
 
 TERMINAL, TRANSIENT, CANCELLED = 2, 3, 130

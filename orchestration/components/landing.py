@@ -10,12 +10,12 @@ import dagster as dg
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.pipeline import Pipeline
+from jobs.time_limit import within
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
-from orchestration.components.time_limit import within
 from orchestration.components.window import Window
 from resources.errors import TransientError
 

@@ -13,6 +13,7 @@ from jobs.destinations.base import Destination, Merged
 from jobs.pipeline import Pipeline
 from jobs.replay import replay_window
 from jobs.spec.tables import Table
+from jobs.time_limit import within
 from orchestration.checks.keys import duplicate_keys
 from orchestration.components import checks, metadata
 from orchestration.components.config import MergeConfig
@@ -20,7 +21,6 @@ from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.landing import lag
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
-from orchestration.components.time_limit import within
 from orchestration.components.window import Window
 
 _REFERENCES = {"iceberg": "snapshot id", "bigquery": "job id", "clickhouse": "query id"}

@@ -62,7 +62,7 @@ def batchmerge(tmp_path: Path) -> Iterator[Command]:
 
 
 def _status(run: Command) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in json.loads(run("status", "--json").stdout)}
+    return {one["name"]: one for one in json.loads(run("status", "--json").stdout)["services"]}
 
 
 def _admin(home: Path) -> AdminClient:

@@ -1,0 +1,71 @@
+"""`batchmerge check`: are the files right, and do the systems that they name answer?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import click
+
+from jobs.destinations.base import Destination
+from jobs.pipeline import Pipeline
+from jobs.time_limit import within
+from orchestration.files import open_pipeline, pipeline_names
+from resources.connections import load_connections
+from resources.errors import BatchmergeError, TransientError
+
+_LIMIT = 30
+Question = tuple[str, Callable[[], object]]
+
+
+@click.command()
+@click.argument("pipelines", nargs=-1)
+@click.option("--files-only", is_flag=True, help="Read the files, ask no system.")
+def check(pipelines: tuple[str, ...], files_only: bool) -> None:
+    """Check the connections file and the pipeline files, and ask every system that they name.
+
+    All pipelines, or only PIPELINES. Changes nothing. Exit code 2: something has to be mended; 3: a system does not
+    answer now. For the line of a mistake in a pipeline file: `dg check yaml` and `dg check defs`.
+    """
+    connections = load_connections()
+    click.echo(f"ok    {connections.origin}: {', '.join(connections.names())}")
+    problems: list[BatchmergeError] = []
+    for name in pipelines or pipeline_names():
+        try:
+            pipeline = open_pipeline(name, connections)
+            destinations = pipeline.destinations()
+        except BatchmergeError as problem:
+            problems += _told(f"pipeline {name}", problem)
+            continue
+        click.echo(f"ok    pipeline {name}: file and connection names")
+        for what, ask in [] if files_only else _questions(pipeline, destinations):
+            problems += _answer(f"pipeline {name}: {what}", ask, pipeline)
+    if problems:
+        sys.exit(3 if all(isinstance(problem, TransientError) for problem in problems) else 2)
+
+
+def _questions(pipeline: Pipeline, destinations: list[Destination]) -> Iterator[Question]:
+    """What every system that the pipeline names is asked."""
+    yield "topics in Kafka", pipeline.topic_state
+    yield "Spark", lambda: pipeline.spark("check").sql("SELECT 1").collect()
+    yield pipeline.intermediate.identifier, pipeline.intermediate.committed
+    for destination in destinations:
+        yield destination.name, _dry_run(destination)
+
+
+def _dry_run(destination: Destination) -> Callable[[], object]:
+    return lambda: destination.prepare(dry_run=True)
+
+
+def _answer(what: str, ask: Callable[[], object], pipeline: Pipeline) -> list[BatchmergeError]:
+    try:
+        within(_LIMIT, what, ask, lambda: pipeline.interrupt("check"))
+    except BatchmergeError as problem:
+        return _told(what, problem)
+    click.echo(f"ok    {what}")
+    return []
+
+
+def _told(what: str, problem: BatchmergeError) -> list[BatchmergeError]:
+    click.echo(f"WRONG {what}: {problem}")
+    return [problem]

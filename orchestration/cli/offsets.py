@@ -1,0 +1,57 @@
+"""`batchmerge offsets`: where Kafka, the intermediate table and every table stand."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from rich.table import Table
+
+from jobs.offsets import Offsets, TopicPartition
+from jobs.pipeline import Pipeline
+from orchestration.cli.report import console
+from orchestration.files import open_pipeline
+from resources.connections import load_connections
+from resources.errors import BatchmergeError
+
+
+@click.group()
+def offsets() -> None:
+    """Offsets of a pipeline."""
+
+
+@offsets.command()
+@click.argument("pipeline")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(pipeline: str, as_json: bool) -> None:
+    """Show next offsets per topic-partition: in Kafka, landed, and in every table of PIPELINE."""
+    columns = _columns(open_pipeline(pipeline, load_connections()))
+    if as_json:
+        click.echo(json.dumps({name: {str(tp): o for tp, o in found.items()} for name, found in columns.items()}))
+        return
+    table = Table("topic-partition", *columns)
+    for tp in sorted({tp for found in columns.values() for tp in found}):
+        table.add_row(str(tp), *(_shown(found, tp) for found in columns.values()))
+    console().print(table)
+
+
+def _columns(pipeline: Pipeline) -> dict[str, Offsets]:
+    topics = pipeline.topic_state()
+    landed = pipeline.intermediate.committed()
+    found: dict[str, Offsets] = {
+        "first in Kafka": topics.first,
+        "end in Kafka": topics.stable,
+        "landed": landed.offsets if landed else {},
+    }
+    for destination in pipeline.destinations():
+        try:
+            state = destination.committed()
+        except BatchmergeError as problem:
+            click.echo(f"{destination.name}: {problem}", err=True)
+            continue
+        found[destination.name] = state.offsets if state else {}
+    return found
+
+
+def _shown(offsets_: Offsets, tp: TopicPartition) -> str:
+    return f"{offsets_[tp]:,}" if tp in offsets_ else ""

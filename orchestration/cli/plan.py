@@ -1,0 +1,27 @@
+"""`batchmerge plan`: what the next run would do."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from orchestration.files import open_pipeline
+from orchestration.planning import plan_run, plan_text
+from resources.connections import load_connections
+from resources.errors import TransientError
+
+
+@click.command()
+@click.argument("pipeline")
+@click.option("--sql/--no-sql", default=True, help="Show the merge statements.", show_default=True)
+def plan(pipeline: str, sql: bool) -> None:
+    """Show what the next run of PIPELINE would do, without doing it.
+
+    Offsets of the next batch, batches that wait for each table, tables that would be created, columns that would be
+    added, the SQL and the commit. Exit code 2: something in it would fail and has to be mended; 3: try again later.
+    """
+    found = plan_run(open_pipeline(pipeline, load_connections()))
+    click.echo(plan_text(found, with_sql=sql))
+    if found.problems:
+        sys.exit(3 if all(isinstance(problem, TransientError) for problem in found.problems) else 2)
