@@ -1,0 +1,153 @@
+"""Kafka to published Iceberg tables: records a second, seconds per stage, and peak memory of driver and server.
+
+Two cores with a warm Spark reach, by the issue: 250,000 records/s landed and published (append), a 1,000-record batch
+within 1.5 s. `--rows` sets the size of the log, `--table-rows` the sizes of the tables that are upserted into.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from jobs import protocol
+from jobs.pipeline import Pipeline
+from jobs.spec import PipelineSpec
+from resources.connections import Connections, KafkaConnection, load_connections
+from resources.local import stack
+
+PARTITIONS = 4
+COLUMNS = {"id": "long", "carrier": "string", "origin": "string", "note": "string", "delay": "long", "dist": "double"}
+
+
+@contextmanager
+def services() -> Iterator[tuple[Path, Connections]]:
+    """A stack of its own in a temporary data folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        os.environ["BATCHMERGE_HOME"] = folder
+        stack.up(home, ["kafka", "spark"], print)
+        try:
+            yield home, load_connections(home / "connections.yaml")
+        finally:
+            stack.down(home, print)
+
+
+def fill(connections: Connections, topic: str, ids: Iterator[int]) -> int:
+    """Produces one 110-byte JSON record per id, keyed by it; a key stays in its partition."""
+    servers = connections.get("kafka", KafkaConnection).bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers})
+    if topic not in admin.list_topics(timeout=30).topics:
+        admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(timeout=30)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
+    size = 0
+    for n in ids:
+        head = b'{"id":%d,"carrier":"UA","origin":"EWR","delay":%d,"dist":%d.5,"note":"' % (n, n % 90, n)
+        value = head + b"a" * (108 - len(head)) + b'"}'
+        size = len(value)
+        producer.produce(topic, key=b'{"id":%d}' % n, value=value, partition=n % PARTITIONS)
+        if n % 10_000 == 0:
+            producer.poll(0)
+    producer.flush()
+    return size
+
+
+def pipeline(connections: Connections, topic: str, mode: str, max_records: int, direct: bool = False) -> Pipeline:
+    name = f"bench_{uuid.uuid4().hex[:8]}"
+    spec = PipelineSpec.model_validate(
+        {
+            "source": {
+                "topics": [topic],
+                "key": {"format": "json", "columns": {"id": "long"}},
+                "value": {"format": "json", "columns": COLUMNS},
+            },
+            "changes": {"key": {"columns": ["id"]}} if mode != "append" else {},
+            "batch": {"max_records": max_records},
+            "intermediate": {"direct": direct},
+            "tables": [{"kind": "iceberg", "table": f"bench.{name}", "mode": mode}],
+            "control": {"enabled": False},
+        }
+    )
+    return Pipeline(name, spec, connections, run_id="bench")
+
+
+def advance(p: Pipeline) -> dict[str, float]:
+    """Seconds of one batch: landing, merging, both."""
+    began = time.monotonic()
+    landed = sum(b.counts.landed for b in protocol.land(p, 1))
+    between = time.monotonic()
+    for destination in p.destinations():
+        protocol.merge(p, destination)
+    ended = time.monotonic()
+    return {"records": landed, "land": between - began, "merge": ended - between, "total": ended - began}
+
+
+def report(label: str, runs: list[dict[str, float]]) -> None:
+    seconds = statistics.median(r["total"] for r in runs)
+    records = runs[-1]["records"]
+    land, merge = (statistics.median(r[k] for r in runs) for k in ("land", "merge"))
+    print(
+        f"{label:44s} {records:>9,.0f} records  {seconds:6.2f} s (land {land:.2f}, merge {merge:.2f})  "
+        f"{records / seconds:>9,.0f}/s  median of {len(runs)}",
+        flush=True,
+    )
+
+
+def append(connections: Connections, rows: int, direct: bool) -> None:
+    topic = f"append-{rows}-{direct}"
+    label = "append, direct" if direct else "append, through the intermediate table"
+    turns = 3
+    fill(connections, topic, iter(range(rows * (turns + 1))))
+    p = pipeline(connections, topic, "append", rows, direct)
+    advance(p)
+    report(label, [advance(p) for _ in range(turns)])
+
+
+def upsert(connections: Connections, table_rows: int, changes: int) -> None:
+    """A batch of changes with neighbouring keys into a table of this size."""
+    topic, turns = f"upsert-{table_rows}", 3
+    fill(connections, topic, iter(range(table_rows)))
+    p = pipeline(connections, topic, "upsert_delete", table_rows)
+    advance(p)
+    runs = []
+    for turn in range(turns + 1):
+        fill(connections, topic, iter(range(turn * changes, (turn + 1) * changes)))
+        runs.append(advance(p))
+    report(f"upsert of {changes:,} into {table_rows:,} rows", runs[1:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--table-rows", type=int, nargs="*", default=[100_000, 1_000_000])
+    wanted = parser.parse_args()
+    with services() as (home, connections):
+        for direct in (False, True):
+            append(connections, wanted.rows, direct)
+            append(connections, 1_000, direct)
+        for size in wanted.table_rows:
+            upsert(connections, size, 10_000)
+        print(f"peak memory of the driver: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
+        print(f"peak memory of the Spark server: {_peak(home):,.0f} MiB")
+
+
+def _peak(home: Path) -> float:
+    """Largest resident size of the Spark server so far, in MiB."""
+    pid = next(service.pid for service in stack.status(home) if service.name == "spark")
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())
