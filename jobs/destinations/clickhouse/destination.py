@@ -14,6 +14,8 @@ from jobs.destinations.base import Merged, Work
 from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.columns import table_column
+from jobs.destinations.clickhouse.maintenance import clean_up
+from jobs.destinations.clickhouse.sensor import LeaseState, partition_states
 from jobs.destinations.clickhouse.shard import Shard, comment
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.landing.columns import RowColumn, row_columns
@@ -74,6 +76,23 @@ class ClickHouseDestination:
         began = time.monotonic()
         results = [shard.replay(work, committed, batches) for shard in self.shards]
         return self._merged(work, results, began, sum(b.counts.landed for b in batches))
+
+    def leases(self) -> list[LeaseState]:
+        """What KeeperMap says of this table, per endpoint that has had a run; read only."""
+        found = [partition_states(s.server, s.store.table, s.store.name) for s in self.shards]
+        return [lease for lease in found if lease]
+
+    def clean_up(self, deletes: bool = False) -> None:
+        """Merges the versions of rows for good; with `deletes` also removes the rows of deleted keys.
+
+        Raises:
+            ConfigurationError: the table has no versions, or its deletes have to stay.
+        """
+        if not self.layout.versioned:
+            raise ConfigurationError("a table of mode append has nothing to clean up", where=self.name)
+        removes = deletes and self.table.mode == "upsert_delete"
+        for shard in self.shards:
+            clean_up(shard.server, self.layout.path, self.layout.cluster, removes, self.layout.ordered)
 
     def _merged(self, work: Work, results: Sequence[Inserted], began: float, changes: int) -> Merged:
         done = sum(results, Inserted())

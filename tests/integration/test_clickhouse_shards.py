@@ -1,0 +1,138 @@
+"""Rows spread over three servers by a named hash: each in one place, together the model; and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jobs import protocol
+from resources.clickhouse import ClickHouseServer
+from resources.connections import Connections, load_connections
+from resources.errors import ConfigurationError, Unavailable
+from resources.local import stack as local_stack
+from resources.local.ports import free_port
+from tests.kit import model
+from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
+from tests.kit.records import bootstrap, produce, random_changes
+
+
+@pytest.fixture(scope="module")
+def endpoints(clickhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The stack's server and two more beside it, with the same user and the same keeper."""
+    known = yaml.safe_load((clickhouse / "connections.yaml").read_text())["connections"]["clickhouse"]["endpoints"]
+    zookeeper = next(s for s in local_stack.status(clickhouse) if s.name == "zookeeper")
+    keeper = f"127.0.0.1:{zookeeper.ports['client']}"
+    running: list[subprocess.Popen[bytes]] = []
+    found = list(known)
+    try:
+        for n in range(2):
+            http = free_port([])
+            tcp = free_port([http])
+            running.append(
+                subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", "resources.local.clickhouse_server"),
+                        *("--folder", str(tmp_path_factory.mktemp(f"shard{n}"))),
+                        *("--http-port", str(http), "--tcp-port", str(tcp), "--zookeeper", keeper),
+                        *("--user", "batchmerge", "--password-file", str(clickhouse / "secrets/clickhouse-password")),
+                    ]
+                )
+            )
+            found.append(f"127.0.0.1:{http}")
+        yield found
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait(timeout=60)
+
+
+@pytest.fixture
+def sharded(endpoints: list[str], connections: Connections, tmp_path: Path) -> Callable[..., Connections]:
+    """The connections of the stack, with these of the three endpoints."""
+
+    def of(*numbers: int) -> Connections:
+        document = yaml.safe_load(Path(connections.origin).read_text())
+        document["connections"]["clickhouse"]["endpoints"] = [endpoints[n] for n in numbers]
+        path = tmp_path / "connections.yaml"
+        path.write_text(yaml.safe_dump(document))
+        loaded = load_connections(path)
+        for server in servers(loaded):
+            _wait_until_up(server)
+        return loaded
+
+    return of
+
+
+def _wait_until_up(server: ClickHouseServer) -> None:
+    end = time.monotonic() + 120
+    while True:
+        try:
+            server.rows("SELECT 1")
+            return
+        except Unavailable:
+            assert time.monotonic() < end, "the server does not start"
+            time.sleep(0.1)
+
+
+MODES = ["append", "upsert_delete"]
+
+
+@pytest.mark.parametrize("function", ["sipHash64", "cityHash64"])
+def test_rows_are_spread_by_the_named_hash(
+    function: str, sharded: Callable[..., Connections], topic: Callable[..., str]
+) -> None:
+    connections = sharded(0, 1, 2)
+    flow = clickhouse_flow(topic(partitions=2), MODES, max_records=150, hash_function=function, shard_by=["id"])
+    records = random_changes(11, 300, 60, 2)
+    produce(bootstrap(connections), flow.topic, records)
+    pipeline = flow.pipeline(connections)
+    list(protocol.land(pipeline, 0))
+    for table in pipeline.destinations():
+        protocol.merge(pipeline, table)
+    for mode in MODES:
+        assert rows(connections, flow.table(mode)) == model.expected(records, mode)
+        for number, server in enumerate(servers(connections)):
+            found = server.rows(
+                f"SELECT {function}(id) % 3 AS shard, count() AS n FROM {flow.table(mode)} GROUP BY shard"
+            )
+            assert [row["shard"] for row in found] == [number]
+            assert found[0]["n"] > 0
+
+
+def test_shard_that_was_down_catches_up_and_the_others_skip(
+    sharded: Callable[..., Connections], topic: Callable[..., str]
+) -> None:
+    connections = sharded(0, 1, 2)
+    flow = clickhouse_flow(topic(partitions=2), ["append"], max_records=150)
+    records = random_changes(12, 300, 60, 2)
+    produce(bootstrap(connections), flow.topic, records)
+    pipeline = flow.pipeline(connections)
+    list(protocol.land(pipeline, 0))
+    table = destination(pipeline, flow.table("append"))
+    table.prepare()
+    work, landed = pipeline.work(table), pipeline.intermediate.landed()[0]
+    table.shards[0].merge(work, None, landed)
+    table.shards[2].merge(work, None, landed[:1])
+    assert table.committed() is None
+    protocol.merge(pipeline, table)
+    assert rows(connections, flow.table("append")) == model.expected(records, "append")
+
+
+def test_other_endpoints_are_refused(sharded: Callable[..., Connections], topic: Callable[..., str]) -> None:
+    two = sharded(0, 1)
+    flow = clickhouse_flow(topic(), ["append"])
+    produce(bootstrap(two), flow.topic, random_changes(13, 50, 60, 1))
+    pipeline = flow.pipeline(two)
+    list(protocol.land(pipeline, 0))
+    protocol.merge(pipeline, pipeline.destinations()[0])
+    for others in ((0, 1, 2), (1, 0), (0,)):
+        changed = flow.pipeline(sharded(*others))
+        with pytest.raises(ConfigurationError, match="rows of a key would be on two endpoints"):
+            protocol.merge(changed, changed.destinations()[0])
