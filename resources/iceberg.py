@@ -171,6 +171,12 @@ def catalog_errors(where: str) -> Iterator[None]:
             where=where,
             remedy="check that it is there, writable and not locked by another process",
         ) from None
+    except sqlalchemy.exc.SQLAlchemyError as problem:
+        raise ConfigurationError(
+            f"the catalog's database cannot be used: {getattr(problem, 'orig', None) or type(problem).__name__}",
+            where=where,
+            remedy="check `uri`, and restore the database from a copy if it is damaged",
+        ) from None
     except (requests.exceptions.RequestException, ServiceUnavailableError) as problem:
         raise Unavailable(
             f"the catalog does not answer ({type(problem).__name__})", where=where, remedy="check its address"

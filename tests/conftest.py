@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
 
 from resources.connections import Connections, KafkaConnection, load_connections
 from resources.local import stack as local_stack
+from tests.kit.engine import session
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +57,13 @@ def bigquery(stack: Path) -> Path:
 def connections(stack: Path) -> Connections:
     """What `batchmerge up` wrote. With `clickhouse` or `bigquery`, name that fixture before this one."""
     return load_connections(stack / "connections.yaml")
+
+
+@pytest.fixture(scope="session")
+def spark(stack: Path) -> Iterator[SparkSession]:
+    """One Spark session for all tests that run the engine in this process (`tests.kit.engine`)."""
+    with session(load_connections(stack / "connections.yaml")) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from jobs.spec import PipelineSpec
 from resources.connections import Connections, IcebergConnection, SparkConnection
 from resources.iceberg import IcebergCatalog
 from resources.spark import open_session
-from tests.kit.flow import Flow
+from tests.kit.flow import Flow, rows
+from tests.kit.model import Row
 
 
 class OneSession(dict[str, SparkSession]):
@@ -79,6 +80,9 @@ class Engine:
 
     def destination(self, mode: str) -> Destination:
         return self.pipeline.destination(self.flow.table(mode))
+
+    def read(self, mode: str) -> list[Row]:
+        return rows(self.connections, self.flow.table(mode))
 
     def land(self, batches: int = 0) -> list[LandedBatch]:
         return list(protocol.land(self.pipeline, batches))

@@ -1,0 +1,157 @@
+"""The error tree: what a message says, what travels with it, what is tried again."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import pickle
+
+import grpc
+import pytest
+import requests
+import sqlalchemy.exc
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
+from pyspark.errors import AnalysisException as LocalAnalysisException
+from pyspark.errors.exceptions.base import RetriesExceeded
+from pyspark.errors.exceptions.connect import (
+    AnalysisException,
+    SparkConnectGrpcException,
+    SparkException,
+    UnknownException,
+)
+
+from resources import errors
+from resources.errors import (
+    BatchmergeError,
+    CommitFailed,
+    CommitStateUnknown,
+    ConfigurationError,
+    Interrupted,
+    OffsetsGone,
+    StorageError,
+    TerminalError,
+    TransientError,
+    Unavailable,
+)
+from resources.iceberg import catalog_errors, storage_error
+from resources.spark import spark_errors
+
+ALL = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, BatchmergeError)]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_error_says_what_where_and_the_remedy_and_survives_pickling(kind: type[BatchmergeError]) -> None:
+    problem = kind("it broke.", where="table t", remedy="mend it", wanted=7)
+    assert str(problem) == "table t: it broke. To mend it: mend it"
+    again = pickle.loads(pickle.dumps(problem))
+    assert type(again) is kind
+    assert (str(again), again.where, again.remedy, again.facts) == (str(problem), "table t", "mend it", {"wanted": 7})
+
+
+@pytest.mark.parametrize("kind", [c for c in ALL if c not in (BatchmergeError, TransientError, TerminalError)])
+def test_every_error_is_either_transient_or_terminal(kind: type[BatchmergeError]) -> None:
+    assert issubclass(kind, TransientError) is not issubclass(kind, TerminalError)
+
+
+def test_error_without_where_and_remedy_is_what_happened() -> None:
+    assert str(OffsetsGone("offset 3 is gone")) == "offset 3 is gone"
+
+
+# ---- catalog --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("raised", "becomes"),
+    [
+        (CommitFailedException("branch main has changed"), CommitFailed),
+        (CommitStateUnknownException("lost"), CommitStateUnknown),
+        (
+            sqlalchemy.exc.OperationalError("UPDATE secret", {"p": "secret"}, Exception("database is locked")),
+            Unavailable,
+        ),
+        (sqlalchemy.exc.DatabaseError("SELECT secret", {}, Exception("file is not a database")), ConfigurationError),
+        (requests.exceptions.ConnectionError("https://user:secret@host"), Unavailable),
+        (ForbiddenError("token secret"), ConfigurationError),
+        (OSError(errno.ENOSPC, "No space left on device"), StorageError),
+    ],
+)
+def test_catalog_errors_become_ours_without_their_secrets(raised: Exception, becomes: type[BatchmergeError]) -> None:
+    with pytest.raises(becomes) as caught, catalog_errors("n.t"):
+        raise raised
+    assert type(caught.value) is becomes
+    assert "secret" not in str(caught.value)
+    assert caught.value.where == "n.t"
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (errno.ENOSPC, "free space"),
+        (errno.EDQUOT, "quota"),
+        (errno.EACCES, "write permission"),
+        (errno.EROFS, "read-write"),
+        (errno.EIO, "path and permissions"),
+    ],
+)
+def test_storage_errors_name_what_to_do(number: int, says: str) -> None:
+    assert says in storage_error(OSError(number, "x"), "n.t").remedy
+
+
+# ---- Spark ----------------------------------------------------------------------------------------------------------
+
+
+class Lost(grpc.RpcError):
+    def __str__(self) -> str:
+        return "failed to connect to all addresses"
+
+
+@pytest.mark.parametrize(
+    ("raised", "becomes"),
+    [
+        pytest.param(SparkException("[OPERATION_CANCELED] x"), Interrupted, id="a newer run"),
+        pytest.param(UnknownException("Cannot commit: stale"), CommitFailed, id="lost commit"),
+        pytest.param(UnknownException("Found conflicting files that"), CommitFailed, id="conflict"),
+        pytest.param(
+            AnalysisException("[TABLE_OR_VIEW_NOT_FOUND] The table or view `a`.`branch_attempt--x` cannot be found."),
+            CommitFailed,
+            id="swept",
+        ),
+        pytest.param(
+            UnknownException("ValidationException: Table column names conflict with names reserved"),
+            TransientError,
+            id="another validation",
+        ),
+        pytest.param(SparkException("java.io.IOException: No space left on device"), StorageError, id="full disk"),
+        pytest.param(SparkException("Mkdirs failed to create file:/x"), StorageError, id="no folder"),
+        pytest.param(SparkException("org.sqlite: [SQLITE_BUSY] database is locked"), Unavailable, id="locked"),
+        pytest.param(SparkException("Job aborted due to stage failure"), TransientError, id="a job failed"),
+        pytest.param(AnalysisException("[FIELD_NOT_FOUND] No such struct field"), TerminalError, id="our SQL"),
+        pytest.param(
+            AnalysisException("[INCOMPATIBLE_DATA_FOR_TABLE] `t`.`branch_attempt--x`"), TerminalError, id="our columns"
+        ),
+        pytest.param(LocalAnalysisException("no such column"), TerminalError, id="in process"),
+        pytest.param(SparkConnectGrpcException("<_InactiveRpcError>"), Unavailable, id="no server"),
+        pytest.param(Lost(), Unavailable, id="connection"),
+        pytest.param(RetriesExceeded(errorClass="RETRIES_EXCEEDED", messageParameters={}), Unavailable, id="gave up"),
+    ],
+)
+def test_spark_errors_become_ours(raised: Exception, becomes: type[BatchmergeError]) -> None:
+    with pytest.raises(becomes) as caught, spark_errors("n.t"):
+        raise raised
+    assert type(caught.value) is becomes
+    assert caught.value.where == "n.t"
+
+
+def test_message_of_spark_is_its_first_line_only() -> None:
+    with pytest.raises(TerminalError) as caught, spark_errors("n.t"):
+        raise AnalysisException("what is wrong\n\nJVM stacktrace:\norg.apache.spark.Thing\n\tat a.b(C.scala:1)")
+    assert "what is wrong" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "stacktrace" not in str(caught.value)
+
+
+def test_our_own_errors_pass_through() -> None:
+    own = OffsetsGone("x")
+    with pytest.raises(OffsetsGone) as caught, spark_errors("n.t"):
+        raise own
+    assert caught.value is own

@@ -1,0 +1,108 @@
+"""Every Spark template as it is rendered for a few pipelines, beside the SQL that people have read and agreed to.
+
+After a wanted change: `REGENERATE_SQL=1 python -m pytest tests/unit/sql`; read the difference before you commit.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.landing.columns import RowColumn
+from sql import quote, render
+
+GOLDEN = Path(__file__).parent / "golden" / "spark"
+TEMPLATES = Path(__file__).parents[3] / "sql" / "spark"
+# Another destination's templates have their golden files beside its own tests.
+ELSEWHERE = {"staged_rows"}
+
+BRANCH = ("lake", "air", "flights", "branch_attempt--p--main--1f")
+LANDED = ("lake", "landing", "flights_tmp")
+TOMBSTONES = ("lake", "air", "flights__tombstones")
+COLUMNS = [
+    RowColumn("carrier", pa.string(), False, ("key", "carrier"), is_key=True),
+    RowColumn("flight", pa.int32(), False, ("key", "flight"), is_key=True),
+    RowColumn("delay`s", pa.int64(), True, ("value", "delay`s")),
+    RowColumn("version", pa.int64(), True, ("value", "version")),
+    RowColumn("__partition", pa.int32(), True, ("kafka", "partition")),
+]
+KEYS = ["carrier", "flight"]
+MERGE: dict[str, Any] = {
+    "target": BRANCH,
+    "changes": ["batchmerge_changes"],
+    "tombstones": None,
+    "keys": KEYS,
+    "columns": [c.name for c in COLUMNS],
+    "mode": "upsert_delete",
+    "null_safe": False,
+    "bounded": {0: "string", 1: "int"},
+    "order_by": None,
+}
+ROWS: dict[str, Any] = {
+    "columns": COLUMNS,
+    "order_by": None,
+    "table": LANDED,
+    "snapshot": 42,
+    "mode": "upsert_delete",
+    "touched": None,
+}
+REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None}
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "bad_records": ("bad_records", {"table": LANDED}),
+    "duplicate_keys": ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
+    "keep_tombstones": ("keep_tombstones", {**MERGE, "tombstones": TOMBSTONES, "order_by": "version"}),
+    "key_bounds": ("key_bounds", {"keys": KEYS, "changes": ["batchmerge_changes"]}),
+    "quarantined": ("quarantined", {"table": LANDED}),
+    "landed_rows.upsert_delete": ("landed_rows", ROWS),
+    "landed_rows.append": ("landed_rows", {**ROWS, "mode": "append"}),
+    "landed_rows.ordered_replay": ("landed_rows", {**ROWS, "order_by": ("value", "version"), "touched": (3, 5)}),
+    "last_change_per_key": ("last_change_per_key", REDUCED),
+    "last_change_per_key.ordered": ("last_change_per_key", {**REDUCED, "order_by": "version"}),
+    "last_delete_per_key": ("last_delete_per_key", REDUCED),
+    "last_delete_per_key.ordered": ("last_delete_per_key", {**REDUCED, "order_by": "version"}),
+    "merge.upsert": ("merge", {**MERGE, "mode": "upsert"}),
+    "merge.upsert_delete": ("merge", MERGE),
+    "merge.upsert_delete_ordered": ("merge", {**MERGE, "order_by": "version"}),
+    "merge.delete": ("merge", {**MERGE, "mode": "delete"}),
+    "merge.null_safe": ("merge", {**MERGE, "null_safe": True, "bounded": {}}),
+    "merge_effect.upsert_delete_ordered": ("merge_effect", {**MERGE, "order_by": "version"}),
+    "merge_effect.delete": ("merge_effect", {**MERGE, "mode": "delete"}),
+    "missing_rows.append": ("missing_rows", {"rows": "SELECT 1", "target": BRANCH, "mode": "append"}),
+    "missing_rows.delete": ("missing_rows", {"rows": "SELECT 1", "target": BRANCH, "mode": "delete"}),
+    "without_deleted_later": (
+        "without_deleted_later",
+        {"rows": "SELECT 1", "tombstones": TOMBSTONES, "keys": KEYS, "null_safe": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rendered_sql_is_the_agreed_one(case: str) -> None:
+    template, arguments = CASES[case]
+    text = render("spark", template, **arguments).rstrip() + "\n"
+    golden = GOLDEN / f"{case}.sql"
+    if os.environ.get("REGENERATE_SQL"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def test_every_template_has_a_case() -> None:
+    rendered = {template for template, _ in CASES.values()} | {"match"} | ELSEWHERE
+    assert {path.name.removesuffix(".sql.j2") for path in TEMPLATES.glob("*.sql.j2")} <= rendered
+
+
+def test_every_golden_file_has_a_case() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.sql")} == set(CASES)
+
+
+@pytest.mark.parametrize(
+    ("name", "quoted"),
+    [("a", "`a`"), (("a", "b c"), "`a`.`b c`"), ("a`; DROP TABLE t --", "`a``; DROP TABLE t --`"), (("a.b",), "`a.b`")],
+)
+def test_identifiers_are_always_quoted(name: str | tuple[str, ...], quoted: str) -> None:
+    assert quote("spark", name) == quoted
