@@ -31,7 +31,7 @@ def effective(told: list[Event]) -> list[Event]:
 
 
 def check_all_told(pipeline: Pipeline, told: list[Event]) -> None:
-    """Every landed batch has each event once, in the protocol's order; nothing else but requests that were given up."""
+    """Every landed batch has each event once, landing's in order; nothing else but requests that were given up."""
     seen = [event for event in effective(told) if event.group == pipeline.name]
     once = Counter((e.type, e.payload.commit_id, getattr(e.payload, "table", "")) for e in seen)
     assert set(once.values()) == {1}, once
@@ -39,15 +39,10 @@ def check_all_told(pipeline: Pipeline, told: list[Event]) -> None:
     landed = {b.batch.commit_id: b for b in pipeline.intermediate.landed()[0]}
     for commit_id, batch in landed.items():
         mine = [e for e in seen if e.payload.commit_id == commit_id]
-        order = [e.type for e in mine]
-        wanted = [
-            "commit_request",
-            "commit_response",
-            "commit_ready",
-            *["commit_table"] * len(tables),
-            "commit_complete",
-        ]
-        assert order == wanted, (batch.batch, order)
+        types = [e.type for e in mine]
+        assert types[:3] == ["commit_request", "commit_response", "commit_ready"], (batch.batch, types)
+        # A table's news may be late where all tables have the batch already.
+        assert sorted(types[3:]) == ["commit_complete", *["commit_table"] * len(tables)], (batch.batch, types)
         assert sorted(e.payload.table for e in mine if e.payload.type == "commit_table") == sorted(tables)
     given_up = [e for e in seen if e.payload.commit_id not in landed]
     assert {e.type for e in given_up} <= {"commit_request"}, given_up
