@@ -99,9 +99,8 @@ def test_rows_are_spread_by_the_named_hash(
     for mode in MODES:
         assert rows(connections, flow.table(mode)) == model.expected(records, mode)
         for number, server in enumerate(servers(connections)):
-            found = server.rows(
-                f"SELECT {function}(id) % 3 AS shard, count() AS n FROM {flow.table(mode)} GROUP BY shard"
-            )
+            shard = f"{function}(id) % 3 AS shard"
+            found = server.rows(f"SELECT {shard}, count() AS n FROM {flow.table(mode)} GROUP BY shard")
             assert [row["shard"] for row in found] == [number]
             assert found[0]["n"] > 0
 

@@ -1,0 +1,104 @@
+"""Statements that create tables, also those of clusters that no test here can run; and files that make no sense."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from jobs.destinations.clickhouse.columns import Column, arrow_type, clickhouse_type
+from jobs.destinations.clickhouse.tables import Layout, creation
+from jobs.destinations.clickhouse.window import for_new_table, needed
+from jobs.schema.types import parse_type
+from jobs.spec.tables import ClickHouseTable
+from resources.errors import ConfigurationError
+
+ID = Column("id", "Int64", "Int64", pa.int64(), False, True)
+AT = Column(
+    "at", "Nullable(DateTime64(6, 'UTC'))", "Nullable(DateTime64(6, 'UTC'))", pa.timestamp("us", "UTC"), True, False
+)
+
+
+def _layout(mode: str, cluster: str | None = None, ordered: bool = False, **options: object) -> Layout:
+    table = ClickHouseTable.model_validate({"kind": "clickhouse", "table": "air.flights", "mode": mode, **options})
+    coordinates = [
+        Column("_topic", "String", "String", pa.string(), False, False),
+        Column("_partition", "Int32", "Int32", pa.int32(), False, False),
+        Column("_offset", "Int64", "Int64", pa.int64(), False, False),
+    ]
+    return Layout(table, (ID, AT, *(coordinates if mode == "append" else [])), ordered, 1000, cluster)
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_replicated_table_on_a_cluster() -> None:
+    layout = _layout(
+        "upsert_delete", "prod", engine="ReplicatedReplacingMergeTree", partition_by="id % 16", ttl="toDate(at)"
+    )
+    assert _words(creation(layout)) == (
+        f"CREATE TABLE IF NOT EXISTS `air`.`flights` ON CLUSTER `prod` ( `id` Int64, `at` {INSTANT}, "
+        "`_version` UInt64, `_deleted` UInt8 ) ENGINE = ReplicatedReplacingMergeTree(_version, _deleted) "
+        "PARTITION BY id % 16 ORDER BY (`id`) TTL toDate(at) SETTINGS replicated_deduplication_window = 1000, "
+        "replicated_deduplication_window_seconds = 604800"
+    )
+
+
+def test_plain_tables() -> None:
+    append = _words(creation(_layout("append", settings={"storage_policy": "s3"})))
+    assert "ENGINE = MergeTree ORDER BY (`id`)" in append
+    assert "INDEX `batchmerge_offset` `_offset` TYPE minmax" in append
+    assert append.endswith("SETTINGS non_replicated_deduplication_window = 1000, storage_policy = 's3'")
+    assert "`_version` UInt128 ) ENGINE = ReplacingMergeTree(_version)" in _words(
+        creation(_layout("upsert", ordered=True))
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"partition_by": "toYYYYMM(at)"}, "partition_by uses at, which may change while the key stays"),
+        ({"shard_by": ["at"]}, "shard_by uses at, which may change while the key stays"),
+        ({"order_by": ["at"]}, "rows with the same order_by are one row"),
+        ({"order_by": ["nothing"]}, "order_by names nothing, which is no column"),
+        ({"column_types": {"nothing": "Int8"}}, "column_types names nothing, which is no column"),
+        ({"engine": "MergeTree"}, "cannot replace rows"),
+    ],
+)
+def test_what_would_keep_versions_apart_is_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        _layout("upsert_delete", **options).check()
+
+
+def test_mode_delete_is_refused_with_what_to_do() -> None:
+    with pytest.raises(ValidationError, match="use upsert_delete"):
+        _layout("delete")
+
+
+def test_append_tables_carry_coordinates() -> None:
+    table = ClickHouseTable(kind="clickhouse", table="a.b", mode="append", metadata_columns=["batch", "offset"])
+    assert table.metadata_columns == ["batch", "offset", "topic", "partition"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ("long", "Nullable(Int64)"),
+        ("array<long not null>", "Array(Int64)"),
+        ("map<string,array<double>>", "Map(String, Array(Nullable(Float64)))"),
+        ("struct<a: int not null, `b c`: date>", "Tuple(a Int32, `b c` Nullable(Date32))"),
+        ("decimal(38,10)", "Nullable(Decimal(38, 10))"),
+    ],
+)
+def test_default_types(declared: str, expected: str) -> None:
+    kind, nullable = parse_type(declared)
+    assert clickhouse_type(kind, nullable) == expected
+    if not pa.types.is_nested(kind):
+        assert arrow_type(expected) == (kind, nullable)
+
+
+def test_window_counts_parts() -> None:
+    assert needed(3, partitioned=False) == 6
+    assert needed(3, partitioned=True) == 600
+    assert for_new_table(10_000_000, 10_000, partitioned=False) > needed(1000, partitioned=False)
