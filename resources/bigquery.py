@@ -178,10 +178,13 @@ class BigQuery:
             source_format=bigquery.SourceFormat.PARQUET,
             write_disposition=bigquery.WriteDisposition.WRITE_APPEND,
             create_disposition=bigquery.CreateDisposition.CREATE_NEVER,
-            schema=list(schema),
+            decimal_target_types=["NUMERIC", "BIGNUMERIC"],
             labels=dict(labels),
         )
         config.parquet_options = parquet
+        # Given a schema, the emulator takes BYTES in Parquet for base64; the table's own schema does as well there.
+        if not (self.connection.endpoint and _has_bytes(schema)):
+            config.schema = list(schema)
         # The upload itself is not idempotent, but the job id is: sending it again is safe.
         upload = self._retry(
             lambda: self.client.load_table_from_file(
@@ -230,6 +233,10 @@ class BigQuery:
             pause = min(pause * 1.5, 5)
             job.reload(**self._options)
         return bool(job.state == "DONE")
+
+
+def _has_bytes(fields: Sequence[bigquery.SchemaField]) -> bool:
+    return any(field.field_type == "BYTES" or _has_bytes(field.fields) for field in fields)
 
 
 def label(text: str) -> str:

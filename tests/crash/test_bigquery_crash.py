@@ -1,0 +1,170 @@
+"""kill -9 of the run at each of the eight steps, kill -9 of BigQuery, two runs at once, and runs that sleep."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jobs import failpoints
+from resources.connections import Connections
+from resources.local import stack as local_stack
+from tests.kit import model
+from tests.kit.bigquery import bigquery_flow, destination, rows, service
+from tests.kit.flow import Flow
+from tests.kit.records import Record, bootstrap, produce, random_changes
+
+pytestmark = [pytest.mark.crash, pytest.mark.usefixtures("bigquery")]
+
+# An append that is applied twice, or not at all, shows at once; the modes with a key go through the same steps.
+MODES = ["append"]
+
+
+@dataclass
+class Log:
+    """A flow whose log grows from test to test, so that each kill also meets what the ones before it left."""
+
+    flow: Flow
+    records: list[Record] = field(default_factory=list)
+
+    def grow(self, connections: Connections) -> None:
+        more = random_changes(len(self.records), 100, 30, 2)
+        produce(bootstrap(connections), self.flow.topic, more)
+        self.records.extend(more)
+
+    def check(self, connections: Connections, why: object) -> None:
+        for mode in self.flow.modes:
+            assert rows(connections, self.flow.table(mode)) == model.expected(self.records, mode), (mode, why)
+
+
+@pytest.fixture(scope="module")
+def log(bigquery: Path, module_topic: Callable[..., str]) -> Log:  # noqa: ARG001 - the service must be there
+    return Log(bigquery_flow(module_topic(partitions=2), MODES, max_records=60, load_rows=25))
+
+
+@pytest.mark.parametrize("point", failpoints.BIGQUERY)
+def test_killed_run_is_finished_by_the_next(point: str, log: Log, stack: Path, connections: Connections) -> None:
+    log.grow(connections)
+    code, output = log.flow.run(stack, failpoint=point)
+    assert code == -signal.SIGKILL, output
+    code, output = log.flow.run(stack)
+    assert code == 0, output
+    log.check(connections, point)
+
+
+def test_killed_again_and_again(log: Log, stack: Path, connections: Connections) -> None:
+    """One flush, killed one step later each time."""
+    log.grow(connections)
+    for point in failpoints.BIGQUERY:
+        code, output = log.flow.run(stack, failpoint=point)
+        assert code in (0, -signal.SIGKILL), output
+    code, output = log.flow.run(stack)
+    assert code == 0, output
+    log.check(connections, "again and again")
+
+
+def _wait_until_stopped(process: subprocess.Popen[str]) -> None:
+    while Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "T":
+        assert process.poll() is None, "ended before the boundary"
+        time.sleep(0.05)
+
+
+def _finish(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    output = process.stdout.read()
+    process.wait(timeout=300)
+    return output
+
+
+@pytest.mark.parametrize("point", ["bigquery.begun", "bigquery.first-load", "bigquery.loaded", "bigquery.merged"])
+def test_run_that_wakes_up_late_changes_nothing(point: str, log: Log, stack: Path, connections: Connections) -> None:
+    """It sleeps before each of its effects, while another run with a longer range goes past it, and another after."""
+    log.grow(connections)
+    sleeper = log.flow.start(stack, failpoint=f"{point}=stop")
+    try:
+        _wait_until_stopped(sleeper)
+        log.grow(connections)
+        for _ in range(2):
+            code, output = log.flow.run(stack)
+            assert code == 0, output
+        log.check(connections, point)
+    finally:
+        os.kill(sleeper.pid, signal.SIGCONT)
+    output = _finish(sleeper)
+    assert "another run has committed" in output, output
+    log.check(connections, f"after {point} woke up")
+
+
+def test_two_runs_at_once(stack: Path, connections: Connections, topic: Callable[..., str]) -> None:
+    log = Log(bigquery_flow(topic(partitions=2), ["append", "upsert_delete"], max_records=60, load_rows=25))
+    for _ in range(2):
+        log.grow(connections)
+        for run in [log.flow.start(stack), log.flow.start(stack)]:
+            _finish(run)
+        # One of them may have been interrupted or refused for good; whatever is left, the next run finishes.
+        code, output = log.flow.run(stack)
+        assert code == 0, output
+        log.check(connections, "two at once")
+
+
+@pytest.mark.parametrize("point", ["bigquery.first-load", "bigquery.loaded", "bigquery.submitted", "bigquery.merged"])
+def test_killed_bigquery(point: str, log: Log, stack: Path, connections: Connections) -> None:
+    """The service dies while the run is between two of its steps, and comes back before the run goes on."""
+    log.grow(connections)
+    run = log.flow.start(stack, failpoint=f"{point}=stop")
+    try:
+        _wait_until_stopped(run)
+        _kill_emulator(stack)
+        local_stack.up(stack, ["bigquery"], print)
+    finally:
+        os.kill(run.pid, signal.SIGCONT)
+    _finish(run)
+    code, output = log.flow.run(stack)
+    assert code == 0, output
+    log.check(connections, point)
+
+
+def test_killed_bigquery_in_the_middle_of_a_merge(log: Log, stack: Path, connections: Connections) -> None:
+    """The service dies with jobs running; what became of them is found out when it starts again."""
+    for pause in (0.0, 0.05, 0.15):
+        log.grow(connections)
+        run = log.flow.start(stack, failpoint="bigquery.loaded=stop")
+        try:
+            _wait_until_stopped(run)
+        finally:
+            os.kill(run.pid, signal.SIGCONT)
+        time.sleep(pause)
+        _kill_emulator(stack)
+        local_stack.up(stack, ["bigquery"], print)
+        _finish(run)
+        code, output = log.flow.run(stack)
+        assert code == 0, output
+        log.check(connections, pause)
+
+
+def _kill_emulator(stack: Path) -> None:
+    pid = next(one.pid for one in local_stack.status(stack) if one.name == "bigquery")
+    assert pid is not None
+    process = psutil.Process(pid)
+    process.kill()
+    psutil.wait_procs([process], timeout=30)
+
+
+def test_nothing_is_left_in_the_intermediate_tables(log: Log, stack: Path, connections: Connections) -> None:
+    log.grow(connections)
+    code, output = log.flow.run(stack)
+    assert code == 0, output
+    for mode in MODES:
+        row = destination(log.flow, mode, connections).state.read()
+        assert row is not None
+        left = service(connections).read(f"SELECT COUNT(*) AS n FROM `{row.intermediate}`", {}, "test")
+        assert left[0]["n"] == 0
+        named = [t for t, _ in service(connections).tables("tests") if t.startswith(f"tests._{log.flow.name}_{mode}")]
+        assert named == [row.intermediate]
