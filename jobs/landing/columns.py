@@ -118,7 +118,7 @@ def row_columns(spec: PipelineSpec, metadata: list[str]) -> list[RowColumn]:
         if f.name not in in_value
     ]
     from_value = [
-        RowColumn(f.name, f.type, key_nullable, ("key", f.name), is_key=True)
+        RowColumn(f.name, key[f.name].type, key_nullable, ("key", f.name), is_key=True)
         if f.name in key
         else RowColumn(f.name, f.type, f.nullable, ("value", f.name))
         for f in values
