@@ -22,7 +22,7 @@ def landed(batches: Sequence[LandedBatch], seconds: float) -> dict[str, dg.Metad
     return {
         **_batches(batches),
         **_counts(counts),
-        "seconds": dg.MetadataValue.float(round(seconds, 3)),
+        "seconds": dg.MetadataValue.float(round(float(seconds), 3)),
         "records per second": dg.MetadataValue.float(round(counts.read / seconds, 1) if seconds else 0.0),
         **({"snapshot id": dg.MetadataValue.text(str(batches[-1].snapshot_id))} if batches else {}),
     }

@@ -1,0 +1,210 @@
+"""Schedules, the lag sensor and the failure alert on a real instance and broker."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import dagster as dg
+import pytest
+from dagster._core.test_utils import create_run_for_test
+
+from orchestration.definitions import with_shared
+from orchestration.names import PIPELINE_TAG
+from orchestration.sensors.alert import VARIABLE, failure_alert
+from resources.connections import Connections
+from tests.kit.flow import Flow
+from tests.kit.records import Record, bootstrap, produce
+from tests.orchestration.launching import advance, definitions
+
+Topic = Callable[..., str]
+
+
+def _records(count: int) -> list[Record]:
+    return [Record(0, n, {"id": n, "name": "n", "amount": 1.0, "op": "u"}) for n in range(count)]
+
+
+def _flow(topic: str, **trigger: int) -> Flow:
+    return Flow(topic, ["append"], overrides={"trigger": trigger, "retry": {"max_retries": 0}})
+
+
+def _tick(instance: dg.DagsterInstance, flow: Flow, cursor: str | None = None) -> dg.SensorResult:
+    whole = definitions(flow)
+    sensor = whole.resolve_sensor_def(f"{flow.name}_lag")
+    context = dg.build_sensor_context(instance=instance, cursor=cursor, definitions=whole)
+    found = sensor(context)
+    assert isinstance(found, dg.SensorResult)
+    return found
+
+
+def _this_hour() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d-%H:00")
+
+
+def test_lag_sensor_starts_a_run_at_its_threshold(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = _flow(topic(), records=10)
+    produce(bootstrap(connections), flow.topic, _records(9))
+    before = _tick(instance, flow)
+    produce(bootstrap(connections), flow.topic, _records(1))
+
+    due = _tick(instance, flow, before.cursor)
+
+    assert before.run_requests == []
+    assert "9 records wait" in str(before.skip_reason)
+    assert due.run_requests
+    assert due.run_requests[0].partition_key == _this_hour()
+    assert due.run_requests[0].run_key is None
+    topic_event, landing_event = due.asset_events
+    assert topic_event.asset_key == dg.AssetKey(["kafka", flow.topic])
+    assert topic_event.metadata["end offset"].value == 10
+    assert landing_event.metadata["lag"].value == 10
+
+
+def test_lag_sensor_feeds_the_plot_only_where_something_moved(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = _flow(topic(), records=1000)
+    produce(bootstrap(connections), flow.topic, _records(5))
+    first = _tick(instance, flow)
+
+    again = _tick(instance, flow, first.cursor)
+
+    assert len(first.asset_events) == 2
+    assert again.asset_events == []
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTED])
+def test_nothing_starts_while_a_run_is_under_way(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance, status: dg.DagsterRunStatus
+) -> None:
+    flow = _flow(topic(), records=1)
+    produce(bootstrap(connections), flow.topic, _records(5))
+    create_run_for_test(instance, job_name=flow.name, status=status, tags={PIPELINE_TAG: flow.name})
+
+    due = _tick(instance, flow)
+    whole = definitions(flow)
+    with dg.build_schedule_context(instance=instance) as context:
+        tick = whole.resolve_schedule_def(f"{flow.name}_schedule").evaluate_tick(context)
+
+    for reason in (str(due.skip_reason), str(tick.skip_message)):
+        assert f"of {flow.name} is {status.value.lower()}" in reason
+    assert due.run_requests == []
+    assert not tick.run_requests
+
+
+def test_schedule_asks_for_the_hour_that_is_now(instance: dg.DagsterInstance) -> None:
+    flow = _flow("any", records=1)
+    late = datetime(2026, 3, 1, 5, tzinfo=UTC)
+    with dg.build_schedule_context(instance=instance, scheduled_execution_time=late) as context:
+        tick = definitions(flow).resolve_schedule_def(f"{flow.name}_schedule").evaluate_tick(context)
+    assert tick.run_requests
+    assert tick.run_requests[0].partition_key == _this_hour()
+
+
+def test_paused_pipeline_starts_nothing_by_itself() -> None:
+    flow = _flow("any", records=1)
+    running, paused = (
+        definitions(flow),
+        definitions(Flow("any", ["append"], overrides={**flow.overrides, "paused": True}, name="q")),
+    )
+    assert running.resolve_schedule_def(f"{flow.name}_schedule").default_status == dg.DefaultScheduleStatus.RUNNING
+    assert running.resolve_sensor_def(f"{flow.name}_lag").default_status == dg.DefaultSensorStatus.RUNNING
+    assert paused.resolve_schedule_def("q_schedule").default_status == dg.DefaultScheduleStatus.STOPPED
+    assert paused.resolve_sensor_def("q_lag").default_status == dg.DefaultSensorStatus.STOPPED
+
+
+def test_lag_sensor_says_so_where_kafka_lacks_the_topic(stack: object, instance: dg.DagsterInstance) -> None:
+    del stack
+    found = _tick(instance, _flow("no-such-topic", records=1), cursor='{"ends":"{}"}')
+    assert "no-such-topic" in str(found.skip_reason)
+    assert found.cursor == '{"ends":"{}"}'
+
+
+def test_two_pipelines_may_read_one_topic() -> None:
+    whole = definitions(Flow("shared", ["append"], name="one"), Flow("shared", ["append"], name="two"))
+    dg.Definitions.validate_loadable(whole)
+    keys = whole.resolve_asset_graph().get_all_asset_keys()
+    assert len([key for key in keys if key.path[0] == "kafka"]) == 1
+
+
+@pytest.fixture
+def webhook() -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """The address of a server that keeps what is posted to it."""
+    posted: list[dict[str, object]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            del args
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/hook", posted
+        server.shutdown()
+        thread.join()
+
+
+def test_a_failure_is_told_once_with_its_remedy(
+    stack: object,
+    instance: dg.DagsterInstance,
+    webhook: tuple[str, list[dict[str, object]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    del stack
+    address, posted = webhook
+    monkeypatch.setenv(VARIABLE, address)
+    flow = _flow("no-such-topic", records=1)
+    result = advance(instance, flow)
+    run = instance.get_run_by_id(result.run_id)
+    assert run
+    failed = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0].dagster_event
+    assert failed
+    context = dg.build_run_status_sensor_context(
+        sensor_name="failure_alert", dagster_event=failed, dagster_instance=instance, dagster_run=run
+    ).for_run_failure()
+
+    failure_alert(context)
+
+    assert len(posted) == 1
+    told = posted[0]
+    assert told["pipeline"] == flow.name
+    assert told["run_id"] == run.run_id
+    assert isinstance(told["steps"], list)
+    step = told["steps"][0]
+    assert "no-such-topic" in step["error"]
+    assert "create the topic" in step["remedy"]
+    assert step["class"] == "terminal: needs a person"
+    assert "no-such-topic" in str(told["text"])
+
+
+def test_a_failure_that_is_tried_again_is_not_told(
+    instance: dg.DagsterInstance, webhook: tuple[str, list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, posted = webhook
+    monkeypatch.setenv(VARIABLE, address)
+    run = create_run_for_test(
+        instance, job_name="p", status=dg.DagsterRunStatus.FAILURE, tags={"dagster/will_retry": "true"}
+    )
+    event = dg.DagsterEvent(dg.DagsterEventType.RUN_FAILURE.value, "p")
+    context = dg.build_run_status_sensor_context(
+        sensor_name="failure_alert", dagster_event=event, dagster_instance=instance, dagster_run=run
+    ).for_run_failure()
+
+    failure_alert(context)
+
+    assert posted == []
+
+
+def test_shared_sensors_come_once() -> None:
+    whole = with_shared(dg.Definitions())
+    assert [sensor.name for sensor in whole.sensors or []] == ["failure_alert"]

@@ -1,0 +1,152 @@
+"""The pure decisions of the orchestration: advance or replay, when a run is due, what the invariants say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch
+from jobs.offsets import OffsetRange, TopicPartition
+from jobs.spec.automation import Trigger
+from jobs.watermark import Watermark
+from orchestration.checks import invariants
+from orchestration.components import metadata
+from orchestration.components.config import LandConfig, Mode
+from orchestration.components.window import Window, replays
+from orchestration.sensors.waiting import Cursor, Waiting, observe, reason_to_run, requested, waiting
+from resources.errors import ConfigurationError
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+HOUR = Window(NOON, NOON + timedelta(hours=1))
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "backfill", "asked_at", "answer"),
+    [
+        ("auto", False, NOON, False),
+        ("auto", False, NOON + timedelta(minutes=59), False),
+        ("auto", True, NOON + timedelta(days=3), True),
+        ("replay", False, NOON + timedelta(days=3), True),
+        ("advance", True, NOON, False),
+    ],
+)
+def test_replays_only_where_somebody_said_so(mode: Mode, backfill: bool, asked_at: datetime, answer: bool) -> None:
+    assert replays(mode, backfill, HOUR, asked_at) is answer
+
+
+@pytest.mark.parametrize("asked_at", [NOON + timedelta(hours=1), NOON - timedelta(seconds=1)])
+@pytest.mark.parametrize(("mode", "backfill"), [("auto", False), ("advance", False), ("advance", True)])
+def test_advancing_another_hour_is_refused(mode: Mode, backfill: bool, asked_at: datetime) -> None:
+    with pytest.raises(ConfigurationError, match="as a backfill"):
+        replays(mode, backfill, HOUR, asked_at)
+
+
+def test_a_run_without_hours_advances_and_cannot_replay() -> None:
+    assert replays("auto", False, None, NOON) is False
+    with pytest.raises(ConfigurationError, match="needs hours"):
+        replays("replay", False, None, NOON)
+
+
+@pytest.mark.parametrize(
+    ("config", "batches"),
+    [
+        (LandConfig(), 7),
+        (LandConfig(max_batches=2), 2),
+        (LandConfig(max_batches=0), 0),
+        (LandConfig(until_caught_up=True), 0),
+    ],
+)
+def test_how_many_batches(config: LandConfig, batches: int) -> None:
+    assert config.batches(7) == batches
+
+
+def test_what_waits() -> None:
+    ends, first = {A: 100, B: 50}, {A: 10, B: 0}
+    assert waiting(ends, first, {}, {}) == Waiting(ends, landing=140, tables=0)
+    assert waiting(ends, first, {A: 60, B: 50}, {A: 60, B: 20}) == Waiting(ends, landing=40, tables=30)
+
+
+def test_a_run_is_due_by_records_or_by_age() -> None:
+    trigger = Trigger(records=100, age_seconds=60)
+    few = Waiting({A: 10}, landing=10, tables=0)
+    first = observe(Cursor(), few, now=1000)
+    assert reason_to_run(trigger, few, first, now=1000) is None
+    assert reason_to_run(trigger, replace(few, landing=100), first, now=1000)
+    later = observe(first, few, now=1060)
+    assert later.waiting_since == 1000
+    assert reason_to_run(trigger, few, later, now=1059.9) is None
+    assert "waiting for 60 s" in str(reason_to_run(trigger, few, later, now=1060))
+    assert reason_to_run(Trigger(records=100), few, later, now=9999) is None
+
+
+def test_a_table_that_stays_behind_gets_a_run_per_age_and_not_per_tick() -> None:
+    trigger = Trigger(age_seconds=60)
+    behind = Waiting({A: 10}, landing=0, tables=5)
+    cursor = observe(Cursor(), behind, now=0.5)
+    assert reason_to_run(trigger, behind, cursor, now=70)
+    cursor = observe(requested(cursor, 70), behind, now=100)
+    assert reason_to_run(trigger, behind, cursor, now=100) is None
+    assert reason_to_run(trigger, behind, cursor, now=131)
+
+
+def test_nothing_waits_any_more() -> None:
+    cursor = observe(Cursor(waiting_since=5, tables_since=6), Waiting({A: 10}, 0, 0), now=100)
+    assert (cursor.waiting_since, cursor.tables_since) == (None, None)
+
+
+def test_a_trigger_needs_a_threshold() -> None:
+    with pytest.raises(ValidationError, match="records"):
+        Trigger()
+
+
+def _batch(number: int, start: int, end: int, previous: str | None, **counts: int) -> LandedBatch:
+    batch = Batch("p", number, f"c{number}", previous, {A: OffsetRange(start, end)}, {"t": "id"}, 0, "h")
+    return LandedBatch(batch, Counts(**counts), Watermark({A: 1000}, 1000), snapshot_id=number)
+
+
+CHAIN = [_batch(1, 0, 10, None, read=10, landed=9, quarantined=1), _batch(2, 10, 30, "c1", read=20, landed=20)]
+
+
+def test_a_good_chain() -> None:
+    assert not invariants.offset_jumps(CHAIN)
+    assert not invariants.unbalanced(CHAIN)
+    assert not invariants.not_next(CHAIN)
+    assert not invariants.strayed(CommittedState.after(CHAIN[1]), CHAIN)
+
+
+def test_broken_chains_are_told() -> None:
+    assert "starts at 11" in invariants.offset_jumps([CHAIN[0], _batch(2, 11, 30, "c1")])[0]
+    assert (
+        "leaves out t-0"
+        in invariants.offset_jumps([CHAIN[0], replace(CHAIN[1], batch=replace(CHAIN[1].batch, ranges={}))])[0]
+    )
+    assert "read 5" in invariants.unbalanced([_batch(1, 0, 5, None, read=5, landed=4)])[0]
+    assert "follows c0" in invariants.not_next([CHAIN[0], _batch(2, 10, 30, "c0")])[0]
+    assert invariants.not_next([CHAIN[0], _batch(3, 10, 30, "c1")])
+    state = CommittedState.after(CHAIN[1])
+    assert "ends at 30 of t-0, the table says 29" in invariants.strayed(replace(state, offsets={A: 29}), CHAIN)[0]
+    assert "landed as c2" in invariants.strayed(replace(state, commit_id="x"), CHAIN)[0]
+
+
+def test_lag_and_freshness() -> None:
+    state = CommittedState.after(CHAIN[1])
+    assert metadata.lag_behind({A: 35, B: 7}, state) == 12
+    assert metadata.lag_behind({A: 35}, None) == 35
+    at_second_one = datetime.fromtimestamp(1, UTC)
+    assert metadata.caught_up_through(state.watermark, 5, NOON) == at_second_one
+    assert metadata.caught_up_through(state.watermark, 0, NOON) == NOON
+    assert metadata.caught_up_through(None, None, NOON) is None
+
+
+def test_metadata_of_a_landing() -> None:
+    shown = {name: value.value for name, value in metadata.landed(CHAIN, seconds=2).items()}
+    assert (shown["first batch"], shown["last batch"], shown["batches"]) == (1, 2, 2)
+    assert shown["offsets before"] == {"t": {"0": 0}}
+    assert shown["offsets after"] == {"t": {"0": 30}}
+    assert (shown["read"], shown["landed"], shown["quarantined"], shown["filtered"]) == (30, 29, 1, 0)
+    assert shown["records per second"] == 15
+    assert metadata.landed([], seconds=0)["batches"].value == 0

@@ -1,0 +1,85 @@
+"""A wrong pipeline file is reported with file and line, by the commands that people run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILE = "orchestration/defs/flights/defs.yaml"
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the project, to break."""
+    shutil.copytree(ROOT / "orchestration", tmp_path / "orchestration", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "workspace.yaml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def _change(project: Path, old: str, new: str) -> int:
+    """Replaces a text that is there once; its line, from 1."""
+    file = project / FILE
+    text = file.read_text()
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new))
+    return text[: text.index(old)].count("\n") + 1
+
+
+def _run(project: Path, *command: str) -> tuple[int, str]:
+    path = os.pathsep.join([str(project), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "400", "DAGSTER_HOME": ""}
+    done = subprocess.run(
+        [BIN / command[0], *command[1:]], cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_project_is_right(project: Path) -> None:
+    for command in (("dg", "check", "toml"), ("dg", "check", "yaml"), ("dg", "check", "defs")):
+        code, output = _run(project, *command)
+        assert code == 0, output
+    code, output = _run(project, "dagster", "definitions", "validate", "-w", "workspace.yaml")
+    assert code == 0, output
+
+
+def test_every_unknown_key_and_wrong_type_is_told_with_its_line(project: Path) -> None:
+    wrong_type = _change(project, "max_records: 20000", "max_records: many")
+    unknown = _change(project, "paused: true", "pasued: true")
+
+    code, output = _run(project, "dg", "check", "yaml")
+
+    assert code != 0
+    assert f"defs.yaml:{wrong_type} " in output
+    assert "'many' is not of type 'integer'" in output
+    assert f"defs.yaml:{unknown} " in output
+    assert "'pasued' was unexpected" in output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            "columns: [carrier, flight, origin, scheduled]",
+            "columns: [carrier, gate]",
+            "gate is not a column of source.key",
+        ),
+        ("  changes:\n    key:", "  changes:\n    order_by: altitude\n    key:", "altitude is not a column"),
+        ("topics: [flights]", "topics: [flights]\n    pattern: f.*", "either `topics` or a `pattern`"),
+    ],
+)
+def test_impossible_combination_is_told_with_its_file(project: Path, old: str, new: str, told: str) -> None:
+    _change(project, old, new)
+
+    code, output = _run(project, "dg", "check", "defs")
+
+    assert code != 0
+    assert told in output
+    assert f"{FILE}:" in output
