@@ -51,12 +51,15 @@ class Role:
         self._pipeline = pipeline
         self._control = pipeline.spec.control
         self.group = f"{pipeline.group}/{name}"
+        self._told: Said | None = None
         self._writer = ControlWriter(
             pipeline.kafka, self._control.topic, self.group, float(self._control.time_limit_seconds)
         )
 
     def said(self, group: str, state: CommittedState) -> Said | None:
         """The newest batch that this group's note tells of; it is beside one of the state's offsets."""
+        if self._told and group == self.group:
+            return self._told  # nobody else can have moved it
         partitions = [(tp.topic, tp.partition) for tp in state.offsets]
         return newest_said(read_notes(self._pipeline.kafka, group, partitions, self._control.time_limit_seconds))
 
@@ -77,23 +80,26 @@ class Role:
         say: Callable[[CommittedState], list[Payload]],
     ) -> None:
         """Tells of every state up to this one that `find` gives, and moves the group along with what was told."""
-        if state is None or not find(self.said(group, state), state):
+        if state is None:
             return
-        # Only after older runs of this role are fenced the note cannot move any more.
+        # Even where nothing is untold: a dead run's open transaction would hold up every reader until it times out.
+        # And only after older runs of this role are fenced the note cannot move any more.
         self._open()
         states = find(self.said(group, state), state)
         for first in range(0, len(states), _AT_ONCE):
             some = states[first : first + _AT_ONCE]
-            self.tell(point, [payload for state in some for payload in say(state)], [_progress(group, some[-1])])
+            said = Said(some[-1].batch_number, some[-1].commit_id)
+            self.tell(point, [payload for state in some for payload in say(state)], [_progress(group, some[-1], said)])
+            if group == self.group:
+                self._told = said
 
     def _open(self) -> None:
         if not self._writer.is_open:
             self._writer.open(self._control.create)
 
 
-def _progress(group: str, state: CommittedState) -> GroupProgress:
-    note = Said(state.batch_number, state.commit_id).to_note()
-    return GroupProgress(group, {(tp.topic, tp.partition): o for tp, o in state.offsets.items()}, note)
+def _progress(group: str, state: CommittedState, said: Said) -> GroupProgress:
+    return GroupProgress(group, {(tp.topic, tp.partition): o for tp, o in state.offsets.items()}, said.to_note())
 
 
 class LandingRole:
