@@ -8,6 +8,7 @@ the two commits neither loses nor doubles one. The batch counts as landed from t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F
 
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.destinations.iceberg.attempt import Attempt
+from jobs.destinations.iceberg.changes import with_all_columns
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.history import landed_batches
 from jobs.failpoints import reached
@@ -85,16 +87,16 @@ class DirectLanding:
         with spark_errors(self.destination.name):
             attempt = self.destination.attempt(committed)
             reached("land.begun")
-            written = write_records(spark, source, attempt, Selection(ROWS, False, self._as_rows))
+            written = write_records(spark, source, attempt, Selection(ROWS, False, self._rows_for(attempt)))
             counts = check(batch, self.destination.name, written, attempt.added_rows() + written.quarantined)
             if counts.quarantined:
                 self._keep_dead_letters(spark, source, counts.quarantined, summary)
             reached("land.written")
         return publish_landed(attempt, batch, committed, counts, written.newest, log_ends, summary)
 
-    def _as_rows(self, landed: DataFrame) -> DataFrame:
-        columns = self.destination.columns()
-        return landed.select([F.col(quote("spark", c.path)).alias(c.name) for c in columns])
+    def _rows_for(self, attempt: Attempt) -> Callable[[DataFrame], DataFrame]:
+        columns = [F.col(quote("spark", c.path)).alias(c.name) for c in self.destination.columns()]
+        return lambda landed: with_all_columns(landed.select(columns), attempt.schema)
 
     def _keep_dead_letters(
         self, spark: SparkSession, source: LandingSource, expected: int, summary: dict[str, str]

@@ -60,11 +60,7 @@ class Changes:
 
     def append_to(self, attempt: Attempt) -> None:
         """Appends every change that is not a delete, as it was landed."""
-        rows = self._sql(self._text(attempt)).select([c.name for c in self.columns])
-        for field in attempt.schema:
-            if field.name not in rows.columns:
-                # A column that is no longer declared, or somebody else's: an append has to name it.
-                rows = rows.withColumn(field.name, F.lit(None).cast(from_arrow_type(field.type)))
+        rows = with_all_columns(self._sql(self._text(attempt)).select([c.name for c in self.columns]), attempt.schema)
         writer = rows.writeTo(quote("spark", attempt.path))
         for key, value in attempt.summary.items():
             writer = writer.option(f"snapshot-property.{key}", value)
@@ -159,6 +155,13 @@ class Changes:
             bounded=self._bounded,
             order_by=self.order_by,
         )
+
+
+def with_all_columns(rows: DataFrame, table: pa.Schema) -> DataFrame:
+    """The rows with nulls in columns that are no longer declared, or somebody else's: an append has to name them."""
+    named = set(rows.columns)
+    missing = {f.name: F.lit(None).cast(from_arrow_type(f.type)) for f in table if f.name not in named}
+    return rows.withColumns(missing) if missing else rows
 
 
 def _has_order(kind: pa.DataType) -> bool:
