@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jobs.batch import PREFIX
 from jobs.control.events import DataFile
 from jobs.destinations.base import Destination
-from jobs.destinations.iceberg.attempt import _added_files
+from jobs.destinations.iceberg.attempt import added_files
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.history import ancestors
 from resources.iceberg import IcebergCatalog, catalog_errors
@@ -32,7 +32,7 @@ def landed_files(catalog: IcebergCatalog, identifier: str, snapshot_id: int) -> 
     with catalog_errors(identifier):
         found = [
             DataFile(f.file_path, f.file_format.value, f.record_count, f.file_size_in_bytes)
-            for f in _added_files(table, snapshot_id)
+            for f in added_files(table, snapshot_id)
         ]
     return Files(tuple(found[:_LISTED]), len(found))
 

@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Event
 
@@ -112,6 +113,20 @@ class TestPipeline:
         assert [e.payload.batch_number for e in told if e.type == "commit_complete"] == [1, 2, 3, 4]
         check_all_told(engine.pipeline, told)
         check_groups(engine.pipeline)
+
+    def test_a_table_that_is_landed_directly(self, engine: Engine, connections: Connections) -> None:
+        """Landing and the table are one: the table's step finds the batches untold, and where each of them is."""
+        flow = replace(engine.flow, modes=["append"])
+        tables = flow.spec_document["tables"]
+        direct = replace(engine, flow=flow).edited(tables=tables, intermediate={"direct": True})
+        _grow(direct, 1)
+        batches = direct.advance()
+        assert len(batches) == 2
+        told = events(connections, _control(engine))
+        check_all_told(direct.pipeline, told)
+        check_groups(direct.pipeline)
+        references = [e.payload.reference for e in told if isinstance(e.payload, CommitTable)]
+        assert references == [str(b.snapshot_id) for b in batches]
 
     def test_nothing_new_tells_nothing(self, engine: Engine, connections: Connections) -> None:
         _grow(engine, 1, 60)

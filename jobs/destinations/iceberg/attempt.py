@@ -148,7 +148,7 @@ class Attempt:
     def added_rows(self) -> int:
         """Rows that the branch adds to its base."""
         head = self.head()
-        return 0 if head == self.base else sum(f.record_count for f in _added_files(self._table, head))
+        return 0 if head == self.base else sum(f.record_count for f in added_files(self._table, head))
 
     def publish_append(self, properties: dict[str, str], mirrored: dict[str, str]) -> int:
         """Appends the branch's data files to the target's head as one snapshot with these summary properties.
@@ -162,7 +162,7 @@ class Attempt:
         head = self.head()
         metadata = self._table.metadata
         self._check_lineage(metadata)
-        files = [] if head == self.base else list(_added_files(self._table, head))
+        files = [] if head == self.base else list(added_files(self._table, head))
         if any(f.spec_id != metadata.default_spec_id for f in files):
             raise CommitFailed("the partition spec changed while the batch was written", where=self._identifier)
         added, snapshot_id = self._stage_append(self._table, files, {**properties, **self.summary})
@@ -265,7 +265,7 @@ def _point(
     )
 
 
-def _added_files(table: Table, snapshot_id: int) -> Iterable[DataFile]:
+def added_files(table: Table, snapshot_id: int) -> Iterable[DataFile]:
     """The data files that this snapshot added."""
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     if snapshot is None:
