@@ -1,0 +1,26 @@
+"""Which crash tests `make test` runs: enough to see every kind of boundary. `make crash` runs all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+IN_EVERY_TEST_RUN = (
+    "test_iceberg_crash.py::test_killed_run_is_finished_by_the_next[land.",
+    "test_iceberg_crash.py::test_killed_run_is_finished_by_the_next[merge.",
+    "test_iceberg_crash.py::test_run_that_wakes_up_late_is_refused",
+    "test_iceberg_crash.py::test_two_runs_at_once",
+    "test_news_crash.py::test_news_of_a_killed_run_are_told_by_the_next[news.complete.",
+    "test_clickhouse_crash.py::test_killed_upserts_are_finished",
+    "test_clickhouse_crash.py::test_late_insert_of_a_dead_run_is_stopped",
+    "test_clickhouse_crash.py::test_two_runs_at_once",
+    "test_bigquery_crash.py::test_killed_run_is_finished_by_the_next[bigquery.loaded]",
+    "test_bigquery_crash.py::test_killed_run_is_finished_by_the_next[bigquery.submitted]",
+    "test_bigquery_crash.py::test_killed_run_is_finished_by_the_next[bigquery.merged]",
+    "test_bigquery_crash.py::test_two_runs_at_once",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/crash/" in item.nodeid and not any(wanted in item.nodeid for wanted in IN_EVERY_TEST_RUN):
+            item.add_marker(pytest.mark.slow)
