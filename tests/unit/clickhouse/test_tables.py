@@ -14,9 +14,8 @@ from jobs.spec.tables import ClickHouseTable
 from resources.errors import ConfigurationError
 
 ID = Column("id", "Int64", "Int64", pa.int64(), False, True)
-AT = Column(
-    "at", "Nullable(DateTime64(6, 'UTC'))", "Nullable(DateTime64(6, 'UTC'))", pa.timestamp("us", "UTC"), True, False
-)
+INSTANT = "Nullable(DateTime64(6, 'UTC'))"
+AT = Column("at", INSTANT, INSTANT, pa.timestamp("us", "UTC"), True, False)
 
 
 def _layout(mode: str, cluster: str | None = None, ordered: bool = False, **options: object) -> Layout:
@@ -34,9 +33,8 @@ def _words(text: str) -> str:
 
 
 def test_replicated_table_on_a_cluster() -> None:
-    layout = _layout(
-        "upsert_delete", "prod", engine="ReplicatedReplacingMergeTree", partition_by="id % 16", ttl="toDate(at)"
-    )
+    engine = "ReplicatedReplacingMergeTree"
+    layout = _layout("upsert_delete", "prod", engine=engine, partition_by="id % 16", ttl="toDate(at)")
     assert _words(creation(layout)) == (
         f"CREATE TABLE IF NOT EXISTS `air`.`flights` ON CLUSTER `prod` ( `id` Int64, `at` {INSTANT}, "
         "`_version` UInt64, `_deleted` UInt8 ) ENGINE = ReplicatedReplacingMergeTree(_version, _deleted) "
