@@ -10,6 +10,8 @@ from jobs.spec.source import Source
 from jobs.spec.tables import Table
 
 PIPELINE_TAG = "batchmerge/pipeline"
+# When a schedule asked for the run, which may start later than in its hour.
+ASKED_AT_TAG = "batchmerge/asked_at"
 # In an asset key the connection is left out where it is the one that everybody has.
 _USUAL = {"iceberg": "lake", "clickhouse": "clickhouse", "bigquery": "bigquery"}
 

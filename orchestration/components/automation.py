@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from orchestration.components.launch import Launch
-from orchestration.names import PIPELINE_TAG
+from orchestration.names import ASKED_AT_TAG, PIPELINE_TAG
 from orchestration.sensors.busy import busy_reason
 
 # What a step's process imports; the fork server does it once per run.
@@ -42,13 +42,16 @@ def pipeline_schedule(
         target=job,
         cron_schedule=launch.spec.cron,
         default_status=status,
-        description=f"Advances {launch.name}. Switch it off to pause the pipeline.",
+        description=f"Advances {launch.name} on the current hour. Switch it off to pause the pipeline.",
         tags={PIPELINE_TAG: launch.name},
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if reason := busy_reason(context.instance, launch.name):
             return dg.SkipReason(reason)
-        # The hour that is now, not the tick's: a tick that comes late would ask for a past hour.
-        return dg.RunRequest(partition_key=hours.get_last_partition_key())
+        # Dagster allows a tick only hours up to its own time. A tick that comes late has still asked in its hour.
+        asked_at = context.scheduled_execution_time
+        with dg.partition_loading_context(effective_dt=asked_at):
+            hour = hours.get_last_partition_key()
+        return dg.RunRequest(partition_key=hour, tags={ASKED_AT_TAG: asked_at.isoformat()})
 
     return tick

@@ -11,6 +11,7 @@ from jobs.pipeline import Pipeline
 from jobs.spec import PipelineSpec
 from orchestration.components.config import Mode
 from orchestration.components.window import Window, replays
+from orchestration.names import ASKED_AT_TAG
 from resources.connections import load_connections
 
 _BACKFILL_TAG = "dagster/backfill"
@@ -48,6 +49,8 @@ def _window(context: dg.AssetExecutionContext) -> Window | None:
 def _asked_at(context: dg.AssetExecutionContext) -> datetime:
     """When the run was asked for: for a re-executed run, when its first one was."""
     run = context.run
+    if ASKED_AT_TAG in run.tags:
+        return datetime.fromisoformat(run.tags[ASKED_AT_TAG])
     record = context.instance.get_run_record_by_id(run.root_run_id or run.run_id)
     found = record.create_timestamp if record else datetime.now(UTC)
     return found if found.tzinfo else found.replace(tzinfo=UTC)

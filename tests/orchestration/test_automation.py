@@ -78,7 +78,7 @@ def test_lag_sensor_feeds_the_plot_only_where_something_moved(
     assert again.asset_events == []
 
 
-@pytest.mark.parametrize("status", [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTED])
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED])
 def test_nothing_starts_while_a_run_is_under_way(
     connections: Connections, topic: Topic, instance: dg.DagsterInstance, status: dg.DagsterRunStatus
 ) -> None:
@@ -97,21 +97,30 @@ def test_nothing_starts_while_a_run_is_under_way(
     assert not tick.run_requests
 
 
-def test_schedule_asks_for_the_hour_that_is_now(instance: dg.DagsterInstance) -> None:
-    flow = _flow("any", records=1)
-    late = datetime(2026, 3, 1, 5, tzinfo=UTC)
-    with dg.build_schedule_context(instance=instance, scheduled_execution_time=late) as context:
-        tick = definitions(flow).resolve_schedule_def(f"{flow.name}_schedule").evaluate_tick(context)
+def test_a_late_tick_asks_for_its_own_hour_and_is_not_refused(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = _flow(topic(), records=1)
+    produce(bootstrap(connections), flow.topic, _records(3))
+    whole = definitions(flow)
+    late = datetime(2026, 3, 1, 5, 30, tzinfo=UTC)
+    with dg.build_schedule_context(instance, late, repository_def=whole.get_repository_def()) as context:
+        tick = whole.resolve_schedule_def(f"{flow.name}_schedule").evaluate_tick(context)
     assert tick.run_requests
-    assert tick.run_requests[0].partition_key == _this_hour()
+    asked = tick.run_requests[0]
+    assert asked.partition_key == "2026-03-01-05:00"
+
+    job = whole.resolve_job_def(flow.name)
+    result = job.execute_in_process(instance=instance, partition_key=asked.partition_key, tags=dict(asked.tags))
+
+    assert result.success
+    assert result.get_asset_materialization_events()[0].materialization.metadata["landed"].value == 3
 
 
 def test_paused_pipeline_starts_nothing_by_itself() -> None:
     flow = _flow("any", records=1)
-    running, paused = (
-        definitions(flow),
-        definitions(Flow("any", ["append"], overrides={**flow.overrides, "paused": True}, name="q")),
-    )
+    other = Flow("any", ["append"], overrides={**flow.overrides, "paused": True}, name="q")
+    running, paused = definitions(flow), definitions(other)
     assert running.resolve_schedule_def(f"{flow.name}_schedule").default_status == dg.DefaultScheduleStatus.RUNNING
     assert running.resolve_sensor_def(f"{flow.name}_lag").default_status == dg.DefaultSensorStatus.RUNNING
     assert paused.resolve_schedule_def("q_schedule").default_status == dg.DefaultScheduleStatus.STOPPED
