@@ -20,8 +20,8 @@ from jobs.destinations.bigquery.state import TableState
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
 from resources.errors import CommitFailed
-from tests.kit.bigquery_table import Table, delete, put
 from tests.kit.batches import committed
+from tests.kit.bigquery_table import Table, delete, put
 
 PROJECT = os.environ.get("BATCHMERGE_BIGQUERY_PROJECT")
 pytestmark = [

@@ -1,0 +1,104 @@
+"""BigQuery's errors in our tree, and what their messages must not hold."""
+
+from __future__ import annotations
+
+import pytest
+import requests
+from google.api_core import exceptions as google
+from google.auth import exceptions as auth
+
+from resources.bigquery import BigQuery, label
+from resources.bigquery_errors import bigquery_errors, without_values
+from resources.connections import BigQueryConnection
+from resources.errors import (
+    BatchmergeError,
+    CommitFailed,
+    ConfigurationError,
+    TableReplaced,
+    TerminalError,
+    TransientError,
+    Unavailable,
+)
+
+
+def reason(kind: type[google.GoogleAPICallError], text: str, message: str = "no") -> google.GoogleAPICallError:
+    return kind(message, errors=[{"reason": text, "message": message}])
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        (google.InternalServerError("x"), Unavailable),
+        (google.BadGateway("x"), Unavailable),
+        (google.ServiceUnavailable("x"), Unavailable),
+        (google.TooManyRequests("x"), Unavailable),
+        (reason(google.Forbidden, "rateLimitExceeded"), Unavailable),
+        (reason(google.Forbidden, "quotaExceeded"), Unavailable),
+        (reason(google.BadRequest, "jobBackendError"), Unavailable),
+        (requests.exceptions.ConnectionError("x"), Unavailable),
+        (requests.exceptions.ReadTimeout("x"), Unavailable),
+        (google.RetryError("x", None), Unavailable),
+        (auth.TransportError("x"), Unavailable),
+        (google.PreconditionFailed("x"), CommitFailed),
+        (reason(google.BadRequest, "invalidQuery", "Could not serialize access to table"), CommitFailed),
+        (reason(google.BadRequest, "stopped"), TransientError),
+        (google.NotFound("x"), TableReplaced),
+        (reason(google.Forbidden, "accessDenied"), ConfigurationError),
+        (reason(google.Forbidden, "billingNotEnabled"), ConfigurationError),
+        (google.Unauthorized("x"), ConfigurationError),
+        (auth.DefaultCredentialsError("x"), ConfigurationError),
+        (auth.RefreshError("x"), ConfigurationError),
+        (reason(google.BadRequest, "invalidQuery"), TerminalError),
+        (reason(google.BadRequest, "invalid"), TerminalError),
+        (reason(google.BadRequest, "resourcesExceeded"), TerminalError),
+    ],
+    ids=repr,
+)
+def test_what_becomes_of_an_error(problem: Exception, kind: type[BatchmergeError]) -> None:
+    with pytest.raises(BatchmergeError) as found, bigquery_errors("d.t"):
+        raise problem
+    assert type(found.value) is kind
+    assert found.value.where == "d.t"
+
+
+def test_our_own_errors_pass_through() -> None:
+    ours = CommitFailed("x")
+    with pytest.raises(CommitFailed) as found, bigquery_errors("d.t"):
+        raise ours
+    assert found.value is ours
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Could not convert 'secret-7' to INT64",
+        'Bad value "secret-7" in column x',
+        "Bad int64 value: secret-7",
+        "Could not parse string secret-7 as date",
+        "400 POST https://host/path?x: Invalid literal secret-7",
+        "first line\nsecret-7",
+    ],
+)
+def test_messages_lose_values(message: str) -> None:
+    assert "secret-7" not in without_values(message)
+
+
+def test_secret_of_the_connection_is_not_told() -> None:
+    connection = BigQueryConnection.model_validate(
+        {"kind": "bigquery", "project": "p", "credentials_json": '{"private_key": "secret-7"'}
+    )
+    with pytest.raises(ConfigurationError) as found:
+        BigQuery("bq", connection).client  # noqa: B018 - opening it is what fails
+    assert "secret-7" not in str(found.value) + repr(connection)
+    assert "connection bq" in str(found.value)
+
+
+def test_credentials_are_given_in_one_way() -> None:
+    with pytest.raises(ValueError, match="either"):
+        BigQueryConnection.model_validate(
+            {"kind": "bigquery", "project": "p", "credentials_json": "{}", "credentials_file": "f"}
+        )
+
+
+def test_label_is_one_that_bigquery_takes() -> None:
+    assert label("Run: Ünïcode/UPPER" + "x" * 90) == ("run___n_code_upper" + "x" * 90)[:63]
