@@ -150,9 +150,9 @@ def test_late_insert_of_a_dead_run_is_stopped(make_load: Callable[..., Load]) ->
     lease = KeeperStore(shard.server, shard.store.name).lease()
     assert lease
     assert lease.left_behind
-    row = {"id": 1, "name": "late", "amount": 1.0, "_topic": "t", "_partition": 0, "_offset": 0}
+    row = {"id": 1, "name": "late" * 100, "amount": 1.0, "_topic": "t", "_partition": 0, "_offset": 0}
     kinds = {c.name: c.arrow for c in shard.layout.columns}
-    body = to_arrow_file(pa.table({n: pa.array([row[n]], kinds[n]) for n in shard._wire}))
+    body = to_arrow_file(pa.table({n: pa.array([row[n]] * 10_000, kinds[n]) for n in shard._wire}))
     query_id = f"{shard._query_prefix}{lease.epoch}-late"
     connection = load.connections.get("clickhouse", ClickHouseConnection)
     asked = {
@@ -169,12 +169,13 @@ def test_late_insert_of_a_dead_run_is_stopped(make_load: Callable[..., Load]) ->
     late.putheader("Authorization", "Basic " + b64encode(login.encode()).decode())
     late.putheader("Content-Length", str(len(body)))
     late.endheaders()
-    late.send(body[:20])
+    # Up to 256 KB are read before a query begins (max_query_size).
+    late.send(body[: len(body) // 2])
     _wait_until(lambda: _running(shard.server, query_id) == 1)
 
     load.finish()
     assert _running(shard.server, query_id) == 0
-    answer = _answer(late, body[20:])
+    answer = _answer(late, body[len(body) // 2 :])
     assert answer is None or answer >= 400
     load.check()
 
