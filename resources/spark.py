@@ -170,7 +170,7 @@ _KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
         "free space, then run again",
     ),
     (
-        ("Permission denied", "Read-only file system", "Mkdirs failed"),
+        ("Permission denied", "Read-only file system", "Mkdirs failed", "[Nn]ot a directory"),
         StorageError,
         "the warehouse cannot be written",
         "give the user of the Spark server write permission on the warehouse",

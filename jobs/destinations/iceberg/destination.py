@@ -200,7 +200,8 @@ class IcebergDestination:
         return Merged(counts, str(snapshot), clock.seconds)
 
     def attempt(self, committed: CommittedState | None) -> Attempt:
-        attempt = Attempt(
+        """A try at the table's next commit: of a merge, or of landing where the table itself is landed."""
+        return Attempt(
             self.catalog,
             self.table.table,
             self.pipeline,
@@ -208,8 +209,6 @@ class IcebergDestination:
             self.table.branch,
             skip_undone=self.table.on_rollback == "skip",
         )
-        reached("merge.begun")
-        return attempt
 
     def _run(self, work: Work) -> dict[str, str]:
         return {PREFIX + "run-id": work.run_id}

@@ -123,6 +123,7 @@ class Lost(grpc.RpcError):
         ),
         pytest.param(SparkException("java.io.IOException: No space left on device"), StorageError, id="full disk"),
         pytest.param(SparkException("Mkdirs failed to create file:/x"), StorageError, id="no folder"),
+        pytest.param(SparkException("Destination exists and is not a directory: /x"), StorageError, id="a file there"),
         pytest.param(SparkException("org.sqlite: [SQLITE_BUSY] database is locked"), Unavailable, id="locked"),
         pytest.param(SparkException("Job aborted due to stage failure"), TransientError, id="a job failed"),
         pytest.param(AnalysisException("[FIELD_NOT_FOUND] No such struct field"), TerminalError, id="our SQL"),

@@ -1,0 +1,311 @@
+"""What happens to tables from outside: other writers, rollbacks, changed columns, a client in another time zone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.destinations.iceberg import destination as iceberg_destination
+from resources.connections import Connections
+from resources.errors import ConfigurationError, LineageBroken, SchemaRefused, TableReplaced
+from tests.kit.engine import Engine, catalog
+from tests.kit.flow import Flow
+from tests.kit.records import COLUMNS, Record, bootstrap, produce
+
+
+def put(key: int, name: str = "a", **more: object) -> Record:
+    return Record(0, key, {"id": key, "name": name, "amount": 1.0, "op": "u", **more})
+
+
+@pytest.fixture
+def engine(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> Callable[..., Engine]:
+    def make(*modes: str, **options: object) -> Engine:
+        return Engine(Flow(topic(), list(modes), **options), connections, spark)  # type: ignore[arg-type]
+
+    return make
+
+
+def tell(engine: Engine, *records: Record) -> None:
+    produce(bootstrap(engine.connections), engine.flow.topic, records)
+
+
+def roll_back(engine: Engine, table: str, steps: int) -> None:
+    """Takes main back by so many snapshots, as a person does with pyiceberg."""
+    found = catalog(engine.connections).require(table)
+    snapshot = found.current_snapshot()
+    for _ in range(steps):
+        assert snapshot
+        snapshot = found.snapshot_by_id(snapshot.parent_snapshot_id or 0)
+    assert snapshot
+    found.manage_snapshots().set_current_snapshot(snapshot_id=snapshot.snapshot_id).commit()
+
+
+def with_columns(engine: Engine, **value: str | None) -> Engine:
+    source = engine.document["source"]
+    assert isinstance(source, dict)
+    columns = {n: t for n, t in {**source["value"]["columns"], **value}.items() if t}
+    return engine.edited(source={**source, "value": {"format": "json", "columns": columns}})
+
+
+# ---- other writers --------------------------------------------------------------------------------------------------
+
+THEIRS = pa.table({"id": pa.array([99], pa.int64()), "name": ["theirs"], "amount": [9.0]})
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], None]], list[str]]:
+    """Does something once when the merge stands at a boundary; the boundaries that were reached are listed."""
+
+    def arrange(point: str, act: Callable[[], None]) -> list[str]:
+        seen: list[str] = []
+
+        def reached(name: str) -> None:
+            seen.append(name)
+            if name == point and seen.count(name) == 1:
+                act()
+
+        monkeypatch.setattr(iceberg_destination, "reached", reached)
+        return seen
+
+    return arrange
+
+
+def test_append_is_rebased_on_another_writer(
+    engine: Callable[..., Engine], meanwhile: Callable[[str, Callable[[], None]], list[str]]
+) -> None:
+    one = engine("append")
+    table = one.flow.table("append")
+    written: set[str] = set()
+
+    def append() -> None:
+        found = catalog(one.connections).require(table)
+        (branch,) = [name for name in found.metadata.refs if name.startswith("attempt--")]
+        written.update(f.file.file_path for f in found.scan().use_ref(branch).plan_files())
+        found.append(THEIRS.cast(found.schema().as_arrow()))
+
+    tell(one, put(1), put(2))
+    seen = meanwhile("merge.written", append)
+    one.advance()
+    assert seen == ["merge.begun", "merge.written", "merge.published"], "one attempt is enough"
+    assert one.read("append") == [(1, "a", 1.0), (2, "a", 1.0), (99, "theirs", 9.0)]
+    files = {f.file.file_path for f in catalog(one.connections).require(table).scan().plan_files()}
+    assert written
+    assert written < files, "the files of the attempt were taken over as they are"
+
+
+def test_merge_runs_again_on_another_writer(
+    engine: Callable[..., Engine], meanwhile: Callable[[str, Callable[[], None]], list[str]]
+) -> None:
+    one = engine("upsert_delete")
+    table = one.flow.table("upsert_delete")
+
+    def append() -> None:
+        found = catalog(one.connections).require(table)
+        found.append(THEIRS.cast(found.schema().as_arrow()))
+
+    tell(one, put(1), put(99, "ours"))
+    seen = meanwhile("merge.written", append)
+    one.advance()
+    assert seen.count("merge.begun") == 2
+    assert one.read("upsert_delete") == [(1, "a", 1.0), (99, "ours", 1.0)], "their row was there when ours was merged"
+
+
+def test_attempt_that_is_swept_away_while_spark_writes_is_made_again(
+    engine: Callable[..., Engine], meanwhile: Callable[[str, Callable[[], None]], list[str]]
+) -> None:
+    one = engine("upsert")
+
+    def sweep() -> None:
+        found = catalog(one.connections).require(one.flow.table("upsert"))
+        (branch,) = [name for name in found.metadata.refs if name.startswith("attempt--")]
+        found.manage_snapshots().remove_branch(branch).commit()
+
+    tell(one, put(1))
+    seen = meanwhile("merge.begun", sweep)
+    one.advance()
+    assert seen.count("merge.begun") == 2
+    assert one.read("upsert") == [(1, "a", 1.0)]
+
+
+# ---- rollbacks ------------------------------------------------------------------------------------------------------
+
+
+def test_rollback_of_a_destination(engine: Callable[..., Engine]) -> None:
+    one = engine("append", "upsert")
+    for n in (1, 2, 3):
+        tell(one, put(n))
+        one.advance()
+    for mode in one.flow.modes:
+        roll_back(one, one.flow.table(mode), 2)
+        with pytest.raises(TableReplaced, match="stands at batch 1, batch 3 was committed") as caught:
+            one.merge(mode)
+        assert "on_rollback" in caught.value.remedy
+    tables = one.document["tables"]
+    assert isinstance(tables, list)
+    choices = zip(tables, ("replay", "skip"), strict=True)
+    chosen = one.edited(tables=[{**table, "on_rollback": choice} for table, choice in choices])
+    tell(one, put(4))
+    chosen.advance()
+    assert [row[0] for row in one.read("append")] == [1, 2, 3, 4]
+    assert [row[0] for row in one.read("upsert")] == [1, 4]
+    # From here on there is nothing special about the tables.
+    tell(one, put(5))
+    one.advance()
+    assert [row[0] for row in one.read("append")] == [1, 2, 3, 4, 5]
+    assert [row[0] for row in one.read("upsert")] == [1, 4, 5]
+
+
+def test_rollback_of_the_intermediate_table(engine: Callable[..., Engine]) -> None:
+    one = engine("append", table_options={"metadata_columns": ["topic", "partition", "offset"]})
+    for n in (1, 2):
+        tell(one, put(n))
+        one.advance()
+    roll_back(one, one.pipeline.intermediate.identifier, 1)
+    tell(one, put(3))
+    with pytest.raises(TableReplaced, match="the intermediate table was rolled back: it stands at batch 1"):
+        one.land()
+    with pytest.raises(LineageBroken, match="ends at batch 1") as caught:
+        one.merge("append")
+    assert "replay --from-kafka" in caught.value.remedy
+    with pytest.raises(LineageBroken):
+        one.replay("append", 1, 1)
+    assert [row[0] for row in one.read("append")] == [1, 2]
+
+
+def test_dropped_destination_is_filled_again_from_what_is_landed(engine: Callable[..., Engine]) -> None:
+    one = engine("append")
+    for n in (1, 2):
+        tell(one, put(n))
+        one.advance()
+    catalog(one.connections)._catalog.drop_table(one.flow.table("append"))
+    one.advance()
+    assert [row[0] for row in one.read("append")] == [1, 2]
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+
+def test_columns_come_widen_and_go_between_runs(engine: Callable[..., Engine]) -> None:
+    one = with_columns(engine("append", "upsert"), size="int", more="struct<a: int>")
+    tell(one, put(1, size=1, more={"a": 1}))
+    one.advance()
+    # Landed, not merged yet, when the columns change.
+    tell(one, put(2, size=2))
+    one.land()
+    wider = with_columns(one, size="long", more="struct<a: long, b: string>", extra="date")
+    tell(one, put(1, size=2**40, more={"a": 2**40, "b": "x"}, extra="2026-01-01"))
+    wider.advance()
+    fewer = with_columns(wider, size=None, more=None)
+    tell(one, put(3, size="is not looked at any more"))
+    fewer.advance()
+    found = {}
+    for mode in one.flow.modes:
+        table = catalog(one.connections).require(one.flow.table(mode)).scan().to_arrow()
+        found[mode] = sorted(
+            (r["id"], r["size"], str(r["more"]), str(r["extra"])) for r in table.to_pylist() if r["size"] != 1
+        )
+    new = [
+        (1, 2**40, str({"a": 2**40, "b": "x"}), "2026-01-01"),
+        (2, 2, "None", "None"),
+    ]
+    assert [r for r in found["upsert"] if r[1]] == new
+    assert [r for r in found["append"] if r[1]] == new
+    assert [row[0] for row in one.read("upsert")] == [1, 2, 3]
+    # All of it can be replayed with the columns of today.
+    assert fewer.replay("upsert", 1, 4)
+    assert [row[0] for row in one.read("upsert")] == [1, 2, 3]
+
+
+def test_change_that_no_rule_allows_is_refused_before_anything_is_written(engine: Callable[..., Engine]) -> None:
+    one = engine("append")
+    tell(one, put(1))
+    one.advance()
+    tell(one, put(2))
+    snapshot = catalog(one.connections).require(one.pipeline.intermediate.identifier).current_snapshot()
+    with pytest.raises(SchemaRefused, match="amount is double in the table and string in the file"):
+        with_columns(one, amount="string").advance()
+    assert catalog(one.connections).require(one.pipeline.intermediate.identifier).current_snapshot() == snapshot
+    one.advance()
+    assert [row[0] for row in one.read("append")] == [1, 2]
+
+
+def test_changed_meaning_is_another_generation(engine: Callable[..., Engine]) -> None:
+    one = engine("upsert")
+    tell(one, put(1))
+    one.advance()
+    with pytest.raises(ConfigurationError, match="is not what the committed batches were made with"):
+        one.edited(changes={"key": {"columns": ["id"]}, "op": {"field": "op", "delete": ["x"]}}).advance()
+
+
+def test_column_with_a_name_of_icebergs_own_is_refused(engine: Callable[..., Engine]) -> None:
+    one = with_columns(engine("upsert"), _partition="int")
+    tell(one, put(1))
+    with pytest.raises(ConfigurationError, match="_partition"):
+        one.advance()
+
+
+def test_keys_of_time_do_not_depend_on_the_clients_time_zone(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounds of the keys go through Python: 2:30 is twice in Berlin on that day, and a wall clock has no zone."""
+    columns = {**COLUMNS, "wall": "timestamp_ntz", "at": "timestamp"}
+    twice = ["2025-10-26T00:30:00Z", "2025-10-26T01:30:00Z"]
+
+    def record(n: int, name: str) -> Record:
+        return put(n, name, wall=f"2025-10-26T0{n}:30:00", at=twice[n])
+
+    one = engine("upsert")
+    source = one.document["source"]
+    assert isinstance(source, dict)
+    one = one.edited(
+        source={**source, "value": {"format": "json", "columns": columns}},
+        changes={
+            "key": {"columns": ["wall", "at"], "source": "value"},
+            "op": {"field": "op"},
+            "order_by": "arrival",
+        },
+    )
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        tell(one, record(0, "old"), record(1, "old"))
+        one.advance()
+        for n in (1, 0):
+            tell(one, record(n, "new"))
+            one.advance()
+        assert one.read("upsert") == [(0, "new", 1.0), (1, "new", 1.0)]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_null_parts_of_a_key_match_where_the_pipeline_says_so(engine: Callable[..., Engine]) -> None:
+    one = engine("upsert_delete")
+    one = one.edited(
+        changes={
+            "key": {"columns": ["id", "name"], "source": "value", "nulls": "match"},
+            "op": {"field": "op"},
+            "order_by": "arrival",
+        }
+    )
+
+    def record(key: int, name: str | None, amount: float, op: str) -> Record:
+        return Record(0, None, {"id": key, "name": name, "amount": amount, "op": op})
+
+    tell(one, record(1, None, 1.0, "c"), record(1, "a", 1.0, "c"), record(2, None, 1.0, "c"))
+    one.advance()
+    tell(one, record(1, None, 2.0, "u"), record(2, None, 0.0, "d"))
+    one.advance()
+
+    def stored() -> list[tuple[int, str | None, float]]:
+        table = catalog(one.connections).require(one.flow.table("upsert_delete")).scan().to_arrow()
+        return sorted(((r["id"], r["name"], r["amount"]) for r in table.to_pylist()), key=str)
+
+    expected = sorted([(1, None, 2.0), (1, "a", 1.0)], key=str)
+    assert stored() == expected
+    one.replay("upsert_delete", 1, 1)
+    assert stored() == expected
