@@ -89,7 +89,7 @@ class KafkaCluster:
         with self._errors("topics"):
             known = set(self._admin.list_topics(timeout=self._timeout).topics)
         if pattern is not None:
-            matching = sorted(t for t in known if re.fullmatch(pattern, t))
+            matching = sorted(t for t in known - _INTERNAL if re.fullmatch(pattern, t))
             if not matching:
                 raise TopicMissing(
                     f"no topic matches {pattern!r}", where=f"connection {self.name}", remedy="check `source.pattern`"
@@ -196,6 +196,9 @@ class KafkaCluster:
                 remedy="check the brokers, or `bootstrap_servers` in the connections file",
             ) from None
 
+
+# Kafka's own; a consumer that subscribes to a pattern leaves them out as well (`exclude.internal.topics`).
+_INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 
 _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,

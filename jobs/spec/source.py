@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Literal
 
@@ -53,4 +54,8 @@ class Source(Spec):
             raise ValueError("name either `topics` or a `pattern`")
         if len(set(self.topics)) != len(self.topics):
             raise ValueError("a topic is named twice")
+        try:
+            re.compile(self.pattern or "")
+        except re.error as problem:
+            raise ValueError(f"`pattern` is no regular expression: {problem}") from None
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from jobs.replay import replay_window
 from resources.connections import Connections, load_connections
 from resources.errors import ConfigurationError
 from tests.kit import model
@@ -84,6 +86,17 @@ def test_replay_of_any_window_leaves_the_table_as_it_was(mode: str, whole: Engin
         assert whole.read(mode) == model.expected(log.records, mode), (first, last)
     assert whole.destination(mode).committed() == state
     assert whole.replay(mode, 7, 9) is None
+
+
+def test_window_holds_the_batches_that_were_landed_in_it(whole: Engine) -> None:
+    landed, _ = whole.pipeline.intermediate.landed()
+    second, third = (datetime.fromtimestamp(b.batch.planned_at / 1000, UTC) for b in landed[1:3])
+    destination = whole.destination("append")
+    done = replay_window(whole.pipeline, destination, second, third)
+    assert done
+    assert [b.number for b in done.batches] == [2], "from the start on, up to before the end"
+    assert done.merged.counts.inserted == 0
+    assert replay_window(whole.pipeline, destination, third + timedelta(days=1), third + timedelta(days=2)) is None
 
 
 @pytest.mark.parametrize("mode", ["append", "delete"])

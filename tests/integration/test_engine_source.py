@@ -202,3 +202,6 @@ def test_several_topics_and_a_pattern(
     assert [row[0] for row in one.read("append")] == [1, 2]
     with pytest.raises(TopicMissing, match="no topic matches"):
         one.edited(source={**source, "topics": [], "pattern": "nothing-.*"}).land()
+    everything = one.edited(source={**source, "topics": [], "pattern": ".*"}).pipeline.topic_state().topic_ids
+    assert {a, b} <= set(everything)
+    assert not {"__consumer_offsets", "__transaction_state"} & set(everything), "Kafka's own topics are no source"
