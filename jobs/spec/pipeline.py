@@ -114,11 +114,12 @@ class PipelineSpec(Spec):
                 f"changes.key.columns: {', '.join(unknown)} is not a column of {where} "
                 f"(known: {', '.join(origin.names)})"
             )
+        structs = all(t.kind == "bigquery" for t in self.tables if t.needs_key)
         problems.extend(
             f"changes.key.columns: {c} is {type_name(origin.field(c).type)}, which cannot identify a row "
             "(use a whole number, decimal, string, binary, boolean, date or timestamp)"
             for c in self.changes.key.columns
-            if c in origin.names and _cannot_identify(origin.field(c).type)
+            if c in origin.names and _cannot_identify(origin.field(c).type, structs)
         )
         return problems
 
@@ -202,8 +203,13 @@ class PipelineSpec(Spec):
         return any(t.needs_key for t in self.tables) and not self.changes.order_by
 
 
-def _cannot_identify(kind: pa.DataType) -> bool:
-    """Types that Iceberg refuses for identifier fields: what is equal is not certain, or not one value."""
+def _cannot_identify(kind: pa.DataType, structs: bool) -> bool:
+    """Types that Iceberg refuses for identifier fields: what is equal is not certain, or not one value.
+
+    BigQuery tables compare structs part by part: `structs` allows those.
+    """
+    if structs and pa.types.is_struct(kind):
+        return any(_cannot_identify(kind.field(n).type, structs) for n in range(kind.num_fields))
     return bool(pa.types.is_floating(kind) or pa.types.is_nested(kind))
 
 

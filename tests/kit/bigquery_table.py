@@ -42,18 +42,14 @@ class Table:
         table = {"kind": "bigquery", "table": self.name, **self.document["table"]}
         changes = {"order_by": "arrival", "op": {"field": "op"}, **self.document.get("changes", {})}
         columns = {**self.document["columns"], "op": "string"}
-        found = PipelineSpec.model_validate(
+        key = {"columns": ["id"], "source": "value", **self.document.get("key", {})}
+        return PipelineSpec.model_validate(
             {
                 "source": {"topics": ["t"], "value": {"format": "json", "columns": columns}},
-                "changes": {**changes, "key": {"columns": ["id"], "source": "value"}},
+                "changes": {**changes, "key": key},
                 "tables": [table],
             }
         )
-        if "key" in self.document:
-            assert found.changes.key
-            wanted = found.changes.key.model_copy(update=self.document["key"])
-            found = found.model_copy(update={"changes": found.changes.model_copy(update={"key": wanted})})
-        return found
 
     @property
     def spec_table(self) -> BigQueryTable:

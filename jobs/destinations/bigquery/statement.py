@@ -89,7 +89,8 @@ def statement(
         intermediate=intermediate,
         columns=tuple(columns),
         keys=tuple(keys),
-        null_safe=bool(spec.changes.key and spec.changes.key.nulls == "match"),
+        # A null inside a struct is no missing key: there null always equals null.
+        null_safe=bool(spec.changes.key and spec.changes.key.nulls == "match") or any(len(k.path) > 1 for k in keys),
         order_by=order_name(spec, columns) if table.needs_key else None,
         bounds=tuple(_bounds(table, columns)) if table.needs_key else (),
         whole=_whole(table, columns) if table.needs_key else None,

@@ -138,3 +138,26 @@ def test_key_is_needed_by_every_mode_but_append() -> None:
         }
         with pytest.raises(ValidationError, match=r"needs `changes\.key`"):
             PipelineSpec.model_validate(document)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "allowed"),
+    [
+        ("bigquery", "struct<a: long, b: struct<c: string>>", True),
+        ("bigquery", "struct<a: long, b: struct<c: double>>", False),
+        ("bigquery", "struct<a: array<long>>", False),
+        ("bigquery", "array<long>", False),
+        ("iceberg", "struct<a: long>", False),
+    ],
+)
+def test_struct_keys_are_for_bigquery_alone(kind: str, key: str, allowed: bool) -> None:
+    document = {
+        "source": {"topics": ["t"], "value": {"format": "json", "columns": {"k": key}}},
+        "changes": {"key": {"columns": ["k"], "source": "value"}, "order_by": "arrival"},
+        "tables": [{"kind": kind, "table": "d.t", "mode": "upsert"}],
+    }
+    if allowed:
+        assert PipelineSpec.model_validate(document).changes.key
+    else:
+        with pytest.raises(ValidationError, match="cannot identify a row"):
+            PipelineSpec.model_validate(document)

@@ -69,18 +69,11 @@ def pipeline(
     )
 
 
-def struct_key(spec: PipelineSpec) -> PipelineSpec:
-    """The same with the struct `k` for a key, which only BigQuery tables know."""
-    assert spec.changes.key
-    key = spec.changes.key.model_copy(update={"columns": ["k"]})
-    return spec.model_copy(update={"changes": spec.changes.model_copy(update={"key": key})})
-
-
 CASES: dict[str, PipelineSpec] = {
     **{mode: pipeline(mode) for mode in ("append", "upsert", "upsert_delete", "delete")},
     **{f"{mode}_ordered": pipeline(mode, order_by="amount") for mode in ("upsert", "upsert_delete", "delete")},
     **{
-        f"{mode}_nested_null_safe": struct_key(pipeline(mode, NESTED, "name", nulls="match"))
+        f"{mode}_nested_null_safe": pipeline(mode, NESTED, "k", nulls="match")
         for mode in ("upsert", "upsert_delete", "delete")
     },
     **{
