@@ -71,12 +71,12 @@ class IcebergDestination:
         columns = self.columns()
         wanted = pa.schema([pa.field(c.name, c.type, c.nullable) for c in columns])
         found = self.catalog.load(self.table.table)
-        done = self._prepare_tombstones(columns, dry_run)
+        self._check_format(str(found.format_version) if found else self.table.properties.get("format-version", "2"))
         if found is not None:
             changes = plan_evolution(self.name, arrow_schema(found), wanted, self.table.evolve)
             if not dry_run:
                 apply_changes(found, changes)
-            return [*done, *(f"{self.name}: {change}" for change in changes)]
+            return [*(f"{self.name}: {change}" for change in changes), *self._prepare_tombstones(columns, dry_run)]
         if not self.table.create:
             raise ConfigurationError(
                 "the table does not exist and `create` is false", where=self.name, remedy="create it, or allow it here"
@@ -89,7 +89,16 @@ class IcebergDestination:
             modes = {f"write.{operation}.mode": mode for operation in ("merge", "update", "delete")}
             self.catalog.create(self.table.table, schema, spec, {**_PROPERTIES, **modes, **self.table.properties})
         layout = f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else ""
-        return [*done, f"create {self.name}{layout}"]
+        return [f"create {self.name}{layout}", *self._prepare_tombstones(columns, dry_run)]
+
+    def _check_format(self, version: str) -> None:
+        """Tables of version 3 can be read, but not committed, by pyiceberg (tried with 0.12)."""
+        if version not in ("1", "2"):
+            raise ConfigurationError(
+                f"the table's format version is {version}, which cannot be committed yet",
+                where=self.name,
+                remedy="use a table of format version 2 (`properties: {format-version: '2'}`)",
+            )
 
     def _prepare_tombstones(self, columns: list[RowColumn], dry_run: bool) -> list[str]:
         if not self._tombstones:

@@ -1,0 +1,113 @@
+"""Creating and adapting a destination table, on a real SQLite catalog: what is done, only said, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.destinations.iceberg.destination import IcebergDestination
+from jobs.destinations.iceberg.schema import arrow_schema
+from jobs.schema.types import parse_columns
+from jobs.spec import PipelineSpec
+from jobs.spec.tables import IcebergTable
+from resources.connections import IcebergConnection
+from resources.errors import ConfigurationError, SchemaRefused
+from resources.iceberg import IcebergCatalog
+
+VALUE = {"id": "long", "at": "timestamp", "op": "string", "version": "long"}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> IcebergCatalog:
+    (tmp_path / "c.db").touch()
+    return IcebergCatalog(
+        "lake",
+        IcebergConnection(
+            kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path / 'c.db'}", warehouse=f"file://{tmp_path}"
+        ),
+    )
+
+
+def destination(lake: IcebergCatalog, value: dict[str, str] | None = None, **table: Any) -> IcebergDestination:
+    order = table.pop("order_by", None)
+    spec = PipelineSpec.model_validate(
+        {
+            "source": {"topics": ["t"], "key": {"columns": {"id": "long"}}, "value": {"columns": value or VALUE}},
+            "changes": {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": order},
+            "tables": [{"kind": "iceberg", "table": "n.t", "mode": "upsert_delete", **table}],
+        }
+    )
+    (only,) = spec.tables
+    assert isinstance(only, IcebergTable)
+    return IcebergDestination("p", spec, only, lake)
+
+
+def test_table_is_made_with_key_layout_and_properties(lake: IcebergCatalog) -> None:
+    options = {
+        "partition_by": ["day(at)"],
+        "write": "merge_on_read",
+        "properties": {"write.parquet.compression-codec": "snappy"},
+        "metadata_columns": ["partition", "batch"],
+    }
+    assert destination(lake, **options).prepare() == ["create iceberg n.t partitioned by day(at)"]
+    table = lake.require("n.t")
+    assert arrow_schema(table) == parse_columns(
+        {"id": "long not null", "at": "timestamp", "version": "long", "__partition": "int", "_batch": "long"}
+    )
+    assert table.schema().identifier_field_names() == {"id"}
+    assert [f.name for f in table.spec().fields] == ["at_day"]
+    assert table.properties["write.merge.mode"] == "merge-on-read"
+    assert table.properties["write.parquet.compression-codec"] == "snappy"
+    assert destination(lake, **options).prepare() == [], "nothing is left to do"
+    assert destination(lake, **options).committed() is None
+
+
+def test_dry_run_says_it_and_does_nothing(lake: IcebergCatalog) -> None:
+    said = ["create iceberg n.t", "create n.t__tombstones for the order of deletes"]
+    assert destination(lake, order_by="version").prepare(dry_run=True) == said
+    assert lake.load("n.t") is None
+    assert destination(lake, order_by="version").prepare() == said
+    wider = {**VALUE, "more": "date"}
+    assert destination(lake, wider).prepare(dry_run=True) == ["iceberg n.t: add column more date"]
+    assert "more" not in arrow_schema(lake.require("n.t")).names
+
+
+def test_order_of_deletes_widens_with_its_column(lake: IcebergCatalog) -> None:
+    destination(lake, {**VALUE, "version": "int"}, order_by="version").prepare()
+    assert destination(lake, order_by="version").prepare() == [
+        "iceberg n.t: widen version from int to long",
+        "n.t__tombstones: widen __order from int to long",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"create": False}, "does not exist and `create` is false"),
+        ({"partition_by": ["day(nowhere)"]}, "no column of the table"),
+        ({"properties": {"format-version": "3"}}, "format version is 3"),
+        ({"value": {**VALUE, "_partition": "int"}}, "Iceberg has columns of its own named _partition"),
+        ({"value": {**VALUE, "_Deleted": "int"}}, "Iceberg has columns of its own named _deleted"),
+    ],
+)
+def test_table_that_cannot_be_is_refused_before_anything_is_made(
+    lake: IcebergCatalog, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        destination(lake, order_by="version", **options).prepare()
+    assert caught.value.where == "iceberg n.t"
+    assert caught.value.remedy
+    assert lake.load("n.t") is None
+    assert lake.load("n.t__tombstones") is None
+
+
+def test_refused_change_of_columns_leaves_the_table_as_it_is(lake: IcebergCatalog) -> None:
+    destination(lake).prepare()
+    before = lake.require("n.t").metadata_location
+    with pytest.raises(SchemaRefused, match="column at is timestamp in the table and string in the file"):
+        destination(lake, {**VALUE, "at": "string"}).prepare()
+    with pytest.raises(SchemaRefused, match="switched off"):
+        destination(lake, {**VALUE, "more": "date"}, evolve={"add_columns": False}).prepare()
+    assert lake.require("n.t").metadata_location == before
