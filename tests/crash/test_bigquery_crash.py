@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ from resources.connections import Connections
 from resources.local import stack as local_stack
 from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, destination, rows, service
-from tests.kit.flow import Flow
+from tests.kit.flow import ROOT, Flow
 from tests.kit.records import Record, bootstrap, produce, random_changes
 
 pytestmark = [pytest.mark.crash, pytest.mark.usefixtures("bigquery")]
@@ -155,6 +157,56 @@ def _kill_emulator(stack: Path) -> None:
     process = psutil.Process(pid)
     process.kill()
     psutil.wait_procs([process], timeout=30)
+
+
+_REPLAY = """
+import json, sys
+from jobs.pipeline import Pipeline
+from jobs.replay import replay_batches
+from jobs.spec import PipelineSpec
+from resources.connections import load_connections
+wanted = json.load(sys.stdin)
+pipeline = Pipeline(wanted["name"], PipelineSpec.model_validate(wanted["spec"]), load_connections())
+(destination,) = pipeline.destinations()
+print(replay_batches(pipeline, destination, 1, 2))
+"""
+
+
+def _start_replay(flow: Flow, stack: Path, action: str) -> subprocess.Popen[str]:
+    point = f"{failpoints.BIGQUERY_REPLAY}={action}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", _REPLAY],
+        env={**os.environ, "BATCHMERGE_HOME": str(stack), "PYTHONPATH": str(ROOT), failpoints.VARIABLE: point},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdin
+    process.stdin.write(json.dumps({"name": flow.name, "spec": flow.spec_document}))
+    process.stdin.close()
+    return process
+
+
+def test_replay_that_dies_or_wakes_up_late(stack: Path, connections: Connections, topic: Callable[..., str]) -> None:
+    """What it has read is old by the time it would write: it must find that a merge has come in between."""
+    log = Log(bigquery_flow(topic(partitions=2), ["upsert_delete"], max_records=60))
+    log.grow(connections)
+    code, output = log.flow.run(stack)
+    assert code == 0, output
+    assert _start_replay(log.flow, stack, "kill").wait(timeout=300) == -signal.SIGKILL
+    sleeper = _start_replay(log.flow, stack, "stop")
+    try:
+        _wait_until_stopped(sleeper)
+        log.grow(connections)
+        code, output = log.flow.run(stack)
+        assert code == 0, output
+    finally:
+        os.kill(sleeper.pid, signal.SIGCONT)
+    output = _finish(sleeper)
+    assert "Replayed(" in output, output
+    assert "another run" in output, output
+    log.check(connections, "after the replay")
 
 
 def test_nothing_is_left_in_the_intermediate_tables(log: Log, stack: Path, connections: Connections) -> None:

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 from resources.bigquery import BigQuery
-from resources.connections import load_connections
 from resources.errors import SchemaRefused, TerminalError
-from resources.local import stack as local_stack
-from tests.kit.bigquery import service
+from tests.kit.bigquery import alone
 from tests.kit.bigquery_table import Change, Table, delete, put
 
 DATASET = "statements"
@@ -25,17 +23,9 @@ DATASET = "statements"
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BigQuery]:
     """An emulator alone: nothing here needs Kafka or Spark."""
-    needed = next(one for one in local_stack.SERVICES if one.name == "bigquery")
-    if reason := needed.unavailable():
-        pytest.skip(reason)
-    home = tmp_path_factory.mktemp("emulator")
-    local_stack.up(home, ["bigquery"], print)
-    try:
-        found = service(load_connections(home / "connections.yaml"))
+    with alone(tmp_path_factory.mktemp("emulator")) as found:
         found.create_dataset(DATASET)
         yield found
-    finally:
-        local_stack.down(home, print)
 
 
 @pytest.fixture

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from resources.bigquery import BigQuery
-from resources.connections import BigQueryConnection, Connections
+from resources.connections import BigQueryConnection, Connections, load_connections
+from resources.local import stack as local_stack
 from tests.kit.flow import Flow
 from tests.kit.model import Row
 
@@ -19,6 +26,19 @@ def bigquery_flow(topic: str, modes: list[str], max_records: int = 1000, **optio
 
 def service(connections: Connections) -> BigQuery:
     return BigQuery("bigquery", connections.get("bigquery", BigQueryConnection))
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[BigQuery]:
+    """An emulator without Kafka and Spark, in a data folder of its own; skips where it cannot run."""
+    needed = next(one for one in local_stack.SERVICES if one.name == "bigquery")
+    if reason := needed.unavailable():
+        pytest.skip(reason)
+    local_stack.up(home, ["bigquery"], print)
+    try:
+        yield service(load_connections(home / "connections.yaml"))
+    finally:
+        local_stack.down(home, print)
 
 
 def select(connections: Connections, text: str) -> list[dict[str, object]]:

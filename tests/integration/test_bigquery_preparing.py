@@ -1,0 +1,151 @@
+"""Making BigQuery tables ready, on the emulator: dry runs, races, layouts, and what is refused before it is written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from jobs.destinations.bigquery.destination import BigQueryDestination
+from jobs.destinations.bigquery.state import STATE_TABLE
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import BigQueryTable
+from resources.bigquery import BigQuery
+from resources.errors import ConfigurationError, SchemaRefused, TransientError
+from tests.kit.bigquery import alone
+
+COLUMNS = {"id": "long", "name": "string", "at": "timestamp not null"}
+
+
+@pytest.fixture(scope="module")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BigQuery]:
+    with alone(tmp_path_factory.mktemp("emulator")) as found:
+        yield found
+
+
+@pytest.fixture
+def dataset() -> str:
+    return f"d_{uuid.uuid4().hex[:8]}"
+
+
+def made(
+    emulator: BigQuery, dataset: str, columns: dict[str, str] | None = None, **options: object
+) -> BigQueryDestination:
+    """A destination as a run would open it: with a client of its own."""
+    spec = PipelineSpec.model_validate(
+        {
+            "source": {"topics": ["t"], "value": {"format": "json", "columns": columns or COLUMNS}},
+            "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
+            "tables": [{"kind": "bigquery", "table": f"{dataset}.dest", "mode": "upsert_delete", **options}],
+        }
+    )
+    (table,) = spec.tables
+    assert isinstance(table, BigQueryTable)
+    return BigQueryDestination("p", spec, table, "bigquery", emulator.connection)
+
+
+def test_dry_run_lists_and_does_nothing(emulator: BigQuery, dataset: str) -> None:
+    wanted = made(emulator, dataset, time_partitioning="DAY", partition_column="at", cluster_by=["id"])
+    listed = wanted.prepare(dry_run=True)
+    assert listed == [
+        f"create bigquery {dataset}.dest partitioned by DAY of at clustered by id",
+        f"create an intermediate table for bigquery {dataset}.dest",
+    ]
+    assert emulator.tables(dataset) == []
+    assert not emulator.has_dataset(dataset)
+    assert wanted.committed() is None
+    assert len(wanted.prepare()) == 2
+    assert wanted.prepare() == []
+    grown = made(emulator, dataset, {**COLUMNS, "more": "date"})
+    listed = grown.prepare(dry_run=True)
+    assert [line.split(": ")[1] for line in listed] == ["add column more date", "add column value.more date"]
+    assert grown.prepare(dry_run=True) == listed, "nothing was done"
+
+
+def test_table_is_made_as_the_file_says(emulator: BigQuery, dataset: str) -> None:
+    options = {"time_partitioning": "MONTH", "partition_column": "at", "partition_expiration_days": 7}
+    more = {
+        "cluster_by": ["id", "name"],
+        "labels": {"team": "air"},
+        "description": "d",
+        "require_partition_filter": True,
+    }
+    made(emulator, dataset, **options, **more).prepare()
+    found = emulator.find_table(f"{dataset}.dest")
+    assert found is not None
+    assert (found.time_partitioning.type_, found.time_partitioning.field) == ("MONTH", "at")
+    assert found.time_partitioning.expiration_ms == 7 * 24 * 3600 * 1000
+    assert found.clustering_fields == ["id", "name"]
+    assert found.labels == {"team": "air"}
+    assert found.description == "d"
+    assert [(f.name, f.field_type, f.mode) for f in found.schema] == [
+        ("id", "INTEGER", "REQUIRED"),
+        ("name", "STRING", "NULLABLE"),
+        ("at", "TIMESTAMP", "REQUIRED"),
+    ]
+    (name,) = [t for t, _ in emulator.tables(dataset) if t.startswith(f"{dataset}._dest_tmp_p_")]
+    staged = emulator.find_table(name)
+    assert staged is not None
+    assert [(f.name, f.field_type, f.mode) for f in staged.schema] == [
+        ("key", "RECORD", "NULLABLE"),
+        ("value", "RECORD", "NULLABLE"),
+        ("partitionTime", "TIMESTAMP", "NULLABLE"),
+        ("i", "INTEGER", "REQUIRED"),
+        ("batchNumber", "INTEGER", "REQUIRED"),
+    ]
+
+
+def test_many_make_it_at_once(emulator: BigQuery, dataset: str) -> None:
+    def prepare(_: int) -> None:
+        # The emulator refuses some of what is done at the same time; a run would be tried again.
+        for _ in range(20):
+            with suppress(TransientError):
+                made(emulator, dataset).prepare()
+                return
+        raise AssertionError("never came through")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(prepare, range(4)))
+    rows = emulator.read(f"SELECT generation, intermediate_table FROM {dataset}.{STATE_TABLE}", {}, "test")
+    assert len(rows) == 1
+    names = [t for t, _ in emulator.tables(dataset)]
+    assert sorted(names) == sorted([f"{dataset}.dest", f"{dataset}.{STATE_TABLE}", rows[0]["intermediate_table"]])
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "problem"),
+    [
+        ({"create": False}, COLUMNS, ConfigurationError),
+        ({}, {**COLUMNS, "name": "long"}, SchemaRefused),
+        ({"evolve": {"add_columns": False}}, {**COLUMNS, "more": "long"}, SchemaRefused),
+        ({"cluster_by": ["nope"]}, COLUMNS, ConfigurationError),
+    ],
+)
+def test_refused_before_anything_is_written(
+    options: dict[str, object], columns: dict[str, str], problem: type[Exception], emulator: BigQuery, dataset: str
+) -> None:
+    if problem is SchemaRefused:
+        emulator.create_dataset(dataset)
+        emulator.change(f"CREATE TABLE {dataset}.dest (id INT64, name STRING, at TIMESTAMP)", {}, "test")
+    before = emulator.tables(dataset)
+    with pytest.raises(problem):
+        made(emulator, dataset, columns, **options).prepare()
+    assert emulator.tables(dataset) == before
+
+
+def test_table_of_a_person_is_taken_as_it_is(emulator: BigQuery, dataset: str) -> None:
+    emulator.create_dataset(dataset)
+    emulator.change(f"CREATE TABLE {dataset}.dest (ID INT64, own STRING, name STRING, at TIMESTAMP)", {}, "test")
+    assert len(made(emulator, dataset, create=False).prepare()) == 1, "only the intermediate table is new"
+    found = emulator.find_table(f"{dataset}.dest")
+    assert [f.name for f in found.schema] == ["ID", "own", "name", "at"]
+
+
+def test_table_that_was_replaced_before_its_first_batch_is_no_matter(emulator: BigQuery, dataset: str) -> None:
+    made(emulator, dataset).prepare()
+    emulator.delete_table(f"{dataset}.dest")
+    assert any("create" in line for line in made(emulator, dataset).prepare())
+    assert made(emulator, dataset).committed() is None
