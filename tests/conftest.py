@@ -13,11 +13,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from resources.connections import Connections, KafkaConnection, load_connections
 from resources.local import stack as local_stack
 from tests.kit.engine import session
+
+# A busy machine is no failure: no example has a time limit.
+settings.register_profile("batchmerge", deadline=None)
+settings.load_profile("batchmerge")
 
 
 @pytest.fixture(scope="session")
