@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 
 VARIABLE = "BATCHMERGE_FAILPOINT"
@@ -67,4 +68,5 @@ def reached(name: str) -> None:
         return
     _reached[name] += 1
     if _reached[name] == int(turn or 1):
-        os.kill(os.getpid(), _ACTIONS[action or "kill"])
+        # To this very thread: a signal to the process may stop it only after this one has gone on.
+        signal.pthread_kill(threading.get_ident(), _ACTIONS[action or "kill"])
