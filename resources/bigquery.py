@@ -197,7 +197,10 @@ class BigQuery:
         with bigquery_errors(job_id):
             try:
                 return submit()
-            except google_errors.Conflict:
+            except (google_errors.Conflict, google_errors.BadRequest) as problem:
+                # Of two submissions at the same moment the emulator answers one with a 400 of its catalog.
+                if not isinstance(problem, google_errors.Conflict) and "Duplicate key" not in str(problem):
+                    raise
                 # Right after a 409 the job may not be readable yet: google-cloud-python issue 2134.
                 again = Retry(
                     predicate=lambda e: isinstance(e, google_errors.NotFound) or DEFAULT_RETRY._predicate(e),
