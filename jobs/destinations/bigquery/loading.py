@@ -1,4 +1,14 @@
-"""Filling BigQuery's intermediate table: landed rows through Spark and Arrow into Parquet, one load job a chunk."""
+"""Filling BigQuery's intermediate table: landed rows through Spark and Arrow into Parquet, one load job a chunk.
+
+Why load jobs and not the Storage Write API: a load takes effect once or not at all under an id that we choose, so two
+runs agree on it without writing anything down. A write stream's name is chosen by BigQuery: who creates one and dies
+leaves nothing that the next run could find, and every stream would need a row of state before its first byte. Loads
+cost nothing and skip the streaming buffer. Their limits (vendor page "Quotas and limits"): 1,500 a table and day, which
+is one flush a minute, so `merge_interval_seconds` below 60 is for short peaks; a batch that meets the limit stays
+landed and goes with a later flush. Write streams would allow flushes of a few seconds; nothing else speaks for them.
+
+Memory: one chunk of rows as Arrow (`load_rows` offsets), its Parquet file is on disk.
+"""
 
 from __future__ import annotations
 
