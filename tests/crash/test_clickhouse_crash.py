@@ -152,11 +152,11 @@ def test_late_insert_of_a_dead_run_is_stopped(make_load: Callable[..., Load]) ->
     assert lease.left_behind
     row = {"id": 1, "name": "late" * 100, "amount": 1.0, "_topic": "t", "_partition": 0, "_offset": 0}
     kinds = {c.name: c.arrow for c in shard.layout.columns}
-    body = to_arrow_file(pa.table({n: pa.array([row[n]] * 10_000, kinds[n]) for n in shard._wire}))
-    query_id = f"{shard._query_prefix}{lease.epoch}-late"
+    body = to_arrow_file(pa.table({n: pa.array([row[n]] * 10_000, kinds[n]) for n in shard.statements.wire}))
+    query_id = f"{shard.query_prefix}{lease.epoch}-late"
     connection = load.connections.get("clickhouse", ClickHouseConnection)
     asked = {
-        "query": shard._insert_sql(False),
+        "query": shard.statements.insert(missing=False),
         "query_id": query_id,
         "async_insert": "0",
         "param_lease": shard.store.name,
@@ -185,7 +185,7 @@ def test_clickhouse_is_killed_in_the_middle_of_an_insert(make_load: Callable[...
     load.grow(60_000)
     run = load.flow.start(load.home)
     shard = destination(load.flow.pipeline(load.connections), load.flow.table("append")).shards[0]
-    _wait_until(lambda: _running(shard.server, shard._query_prefix) > 0 or run.poll() is not None)
+    _wait_until(lambda: _running(shard.server, shard.query_prefix) > 0 or run.poll() is not None)
     _kill(load.home, "clickhouse")
     local_stack.up(load.home, ["clickhouse"], print)
     assert run.stdout
@@ -208,6 +208,28 @@ def test_zookeeper_is_killed_before_each_state_write(point: str, make_load: Call
         time.sleep(random.Random(point).random())
     finally:
         local_stack.up(load.home, ["clickhouse"], print)
+    assert run.stdout
+    output = run.stdout.read()
+    assert run.wait(timeout=300) in (0, 3), output
+    _wait_until(lambda: _keeper_answers(load.connections))
+    load.finish()
+    load.check()
+
+
+def test_keeper_hangs_in_the_middle_of_a_run(make_load: Callable[..., Load]) -> None:
+    """As when the network between ClickHouse and its keeper is cut: requests get no answer, then the session ends."""
+    load = make_load(["append"])
+    load.grow()
+    run = load.flow.start(load.home, failpoint="clickhouse.before=stop")
+    keeper = next(s.pid for s in local_stack.status(load.home) if s.name == "zookeeper")
+    assert keeper
+    _wait_until_stopped(run)
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        os.kill(run.pid, signal.SIGCONT)
+        _wait_until(lambda: not _keeper_answers(load.connections) or run.poll() is not None)
+    finally:
+        os.kill(keeper, signal.SIGCONT)
     assert run.stdout
     output = run.stdout.read()
     assert run.wait(timeout=300) in (0, 3), output

@@ -91,14 +91,14 @@ def test_partition_rows_move_together_and_only_for_the_newest_owner(store: Keepe
     tps = [TopicPartition("t", n) for n in range(450)]
     old = store.swap(None, Lease(epoch=1, owner="a"))
     before = PartitionWrite(_batch(1, tps), Phase.BEFORE, {tp: Span(tp.partition, tp.partition + 9) for tp in tps})
-    store.write(old, before)
+    store.write(old, before, [])
     assert store.partitions(tps) == {tp: before.row(tp) for tp in tps}
 
     new = store.swap(old, replace(old, epoch=2, owner="b"))
     after = replace(before, phase=Phase.AFTER)
-    store.write(new, after)
+    store.write(new, after, tps)
     with pytest.raises(Interrupted):
-        store.write(old, before)
+        store.write(old, before, tps)
     assert store.partitions(tps) == {tp: after.row(tp) for tp in tps}
 
 

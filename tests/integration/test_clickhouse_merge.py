@@ -142,7 +142,7 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     landed = pipeline.intermediate.landed()[0]
     advance = shard._advance(pipeline.work(table), describe(server, name.split(".")))
     held = advance.take(lease, None)
-    rows_of = shard._landed(pipeline.work(table), 1, 1, landed[0].snapshot_id)
+    rows_of = shard._landed(pipeline.work(table), 1, 1, landed[0])
     shard._insert_rows(pipeline.work(table), held, rows_of, shard._chunks(landed[:1]), landed[0], False)
     advance.free(held)
     assert rows(connections, name) == model.expected(more, "append")
@@ -189,9 +189,21 @@ def test_run_that_lost_its_lease_cannot_insert(connections: Connections, topic: 
     advance = shard._advance(work, shard._require_table())
     old = advance.take(None, landed[0])
     advance.take(old, landed[0])
-    rows_of = shard._landed(work, 1, 1, landed[0].snapshot_id)
+    rows_of = shard._landed(work, 1, 1, landed[0])
     with pytest.raises(Interrupted):
         shard._insert_rows(work, old, rows_of, shard._chunks(landed), landed[0], False)
     assert rows(connections, flow.table("append")) == []
     protocol.merge(pipeline, table)
     assert len(rows(connections, flow.table("append"))) > 0
+
+
+def test_second_pipeline_of_a_table_is_refused(connections: Connections, topic: Callable[..., str]) -> None:
+    flow = clickhouse_flow(topic(), ["append"])
+    produce(bootstrap(connections), flow.topic, random_changes(9, 20, 30, 1))
+    pipeline = flow.pipeline(connections)
+    list(protocol.land(pipeline, 0))
+    protocol.merge(pipeline, pipeline.destinations()[0])
+    other = clickhouse_flow(flow.topic, ["append"])
+    other.overrides["tables"][0]["table"] = flow.table("append")  # type: ignore[index]
+    with pytest.raises(ConfigurationError, match=f"kept by pipeline {flow.name}"):
+        other.pipeline(connections).destinations()[0].prepare()

@@ -111,11 +111,11 @@ class Advance:
         if not chunks:
             return Inserted()
         begun = {chunk.tp: spans[chunk.tp] for chunk in chunks}
-        self.store.write(held, PartitionWrite(batch, Phase.BEFORE, begun))
+        self.store.write(held, PartitionWrite(batch, Phase.BEFORE, begun), known)
         reached("clickhouse.before")
         inserted = self.insert(held, landed, chunks, recovering)
         reached("clickhouse.inserted")
-        self.store.write(held, PartitionWrite(batch, Phase.AFTER, begun))
+        self.store.write(held, PartitionWrite(batch, Phase.AFTER, begun), begun)
         reached("clickhouse.after")
         return inserted
 

@@ -16,7 +16,7 @@ from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.maintenance import clean_up
 from jobs.destinations.clickhouse.sensor import LeaseState, partition_states
-from jobs.destinations.clickhouse.shard import Shard, comment
+from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.landing.columns import RowColumn, row_columns
 from jobs.spec.pipeline import PipelineSpec
@@ -70,12 +70,12 @@ class ClickHouseDestination:
                 failed.append(problem)
         if failed:
             raise failed[0]
-        return self._merged(work, results, began, sum(b.counts.landed for b in batches))
+        return self._merged(results, began, sum(b.counts.landed for b in batches))
 
     def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         began = time.monotonic()
         results = [shard.replay(work, committed, batches) for shard in self.shards]
-        return self._merged(work, results, began, sum(b.counts.landed for b in batches))
+        return self._merged(results, began, sum(b.counts.landed for b in batches))
 
     def leases(self) -> list[LeaseState]:
         """What KeeperMap says of this table, per endpoint that has had a run; read only."""
@@ -94,11 +94,12 @@ class ClickHouseDestination:
         for shard in self.shards:
             clean_up(shard.server, self.layout.path, self.layout.cluster, removes, self.layout.ordered)
 
-    def _merged(self, work: Work, results: Sequence[Inserted], began: float, changes: int) -> Merged:
+    def _merged(self, results: Sequence[Inserted], began: float, changes: int) -> Merged:
         done = sum(results, Inserted())
         # What becomes of a version is decided when rows are read or merged: an insert cannot tell updates.
         counts = MergeCounts(changes=changes, inserted=done.rows - done.deletes, deleted=done.deletes)
-        reference = f"log_comment {comment(self.pipeline, work.run_id)}"
+        # Each chunk is a query of its own; their log_comment has the run id.
+        reference = ", ".join(f"{shard.query_prefix}%" for shard in self.shards)
         return Merged(counts, reference, {"insert": round(time.monotonic() - began, 3)})
 
     @cached_property

@@ -8,7 +8,7 @@ over a newer one (tried): so there are none, and ours are conditional.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite
@@ -64,6 +64,13 @@ class KeeperStore:
         found = self._rows([self.name])
         return _lease(found[0]) if found else None
 
+    def other_pipelines(self) -> list[str]:
+        """Pipelines that have a lease of the same table."""
+        _, table, shard = self.name.split("/")
+        sql = render("clickhouse", "state_names", table=self.table)
+        found = self.server.rows(sql, {"suffix": f"/{table}/{shard}"})
+        return sorted(row["name"].split("/")[0] for row in found if row["name"] != self.name)
+
     def swap(self, seen: Lease | None, new: Lease) -> Lease:
         wanted = replace(new, change=uuid.uuid4().hex)
         values = {column: getattr(wanted, column) for column in _COLUMNS}
@@ -93,9 +100,8 @@ class KeeperStore:
         names = {self._name(tp): tp for tp in wanted}
         return {names[row["name"]]: _partition(row) for row in self._rows(list(names))}
 
-    def write(self, held: Lease, rows: PartitionWrite) -> None:
-        known = self.partitions(list(rows.spans))
-        old, new = sorted(known), sorted(set(rows.spans) - set(known))
+    def write(self, held: Lease, rows: PartitionWrite, known: Collection[TopicPartition]) -> None:
+        old, new = sorted(set(rows.spans) & set(known)), sorted(set(rows.spans) - set(known))
         for template, wanted in (("partitions_update", old), ("partitions_insert", new)):
             for start in range(0, len(wanted), _MOST_ROWS):
                 self._write_rows(template, held, rows, wanted[start : start + _MOST_ROWS])

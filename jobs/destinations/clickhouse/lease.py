@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -117,8 +117,8 @@ class StateStore(Protocol):
     def partitions(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionRow]:
         """The rows of these topic-partitions, as far as there are any."""
 
-    def write(self, held: Lease, rows: PartitionWrite) -> None:
-        """Writes rows of topic-partitions under a lease.
+    def write(self, held: Lease, rows: PartitionWrite, known: Collection[TopicPartition]) -> None:
+        """Writes rows of topic-partitions under a lease; `known` are those that have one.
 
         Raises:
             Interrupted: a newer owner has written some of them.

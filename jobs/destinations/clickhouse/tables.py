@@ -208,7 +208,9 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
         SchemaRefused: what no rule allows, before anything is written.
     """
     where = f"clickhouse {layout.table.table}"
-    wanted_types = _spelled(server, {c.name: c.type for c in layout.columns})
+    wanted_types = {c.name: c.type for c in layout.columns}
+    if any(present.types.get(name) != kind for name, kind in wanted_types.items()):
+        wanted_types = _spelled(server, wanted_types)
     missing = [name for name in layout.added if name not in present.types]
     if missing:
         raise SchemaRefused(

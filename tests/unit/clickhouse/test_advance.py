@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.batch import Batch, Counts, LandedBatch
@@ -74,6 +74,7 @@ def expected(landed: list[LandedBatch]) -> list[tuple[TopicPartition, int]]:
     return sorted((tp, o) for b in landed for tp, r in b.batch.ranges.items() for o in range(r.start, r.end))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 40), st.booleans(), st.booleans(), st.integers(5, 30)), max_size=6))
 def test_any_kills_lose_and_double_nothing(kills: list[tuple[int, bool, bool, int]]) -> None:
     shared, table, landed = MemoryStore(), FakeTable(), batches(3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.destinations.clickhouse.transitions import Case, Decision, Handled, Phase, Span, decide
@@ -82,6 +82,7 @@ def test_table_has_every_case_and_phase() -> None:
 spans = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda ends: Span(min(ends), max(ends)))
 
 
+@settings(deadline=None)
 @given(st.builds(Handled, spans, st.sampled_from(Phase)), spans)
 def test_every_offset_has_exactly_one_fate(last: Handled, new: Span) -> None:
     decision = decide(last, new)
@@ -94,6 +95,7 @@ def test_every_offset_has_exactly_one_fate(last: Handled, new: Span) -> None:
     assert sorted(offsets) == list(range(new.first, new.last + 1))
 
 
+@settings(deadline=None)
 @given(st.builds(Handled, spans, st.just(Phase.AFTER)), spans)
 def test_confirmed_offsets_are_never_inserted_again(last: Handled, new: Span) -> None:
     decision: Decision = decide(last, new)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite
@@ -63,7 +63,8 @@ class MemoryStore:
     def partitions(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionRow]:
         return {tp: self._there.rows[tp][1] for tp in wanted if tp in self._there.rows}
 
-    def write(self, held: Lease, rows: PartitionWrite) -> None:
+    def write(self, held: Lease, rows: PartitionWrite, known: Collection[TopicPartition]) -> None:
+        assert set(known) & set(rows.spans) == set(self._there.rows) & set(rows.spans)
         last = self.fuse.burn()
         for tp in rows.spans:
             epoch = self._there.rows[tp][0] if tp in self._there.rows else 0

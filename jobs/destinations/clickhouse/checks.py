@@ -1,0 +1,53 @@
+"""Whether a table may be written: the one that was committed to, on the same endpoints, and the batches follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.clickhouse.lease import Lease
+from jobs.destinations.clickhouse.tables import Present
+from resources.errors import CommitFailed, ConfigurationError, TableReplaced
+
+
+def check_table(where: str, lease: Lease, present: Present | None) -> None:
+    """The table must be the one that has the committed batches."""
+    batch = lease.committed.batch_number if lease.committed else 0
+    remedy = "restore the table, or rebuild it with `batchmerge replay --from-kafka`"
+    if present is None:
+        raise TableReplaced(f"the table is gone, batch {batch} was committed", where=where, remedy=remedy)
+    if present.id != lease.table_id and not present.rows:
+        raise TableReplaced(
+            f"the table was dropped and recreated: it is empty, batch {batch} was committed",
+            where=where,
+            remedy=remedy,
+        )
+
+
+def check_endpoints(where: str, lease: Lease, endpoints: tuple[str, ...]) -> None:
+    """Where a row belongs follows from number and order of the endpoints, so they stay as they were."""
+    renamed_only = len(lease.endpoints) == len(endpoints) == 1
+    if lease.endpoints and lease.endpoints != endpoints and not renamed_only:
+        raise ConfigurationError(
+            f"rows were spread over {', '.join(lease.endpoints)}, and the connection now names "
+            f"{', '.join(endpoints)}: rows of a key would be on two endpoints",
+            where=where,
+            remedy="name the endpoints as they were, in their order; for other ones start a new table (another "
+            "name in `tables`) and let it be filled from the landed batches",
+        )
+
+
+def check_continues(
+    where: str,
+    state: CommittedState | None,
+    committed: CommittedState | None,
+    batches: Sequence[LandedBatch],
+    newer: Sequence[LandedBatch],
+) -> None:
+    """What this shard has is where the caller planned from, or one of the batches after it."""
+    known = {b.batch.commit_id for b in batches} | ({committed.commit_id} if committed else set())
+    if state and state.commit_id not in known:
+        raise CommitFailed(f"another run has committed batch {state.batch_number} meanwhile", where=where)
+    expected = newer[0].batch.previous_commit_id if newer else None
+    if state and newer and expected != state.commit_id:
+        raise CommitFailed(f"batch {newer[0].number} does not follow batch {state.batch_number}", where=where)
