@@ -24,9 +24,6 @@ pytestmark = pytest.mark.crash
 MODES = ["append", "upsert_delete"]
 # Data is committed at these two, and nothing of it is told.
 BEFORE_NEWS = ["land.published", "merge.published"]
-# `make test` takes these; `make crash` all.
-_QUICK = ["merge.published", "news.ready.written", "news.complete.written"]
-POINTS = [p if p in _QUICK else pytest.param(p, marks=pytest.mark.slow) for p in (*BEFORE_NEWS, *failpoints.NEWS)]
 
 
 @dataclass
@@ -62,7 +59,7 @@ def told(module_topic: Callable[..., str]) -> Told:
     return _told(module_topic)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", [*BEFORE_NEWS, *failpoints.NEWS])
 def test_news_of_a_killed_run_are_told_by_the_next(
     point: str, told: Told, stack: Path, connections: Connections
 ) -> None:
@@ -78,7 +75,6 @@ def test_news_of_a_killed_run_are_told_by_the_next(
     assert set(repeated) <= {"commit_request"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", ["news.ready.written", "news.table.written", "news.complete.written"])
 def test_killed_before_the_very_first_news(
     point: str, stack: Path, connections: Connections, topic: Callable[..., str]
