@@ -8,7 +8,7 @@ from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.insertion import BATCH, DELETED, ORDER, POSITION
 from jobs.destinations.clickhouse.tables import Layout
 from resources.clickhouse import LEASE_LOST
-from sql import render
+from sql import quote, render
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Statements:
             versioned=self.layout.versioned,
             ordered=self.layout.ordered,
             deletes=self.has_deletes,
-            structure=", ".join(f"`{name}` {kind}" for name, kind in self.wire.items()),
+            structure=_structure(self.wire),
             state_table=self.state_table,
             lease_lost=LEASE_LOST,
             shard_by=self._shard_by if self.shards > 1 else [],
@@ -66,7 +66,7 @@ class Statements:
     def fits(self) -> dict[str, tuple[str, str]]:
         """Per converted column: what to ask whether its values fit, and the type that they travel as."""
         return {
-            c.name: (render("clickhouse", "does_fit", column=c), f"`{c.name}` {c.wire}")
+            c.name: (render("clickhouse", "does_fit", column=c), _structure({c.name: c.wire}))
             for c in self.layout.columns
             if c.declared
         }
@@ -95,3 +95,8 @@ class Statements:
             engine="ReplicatedMergeTree" if replicated else "MergeTree",
             window=("replicated" if replicated else "non_replicated") + "_deduplication_window",
         )
+
+
+def _structure(types: dict[str, str]) -> str:
+    """Names and types as ClickHouse's `input` and data beside a query take them."""
+    return ", ".join(f"{quote('clickhouse', name)} {kind}" for name, kind in types.items())

@@ -1,0 +1,94 @@
+"""ClickHouse's error codes as our errors: what is tried again, what stops, and never a value or a secret."""
+
+from __future__ import annotations
+
+import pytest
+
+from resources.clickhouse import (
+    LEASE_LOST,
+    RETRIABLE_CODES,
+    error_from_fields,
+    error_to_fields,
+    retried,
+    translated,
+)
+from resources.errors import (
+    BadRecords,
+    BatchmergeError,
+    CommitFailed,
+    ConfigurationError,
+    Interrupted,
+    StorageError,
+    TerminalError,
+    Unavailable,
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        *[(code, "try later", Unavailable) for code in sorted(RETRIABLE_CODES)],
+        (None, "Connection refused", Unavailable),
+        (999, "Coordination::Exception: Node exists (KEEPER_EXCEPTION)", CommitFailed),
+        (999, "Coordination::Exception: Bad version (KEEPER_EXCEPTION)", CommitFailed),
+        (999, "Coordination::Exception: Session expired (KEEPER_EXCEPTION)", Unavailable),
+        (395, f"{LEASE_LOST}: while executing (FUNCTION_THROW_IF_VALUE_IS_NON_ZERO)", Interrupted),
+        (395, "something else", TerminalError),
+        (394, "Query was cancelled", Interrupted),
+        (243, "Cannot reserve 1.00 MiB (NOT_ENOUGH_SPACE)", StorageError),
+        (516, "Authentication failed (AUTHENTICATION_FAILED)", ConfigurationError),
+        (252, "Too many partitions for single INSERT block (TOO_MANY_PARTS)", ConfigurationError),
+        (62, "Syntax error (SYNTAX_ERROR)", TerminalError),
+    ],
+)
+def test_codes(code: int | None, message: str, kind: type[BatchmergeError]) -> None:
+    found = translated(code, message, "clickhouse prod (h:1)")
+    assert type(found) is kind
+    assert found.where == "clickhouse prod (h:1)"
+
+
+def test_messages_hold_no_values() -> None:
+    found = translated(6, "Cannot parse string 'hunter2' as UInt8: secret=hunter2 (CANNOT_PARSE_TEXT)", "here")
+    assert "hunter2" not in str(found)
+    assert "CANNOT_PARSE_TEXT" in str(found)
+    assert found.facts["code"] == 6
+
+
+CARRIED = [Interrupted, CommitFailed, Unavailable, BadRecords, ConfigurationError, TerminalError]
+
+
+@pytest.mark.parametrize("kind", CARRIED)
+def test_errors_survive_the_way_out_of_a_task(kind: type[BatchmergeError]) -> None:
+    found = error_from_fields(*error_to_fields(kind("what", where="where", remedy="how")))
+    assert type(found) is kind
+    assert (found.what, found.where, found.remedy) == ("what", "where", "how")
+
+
+def test_only_what_may_come_right_is_tried_again() -> None:
+    calls: list[int] = []
+
+    def comes_right() -> str:
+        calls.append(1)
+        if len(calls) < 3:
+            raise Unavailable("not yet")
+        return "done"
+
+    assert retried(comes_right, first_pause=0.001) == "done"
+
+    def never() -> None:
+        calls.append(1)
+        raise Interrupted("taken over")
+
+    calls.clear()
+    with pytest.raises(Interrupted):
+        retried(never, first_pause=0.001)
+    assert len(calls) == 1
+
+    def stays_away() -> None:
+        calls.append(1)
+        raise Unavailable("gone")
+
+    calls.clear()
+    with pytest.raises(Unavailable):
+        retried(stays_away, tries=3, first_pause=0.001)
+    assert len(calls) == 3
