@@ -50,7 +50,7 @@ def topic_specs(name: str, spec: PipelineSpec) -> list[dg.AssetSpec]:
     ]
 
 
-def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition, file: Path | None) -> dg.AssetsDefinition:
+def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.AssetsDefinition:
     """The intermediate table."""
     spec, key = launch.spec, names.landing_key(launch.name)
     table = f"{spec.intermediate.connection}.{spec.intermediate.namespace}.{launch.name}_{spec.intermediate.suffix}"
@@ -66,7 +66,10 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition, file: Pat
         partitions_def=partitions,
         description="Batches of changes as they were read from Kafka, one snapshot each, never changed after. Rows "
         "with `error` set are the dead letters.",
-        metadata={"dagster/table_name": table, "dagster/column_schema": column_schema(columns), **_reference(file)},
+        metadata={
+            "dagster/table_name": table,
+            "dagster/column_schema": column_schema(columns),
+        },
     )
 
     @dg.multi_asset(
@@ -83,9 +86,7 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition, file: Pat
     return landing
 
 
-def table_asset(
-    launch: Launch, table: Table, partitions: dg.PartitionsDefinition, file: Path | None
-) -> dg.AssetsDefinition:
+def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinition) -> dg.AssetsDefinition:
     """One destination table."""
     spec, key = launch.spec, names.table_key(table)
     asset = dg.AssetSpec(
@@ -102,7 +103,6 @@ def table_asset(
         metadata={
             "dagster/table_name": f"{table.connection}.{table.table}",
             "dagster/column_schema": column_schema(row_columns(spec, list(table.metadata_columns))),
-            **_reference(file),
         },
     )
 
@@ -134,14 +134,6 @@ def _freshness(freshness: Freshness | None) -> dg.FreshnessPolicy | None:
         return None
     fail, warn = timedelta(minutes=freshness.fail_minutes), timedelta(minutes=freshness.warn_minutes)
     return dg.FreshnessPolicy.time_window(fail_window=fail, warn_window=warn if warn < fail else None)
-
-
-def _reference(file: Path | None) -> dict[str, dg.CodeReferencesMetadataValue]:
-    """The link from an asset to its pipeline file."""
-    if file is None:
-        return {}
-    reference = dg.LocalFileCodeReference(file_path=str(file), line_number=1, label="pipeline file")
-    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
 
 
 def _code_version(spec: PipelineSpec, dialect: str) -> str:

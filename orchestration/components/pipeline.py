@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -14,6 +13,7 @@ from jobs.spec.pipeline import NAME
 from orchestration.components.assets import landing_asset, table_asset, topic_specs
 from orchestration.components.automation import pipeline_job, pipeline_schedule
 from orchestration.components.launch import Launch
+from orchestration.sensors.control import control_sensor
 from orchestration.sensors.lag import lag_sensor
 
 
@@ -27,7 +27,6 @@ class KafkaPipeline(dg.Component):
 
     name: str
     spec: PipelineSpec
-    file: Path | None = None
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
@@ -41,7 +40,7 @@ class KafkaPipeline(dg.Component):
             raise dg.DagsterInvalidDefinitionError(
                 f"{name!r} cannot be a pipeline's name: use lower case letters, digits and _ for its folder"
             )
-        return cls(name, attributes, context.path / "defs.yaml")
+        return cls(name, attributes)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         del context
@@ -51,12 +50,15 @@ class KafkaPipeline(dg.Component):
         """Assets, job, schedule and sensor of the pipeline."""
         launch = Launch(self.name, self.spec)
         hours = dg.HourlyPartitionsDefinition(start_date=self.spec.since, end_offset=1)
-        landing = landing_asset(launch, hours, self.file)
-        tables = [table_asset(launch, table, hours, self.file) for table in self.spec.tables]
+        landing = landing_asset(launch, hours)
+        tables = [table_asset(launch, table, hours) for table in self.spec.tables]
         job = pipeline_job(launch, [landing, *tables])
         return dg.Definitions(
             assets=[*topic_specs(self.name, self.spec), landing, *tables],
             jobs=[job],
             schedules=[pipeline_schedule(launch, job, hours)],
-            sensors=[lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else [],
+            sensors=[
+                *([lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else []),
+                *([control_sensor(self.name, self.spec)] if self.spec.control.enabled else []),
+            ],
         )

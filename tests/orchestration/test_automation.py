@@ -12,9 +12,11 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
+from jobs import protocol
 from orchestration.definitions import with_shared
 from orchestration.names import PIPELINE_TAG
 from orchestration.sensors.alert import VARIABLE, failure_alert
+from orchestration.sensors.control import after_commit
 from resources.connections import Connections
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
@@ -212,6 +214,42 @@ def test_a_failure_that_is_tried_again_is_not_told(
     failure_alert(context)
 
     assert posted == []
+
+
+def test_commits_from_elsewhere_become_asset_events_and_start_what_waits(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = Flow(topic(), ["append"], overrides={"control": {"topic": topic("control")}, "retry": {"max_retries": 0}})
+    produce(bootstrap(connections), flow.topic, _records(3))
+    pipeline = flow.pipeline(connections)
+    assert len(list(protocol.land(pipeline, 1))) == 1
+    for destination in pipeline.destinations():
+        protocol.merge(pipeline, destination)
+
+    @dg.job
+    def report() -> None:
+        return None
+
+    waits = after_commit(flow.name, flow.spec, report)
+    whole = dg.Definitions.merge(definitions(flow), dg.Definitions(jobs=[report], sensors=[waits]))
+    started = waits(dg.build_sensor_context(instance, definitions=whole))
+    shows = whole.resolve_sensor_def(f"{flow.name}_control")
+    shown = shows(dg.build_sensor_context(instance, definitions=whole))
+    assert isinstance(started, dg.SensorResult)
+    assert isinstance(shown, dg.SensorResult)
+
+    assert started.run_requests
+    assert [request.tags["batchmerge/batch"] for request in started.run_requests] == ["1"]
+    assert [event.asset_key.path for event in shown.asset_events] == [["iceberg", "tests", f"{flow.name}_append"]]
+    assert shown.asset_events[0].metadata["last batch"].value == 1
+
+    # Nothing comes twice, and what a run of this instance did is a materialization already.
+    assert shows(dg.build_sensor_context(instance, cursor=shown.cursor, definitions=whole)).asset_events == []
+    produce(bootstrap(connections), flow.topic, _records(2))
+    assert advance(instance, flow).success
+    again = shows(dg.build_sensor_context(instance, cursor=shown.cursor, definitions=whole))
+    assert again.asset_events == []
+    assert "none from elsewhere" in str(again.skip_reason)
 
 
 def test_shared_sensors_come_once() -> None:

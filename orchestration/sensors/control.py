@@ -1,0 +1,132 @@
+"""Sensors on the control topic: commits that others made become asset events, and start what waits for a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+from pydantic import BaseModel, ConfigDict
+
+from jobs.control.events import CommitComplete, CommitTable, Event
+from jobs.control.reading import read_events
+from jobs.spec import PipelineSpec
+from orchestration.names import PIPELINE_TAG, table_key
+from resources.connections import KafkaConnection, load_connections
+from resources.errors import BatchmergeError
+from resources.kafka import KafkaCluster
+
+_EVERY = 30
+_REMEMBERED = 500
+
+
+class Cursor(BaseModel):
+    """Where the topic was read to, and the newest event ids: an event may come twice, with the same id."""
+
+    model_config = ConfigDict(frozen=True)
+    position: str | None = None
+    seen: tuple[str, ...] = ()
+
+
+def control_sensor(name: str, spec: PipelineSpec) -> dg.SensorDefinition:
+    """Named ``<pipeline>_control``: a commit that no run of this Dagster instance made is shown on its table's asset.
+
+    So assets downstream (`AutomationCondition.eager()`) see what a run elsewhere did. Commits of our own runs are
+    already materializations. Off by default.
+    """
+
+    @dg.sensor(
+        name=f"{name}_control",
+        minimum_interval_seconds=_EVERY,
+        description=f"Shows commits of {name} that were made outside of this Dagster instance.",
+        tags={PIPELINE_TAG: name},
+    )
+    def control(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        news = _news(context, name, spec)
+        if isinstance(news, dg.SensorResult):
+            return news
+        events, cursor = news
+        foreign = [event for event in events if context.instance.get_run_by_id(event.run_id) is None]
+        shown = list(_materializations(spec, foreign))
+        reason = None if shown else f"{len(events)} new events, none from elsewhere"
+        return dg.SensorResult(asset_events=shown, skip_reason=reason, cursor=cursor.model_dump_json())
+
+    return control
+
+
+def after_commit(
+    name: str, spec: PipelineSpec, target: dg.UnresolvedAssetJobDefinition | dg.JobDefinition
+) -> dg.SensorDefinition:
+    """A sensor that starts `target` when all tables of the pipeline have a new batch; one run for all new batches.
+
+    For your own definitions: ``after_commit("flights", pipeline_spec("flights"), target=report_job)``.
+    """
+
+    @dg.sensor(
+        name=f"{target.name}_after_{name}",
+        target=target,
+        minimum_interval_seconds=_EVERY,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Starts {target.name} when all tables of {name} have a new batch.",
+    )
+    def after(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        news = _news(context, name, spec)
+        if isinstance(news, dg.SensorResult):
+            return news
+        events, cursor = news
+        complete = [event.payload.batch_number for event in events if isinstance(event.payload, CommitComplete)]
+        requests = [dg.RunRequest(tags={"batchmerge/batch": str(max(complete))})] if complete else []
+        reason = None if requests else f"no batch of {name} was completed"
+        return dg.SensorResult(run_requests=requests, skip_reason=reason, cursor=cursor.model_dump_json())
+
+    return after
+
+
+def _news(
+    context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec
+) -> tuple[list[Event], Cursor] | dg.SensorResult:
+    """Events of the pipeline that were not seen yet; or why there are none to be had now."""
+    before = _read(context.cursor)
+    try:
+        connection = load_connections().get(spec.source.connection, KafkaConnection)
+        cluster = KafkaCluster(spec.source.connection, connection)
+        found, position = read_events(cluster, spec.control.topic, before.position)
+    except BatchmergeError as problem:
+        return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
+    return unseen(found, name, before, position)
+
+
+def unseen(found: Sequence[Event], name: str, before: Cursor, position: str) -> tuple[list[Event], Cursor]:
+    """The pipeline's events whose id is new, once each, and the cursor that remembers them."""
+    new: dict[str, Event] = {}
+    for event in found:
+        if event.group == name and event.id not in before.seen:
+            new.setdefault(event.id, event)
+    return list(new.values()), Cursor(position=position, seen=(*before.seen, *new)[-_REMEMBERED:])
+
+
+def _read(text: str | None) -> Cursor:
+    try:
+        return Cursor.model_validate_json(text) if text else Cursor()
+    except ValueError:
+        return Cursor()
+
+
+def _materializations(spec: PipelineSpec, events: Sequence[Event]) -> Iterator[dg.AssetMaterialization]:
+    keys = {(table.connection, table.table): table_key(table) for table in spec.tables}
+    for event in events:
+        payload = event.payload
+        if not isinstance(payload, CommitTable) or (payload.connection, payload.table) not in keys:
+            continue
+        times = {"VTTS": payload.vtts, "caught up through": payload.caught_up_through}
+        yield dg.AssetMaterialization(
+            keys[payload.connection, payload.table],
+            description=f"batch {payload.batch_number}, committed elsewhere",
+            metadata={
+                "last batch": dg.MetadataValue.int(payload.batch_number),
+                "commit id": dg.MetadataValue.text(payload.commit_id),
+                "reference": dg.MetadataValue.text(payload.reference or "unknown"),
+                "run id": dg.MetadataValue.text(event.run_id),
+                **{what: dg.MetadataValue.timestamp(at) for what, at in times.items() if at},
+            },
+            tags={"dagster/data_version": payload.commit_id},
+        )
