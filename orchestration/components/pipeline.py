@@ -13,6 +13,7 @@ from jobs.spec.pipeline import NAME
 from orchestration.components.assets import landing_asset, table_asset, topic_specs
 from orchestration.components.automation import pipeline_job, pipeline_schedule
 from orchestration.components.launch import Launch
+from orchestration.components.plan_job import plan_job
 from orchestration.sensors.control import control_sensor
 from orchestration.sensors.lag import lag_sensor
 
@@ -47,7 +48,7 @@ class KafkaPipeline(dg.Component):
         return self.definitions()
 
     def definitions(self) -> dg.Definitions:
-        """Assets, job, schedule and sensor of the pipeline."""
+        """Assets, jobs, schedule and sensors of the pipeline."""
         launch = Launch(self.name, self.spec)
         hours = dg.HourlyPartitionsDefinition(start_date=self.spec.since, end_offset=1)
         landing = landing_asset(launch, hours)
@@ -55,7 +56,7 @@ class KafkaPipeline(dg.Component):
         job = pipeline_job(launch, [landing, *tables])
         return dg.Definitions(
             assets=[*topic_specs(self.name, self.spec), landing, *tables],
-            jobs=[job],
+            jobs=[job, plan_job(launch)],
             schedules=[pipeline_schedule(launch, job, hours)],
             sensors=[
                 *([lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else []),

@@ -1,0 +1,32 @@
+"""The plan of a pipeline's next run, as a Dagster job: for people who have no command line."""
+
+import dagster as dg
+
+from orchestration.components.failures import as_failures
+from orchestration.components.launch import Launch
+from orchestration.components.progress import engine_log_in_run
+from orchestration.planning import plan_run, plan_text
+
+
+def plan_job(launch: Launch) -> dg.JobDefinition:
+    """Named ``<pipeline>_plan``. Its one step shows the plan and changes nothing; it fails where the run would."""
+
+    @dg.op(name=f"{launch.name}__plan", out=dg.Out(dg.Nothing))
+    def show(context: dg.OpExecutionContext) -> None:
+        with as_failures(), engine_log_in_run(context.log):
+            plan = plan_run(launch.open(context.run_id))
+            text = plan_text(plan)
+            context.log.info(text)
+            context.add_output_metadata({"plan": dg.MetadataValue.md(f"```\n{text}\n```")})
+            for problem in plan.problems:
+                raise problem
+
+    @dg.job(
+        name=f"{launch.name}_plan",
+        description=f"What the next run of {launch.name} would do. Changes nothing.",
+        executor_def=dg.in_process_executor,
+    )
+    def plan() -> None:
+        show()
+
+    return plan

@@ -1,0 +1,57 @@
+"""The plan tells what the next run does, and does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dagster as dg
+
+from orchestration.planning import plan_run, plan_text
+from resources.connections import Connections
+from tests.kit.flow import Flow
+from tests.kit.records import bootstrap, produce, random_changes
+from tests.orchestration.launching import advance, definitions
+
+Topic = Callable[..., str]
+
+
+def test_plan_tells_the_run_that_then_happens(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = Flow(topic(partitions=2), ["upsert_delete"], max_records=60)
+    produce(bootstrap(connections), flow.topic, random_changes(seed=3, count=100, keys=9, partitions=2))
+
+    plan = plan_run(flow.pipeline(connections))
+    again = plan_run(flow.pipeline(connections))
+
+    assert plan.batch
+    assert again.batch
+    assert plan.batch.ranges == again.batch.ranges
+    assert (plan.batch.number, plan.records, plan.waiting) == (1, 60, 100)
+    assert plan.steps == [f"create landing.{flow.name}_tmp"]
+    assert list(plan.tables[0].steps) == [f"create iceberg {flow.table('upsert_delete')}"]
+    assert "MERGE INTO" in plan.tables[0].sql
+    assert flow.pipeline(connections).intermediate.catalog.load(flow.table("upsert_delete")) is None
+
+    result = advance(instance, flow)
+
+    landed = flow.pipeline(connections).intermediate.landed()[0]
+    assert result.success
+    assert dict(landed[0].batch.ranges) == dict(plan.batch.ranges)
+    after = plan_run(flow.pipeline(connections))
+    assert after.batch
+    assert (after.batch.number, after.records, after.steps, list(after.tables[0].steps)) == (2, 40, [], [])
+    assert "batch 2 of up to 40 records" in plan_text(after)
+
+
+def test_plan_of_a_broken_pipeline_says_what_fails(stack: object, instance: dg.DagsterInstance) -> None:
+    del stack
+    flow = Flow("no-such-topic", ["append"])
+    result = (
+        definitions(flow)
+        .resolve_job_def(f"{flow.name}_plan")
+        .execute_in_process(instance=instance, raise_on_error=False)
+    )
+    failed = [event for event in result.all_events if event.is_step_failure]
+    assert len(failed) == 1
+    assert "no-such-topic" in str(failed[0].step_failure_data.user_failure_data)
