@@ -210,6 +210,8 @@ class BigQueryDestination:
 
     def _drop_leftovers(self, row: StateRow) -> None:
         """Intermediate tables of generations that no state row names any more."""
+        if self._row().generation != row.generation:
+            return
         mine = intermediate_table(self.bigquery.table_id(row.intermediate), self.pipeline, self.table.table, []).labels
         for table, labels in self.bigquery.tables(self.table.table.split(".")[0]):
             if table != row.intermediate and mine.items() <= labels.items() and "batchmerge-replay" not in labels:
@@ -223,10 +225,9 @@ class BigQueryDestination:
             self.bigquery.update_table(found, ["labels"])
 
     def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        """As in the protocol. It takes a number in the same sequence of attempts as the merges on top of `committed`:
+        """As in the protocol. It takes a number in the sequence of attempts of the merges on top of `committed`.
 
-        so no merge runs beside it, none can come in between what it read and what it writes, and if it is late itself,
-        it finds its number taken.
+        So no merge runs beside it or gets in between what it reads and writes; if it is late, its number is taken.
         """
         row = self._expect(committed)
         clock = Stages()
