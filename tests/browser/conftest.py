@@ -12,11 +12,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
 
 from resources.local.ports import free_port
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 ROOT = Path(__file__).parents[2]
 _PATIENCE = 60
@@ -50,6 +53,9 @@ def ui(stack: Path) -> Iterator[str]:
 @pytest.fixture
 def page(ui: str) -> Iterator[Page]:
     """A new page of Chromium; `goto` takes paths below the address of `ui`."""
+    # Imported here: the module is collected also where playwright is not installed.
+    from playwright.sync_api import expect, sync_playwright
+
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         pytest.skip("no Chromium on this machine: install it (Debian: apt install chromium)")

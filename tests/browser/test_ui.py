@@ -7,7 +7,12 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("playwright", reason="needs the Python package playwright and an installed Chromium")
 from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.slow
 
 TABLE = "/assets/iceberg/air/flights"
 LANDING = "/assets/landing/flights"
