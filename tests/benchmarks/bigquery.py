@@ -49,7 +49,7 @@ def pipeline(connections: Connections, topic: str, mode: str, rows: int) -> Pipe
 
 def flushes(connections: Connections, mode: str, rows: int, turns: int) -> None:
     """Every second key of a turn was in the turn before: half inserts, half updates."""
-    topic = f"bq-{mode}-{rows}"
+    topic = f"bq-{mode}-{rows}-{uuid.uuid4().hex[:6]}"
     for turn in range(turns + 1):
         fill(connections, topic, iter(range(turn * rows // 2, turn * rows // 2 + rows)))
     p = pipeline(connections, topic, mode, rows)
