@@ -67,7 +67,7 @@ definitions: setup ## Check that Dagster can load every pipeline
 
 .PHONY: crash
 crash: setup ## Kill the real process at every boundary, many times (minutes)
-	$(BIN)/python -m pytest tests/crash
+	BATCHMERGE_KILLS=200 BATCHMERGE_KILL_ROWS=5000000 $(BIN)/python -m pytest tests/crash
 
 .PHONY: bench
 bench: setup ## Measure speed and memory

@@ -9,10 +9,8 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.offsets import starts
 from resources.errors import LineageBroken
 
-_CHOICES = (
-    "restore the intermediate table, or rebuild the destination with `batchmerge replay --from-kafka`, or accept the "
-    "present table with `batchmerge offsets adopt`"
-)
+_NEW_PIPELINE = "begin a pipeline of another name that fills a new table from Kafka"
+CHOICES = f"restore the intermediate table (roll it forward), or {_NEW_PIPELINE}"
 
 
 def next_batches(
@@ -36,7 +34,7 @@ def next_batches(
             raise LineageBroken(
                 f"the table has no batch yet, but landed batches before {landed[0].number} were removed by retention",
                 where=table,
-                remedy="rebuild the destination with `batchmerge replay --from-kafka`",
+                remedy=_NEW_PIPELINE,
             )
         return list(landed)
     newer = [b for b in landed if b.number > committed.batch_number]
@@ -50,7 +48,7 @@ def _check_chain(table: str, landed: Sequence[LandedBatch]) -> None:
     for before, after in pairwise(landed):
         if after.batch.previous_commit_id != before.batch.commit_id:
             raise LineageBroken(
-                f"landed {after.batch} does not follow landed {before.batch}", where=table, remedy=_CHOICES
+                f"landed {after.batch} does not follow landed {before.batch}", where=table, remedy=CHOICES
             )
 
 
@@ -62,7 +60,7 @@ def _check_same(table: str, committed: CommittedState, landed: Sequence[LandedBa
             f"batch {committed.batch_number} is committed here, but the intermediate table {newest}: it was rolled "
             "back or recreated",
             where=table,
-            remedy=_CHOICES,
+            remedy=CHOICES,
             committed=committed.batch_number,
         )
     for b in landed:
@@ -70,7 +68,7 @@ def _check_same(table: str, committed: CommittedState, landed: Sequence[LandedBa
             raise LineageBroken(
                 f"batch {b.number} was landed again as {b.batch.commit_id}, but {committed.commit_id} is committed",
                 where=table,
-                remedy=_CHOICES,
+                remedy=CHOICES,
                 committed=committed.batch_number,
             )
 
@@ -81,7 +79,7 @@ def _check_continues(table: str, committed: CommittedState, first: LandedBatch) 
             f"landed {first.batch} follows {first.batch.previous_commit_id}, but {committed.commit_id} "
             f"(batch {committed.batch_number}) is committed",
             where=table,
-            remedy=_CHOICES,
+            remedy=CHOICES,
             committed=committed.batch_number,
             first_landed=first.number,
         )
@@ -91,7 +89,7 @@ def _check_continues(table: str, committed: CommittedState, first: LandedBatch) 
             raise LineageBroken(
                 f"landed {first.batch} starts at offset {begins[tp]} of {tp}, but {offset} is committed",
                 where=table,
-                remedy=_CHOICES,
+                remedy=CHOICES,
                 committed=committed.batch_number,
                 first_landed=first.number,
             )

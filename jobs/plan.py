@@ -9,6 +9,9 @@ from jobs.batch import Batch, CommittedState, new_commit_id
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
 from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecreated
 
+# What is committed stays with the tables of a pipeline; starting elsewhere is a pipeline and tables of their own.
+_NEW_PIPELINE = "begin a pipeline of another name, with tables of another name"
+
 
 @dataclass(frozen=True)
 class TopicState:
@@ -106,7 +109,7 @@ def _wanted(
         raise TopicRecreated(
             f"committed, but no longer in Kafka or no longer named as a source: {', '.join(map(str, missing[:5]))}",
             where=f"topic {missing[0].topic}",
-            remedy="restore the topic (in Kafka, or in `source`), or accept its loss with `batchmerge offsets reset`",
+            remedy=f"restore the topic (in Kafka, or in `source`), or {_NEW_PIPELINE}",
             partitions=[str(tp) for tp in missing],
         )
     grown = [tp for tp in new if any(tp.topic == other.topic for other in known)]
@@ -133,8 +136,7 @@ def _check_topic_ids(committed: CommittedState | None, topics: TopicState) -> No
             raise TopicRecreated(
                 f"the topic was recreated: its id is {found}, the committed one is {committed_id}",
                 where=f"topic {topic}",
-                remedy="`batchmerge offsets reset` starts the new topic from its beginning and keeps the tables; "
-                "`batchmerge offsets set` starts it elsewhere",
+                remedy=f"for the new topic {_NEW_PIPELINE}",
                 topic=topic,
             )
 
@@ -146,7 +148,7 @@ def _check_available(wanted: Offsets, topics: TopicState, resuming: bool) -> Non
             raise OffsetsGone(
                 f"offset {wanted[tp]} is wanted, but Kafka has only {first} to {stable} (retention deleted the rest)",
                 where=f"topic {tp.topic}, partition {tp.partition}",
-                remedy=f"accept the loss with `batchmerge offsets set {tp.topic}:{tp.partition}={first}`"
+                remedy=f"{_NEW_PIPELINE}, from `start: {{offsets: {{{tp.topic}: {{{tp.partition}: {first}}}}}}}`"
                 if resuming
                 else "start the pipeline at `earliest`",
                 topic=tp.topic,
@@ -162,7 +164,7 @@ def _check_available(wanted: Offsets, topics: TopicState, resuming: bool) -> Non
                 if resuming
                 else f"offset {wanted[tp]} is wanted, but the topic ends at {stable}",
                 where=f"topic {tp.topic}, partition {tp.partition}",
-                remedy="check the connection; `batchmerge offsets reset` starts from the topic's beginning",
+                remedy=f"check the connection; for another topic {_NEW_PIPELINE}",
                 topic=tp.topic,
                 partition=tp.partition,
                 wanted=wanted[tp],

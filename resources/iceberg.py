@@ -109,7 +109,11 @@ class IcebergCatalog:
         """
         table = self.load(identifier)
         if table is None:
-            raise TableReplaced("the table is gone", where=identifier, remedy="restore it, or reset the pipeline")
+            raise TableReplaced(
+                "the table is gone",
+                where=identifier,
+                remedy="restore it, or begin a pipeline of another name, with tables of another name",
+            )
         return table
 
     def create(

@@ -96,7 +96,7 @@ class IntermediateTable:
                 f"the intermediate table was rolled back: it stands at {at}, batch {history.undone.batch_number} "
                 "was landed",
                 where=self.identifier,
-                remedy="roll it forward again, or accept this with `batchmerge offsets reset`",
+                remedy="roll it forward again, or begin a pipeline of another name, with tables of another name",
             )
         return history.committed
 

@@ -40,7 +40,7 @@ class Log:
 
 
 @pytest.fixture(scope="module")
-def log(stack: Path, module_topic: Callable[..., str]) -> Log:
+def log(module_topic: Callable[..., str]) -> Log:
     return Log(Flow(module_topic(partitions=2), MODES, max_records=80))
 
 

@@ -57,4 +57,4 @@ def test_broken_lineage_is_refused_with_choices(state: object, chain: list[objec
     with pytest.raises(LineageBroken, match=says) as caught:
         next_batches("lake tests.d", state, chain, complete)  # type: ignore[arg-type]
     assert caught.value.where == "lake tests.d"
-    assert "batchmerge replay --from-kafka" in caught.value.remedy
+    assert "begin a pipeline of another name" in caught.value.remedy

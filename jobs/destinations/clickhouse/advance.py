@@ -19,6 +19,7 @@ from jobs.destinations.clickhouse.chunks import Chunk, cut, whole
 from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite, StateStore, state_text
 from jobs.destinations.clickhouse.transitions import Phase, Span, decide
 from jobs.failpoints import reached
+from jobs.lineage import CHOICES
 from jobs.offsets import TopicPartition
 from resources.clickhouse import NEWER_RUN
 from resources.errors import CommitFailed, Interrupted, LineageBroken
@@ -135,7 +136,7 @@ class Advance:
                     f"offsets {span} of {tp} cannot follow {last.handled.span if last else None} of batch "
                     f"{last.batch if last else 0} (case {decision.case.value!r}): they were moved by somebody else",
                     where=self.where,
-                    remedy="restore the intermediate table, or rebuild the table with `batchmerge replay --from-kafka`",
+                    remedy=CHOICES,
                 )
             chunks += [chunk for piece in decision.insert for chunk in cut(tp, piece, held.chunk_rows)]
             chunks += [Chunk(tp, piece, dead=True) for piece in decision.dead]
@@ -170,6 +171,6 @@ class Advance:
                 f"batch {seen.batch} ({seen.commit_id}) was begun and not finished, and what is landed now as batch "
                 f"{first.number} is {first.commit_id}",
                 where=self.where,
-                remedy="restore the intermediate table, or rebuild the table with `batchmerge replay --from-kafka`",
+                remedy=CHOICES,
                 batch=seen.batch,
             )
