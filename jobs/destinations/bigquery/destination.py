@@ -29,11 +29,10 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
-from typing import TypeVar
 
 from google.cloud.bigquery import SchemaField
 
@@ -48,6 +47,7 @@ from jobs.destinations.bigquery.preparing import Preparation, check_identity
 from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.bigquery.statement import Statement, order_column, statement
 from jobs.destinations.bigquery.tables import intermediate_table
+from jobs.destinations.stages import Stages
 from jobs.failpoints import reached
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import BigQueryTable
@@ -57,7 +57,6 @@ from resources.errors import BatchmergeError, CommitFailed, InvariantBroken, Tab
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -292,16 +291,3 @@ def _counts(job: Job, changes: int) -> MergeCounts:
     if found is None:
         return MergeCounts(changes=changes)
     return MergeCounts(changes, found.inserted_row_count, found.updated_row_count, found.deleted_row_count)
-
-
-class Stages:
-    """Seconds per stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def time(self, stage: str, work: Callable[[], T]) -> T:
-        began = time.monotonic()
-        result = work()
-        self.seconds[stage] = round(time.monotonic() - began, 3)
-        return result

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -15,6 +13,7 @@ from jobs.destinations.iceberg.attempt import Attempt
 from jobs.destinations.iceberg.changes import Changes
 from jobs.destinations.iceberg.history import read_history, state_properties
 from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec
+from jobs.destinations.stages import Stages
 from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
 from jobs.landing.columns import RowColumn, row_columns
@@ -23,8 +22,6 @@ from jobs.spec.tables import IcebergTable
 from resources.errors import ConfigurationError, TableReplaced
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
-
-T = TypeVar("T")
 
 _PROPERTIES = {
     "format-version": "2",
@@ -180,7 +177,7 @@ class IcebergDestination:
         return [replace(c, name="__partition") if c.path == ("kafka", "partition") else c for c in added]
 
     def _append(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
-        clock = _Stages()
+        clock = Stages()
         attempt = self.attempt(committed)
         reached("merge.begun")
         with spark_errors(self.name):
@@ -195,7 +192,7 @@ class IcebergDestination:
         return Merged(MergeCounts(changes=rows, inserted=rows), str(snapshot), clock.seconds)
 
     def _merge(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
-        clock = _Stages()
+        clock = Stages()
         mirrored = state_properties(state, self.table.branch)
         attempt = self.attempt(committed)
         reached("merge.begun")
@@ -221,16 +218,3 @@ class IcebergDestination:
 
     def _run(self, work: Work) -> dict[str, str]:
         return {PREFIX + "run-id": work.run_id}
-
-
-class _Stages:
-    """Seconds per stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def time(self, stage: str, work: Callable[[], T]) -> T:
-        began = time.monotonic()
-        result = work()
-        self.seconds[stage] = round(time.monotonic() - began, 3)
-        return result
