@@ -95,8 +95,10 @@ class DirectLanding:
         return publish_landed(attempt, batch, committed, counts, written.newest, log_ends, summary)
 
     def _rows_for(self, attempt: Attempt) -> Callable[[DataFrame], DataFrame]:
-        columns = [F.col(quote("spark", c.path)).alias(c.name) for c in self.destination.columns()]
-        return lambda landed: with_all_columns(landed.select(columns), attempt.schema)
+        columns = {c.name: F.col(quote("spark", c.path)) for c in self.destination.columns()}
+        return lambda landed: with_all_columns(
+            landed.select([c.alias(n) for n, c in columns.items()]), list(columns), attempt.schema
+        )
 
     def _keep_dead_letters(
         self, spark: SparkSession, source: LandingSource, expected: int, summary: dict[str, str]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -25,6 +27,8 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Format
 from resources.kafka import KafkaCluster
 from sql import quote
+
+_LOG = logging.getLogger("batchmerge")
 
 _CONSTANT = ("batchNumber", "landedAt")
 # Below this many offsets one task per topic-partition is enough.
@@ -78,9 +82,14 @@ def write_records(spark: SparkSession, source: LandingSource, attempt: Attempt, 
     writer.append()
     # Spark Connect waits 100 ms for what was observed and then answers without it; a loaded server can be later than
     # that (seen). The same counts then come from a second look at the same ranges, which is slower and as good.
-    found = counted.get or shaped.agg(*what).collect()[0].asDict()
+    found = counted.get or _counted_again(shaped, what, attempt)
     read, newest = _sum_up(found["reports"])
     return Written(read, found["landed"], found["quarantined"], found["filtered"], newest)
+
+
+def _counted_again(shaped: DataFrame, what: list[Column], attempt: Attempt) -> dict[str, Any]:
+    _LOG.info("%s: the server gave no counts with the write; reading the ranges again", attempt.identifier)
+    return shaped.agg(*what).collect()[0].asDict()
 
 
 def _counts(wanted: Column) -> list[Column]:

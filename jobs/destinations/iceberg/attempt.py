@@ -43,6 +43,7 @@ class Attempt:
     between plan and commit is noticed like any other commit.
 
     Attributes:
+        identifier: the table.
         id: UUID of the attempt; its snapshots carry it.
         base: the target branch's snapshot that the attempt starts from.
         target: the branch to publish to.
@@ -58,7 +59,7 @@ class Attempt:
         skip_undone: bool = False,
     ) -> None:
         self._catalog = catalog
-        self._identifier = identifier
+        self.identifier = identifier
         self._pipeline = pipeline
         self._expected = expected.commit_id if expected else None
         self.target = target
@@ -76,7 +77,7 @@ class Attempt:
     @property
     def path(self) -> tuple[str, ...]:
         """The branch as a table of Spark SQL."""
-        return (self._catalog.name, *self._identifier.split("."), f"branch_{self._branch}")
+        return (self._catalog.name, *self.identifier.split("."), f"branch_{self._branch}")
 
     @property
     def summary(self) -> dict[str, str]:
@@ -110,7 +111,7 @@ class Attempt:
         if history.undone and self._skip_undone:
             found = history.undone.commit_id
         if self._expected != found:
-            raise CommitFailed(f"another run has committed {found or 'a rollback'} meanwhile", where=self._identifier)
+            raise CommitFailed(f"another run has committed {found or 'a rollback'} meanwhile", where=self.identifier)
 
     def _make_root(self, metadata: TableMetadata) -> None:
         """The target's first snapshot: empty, or for a named branch, where main is."""
@@ -122,7 +123,7 @@ class Attempt:
         else:
             added, _ = self._stage_append(self._table, [], {})
             self._catalog.commit(self._table, [missing], added)
-        self._table = self._catalog.require(self._identifier)
+        self._table = self._catalog.require(self.identifier)
 
     def head(self) -> int:
         """The branch's newest snapshot, after a write.
@@ -132,17 +133,17 @@ class Attempt:
             InvariantBroken: the snapshot is not this attempt's.
         """
         uuid_before = self._table.metadata.table_uuid
-        self._table = self._catalog.require(self._identifier)
+        self._table = self._catalog.require(self.identifier)
         metadata = self._table.metadata
         if metadata.table_uuid != uuid_before:
-            raise TableReplaced("the table was dropped and recreated while a batch was written", where=self._identifier)
+            raise TableReplaced("the table was dropped and recreated while a batch was written", where=self.identifier)
         ref = metadata.refs.get(self._branch)
         if ref is None:
-            raise CommitFailed("a newer run has swept this attempt away", where=self._identifier)
+            raise CommitFailed("a newer run has swept this attempt away", where=self.identifier)
         snapshot = metadata.snapshot_by_id(ref.snapshot_id)
         summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
         if ref.snapshot_id != self.base and summary.get(ATTEMPT) != self.id:
-            raise InvariantBroken("the attempt's branch holds a snapshot of somebody else", where=self._identifier)
+            raise InvariantBroken("the attempt's branch holds a snapshot of somebody else", where=self.identifier)
         return ref.snapshot_id
 
     def added_rows(self) -> int:
@@ -164,7 +165,7 @@ class Attempt:
         self._check_lineage(metadata)
         files = [] if head == self.base else list(added_files(self._table, head))
         if any(f.spec_id != metadata.default_spec_id for f in files):
-            raise CommitFailed("the partition spec changed while the batch was written", where=self._identifier)
+            raise CommitFailed("the partition spec changed while the batch was written", where=self.identifier)
         added, snapshot_id = self._stage_append(self._table, files, {**properties, **self.summary})
         self._publish(self._current(metadata), head, snapshot_id, added, mirrored)
         return snapshot_id
@@ -181,13 +182,13 @@ class Attempt:
         if head == self.base:
             return self.publish_append(properties, mirrored)
         if self._current(self._table.metadata) != self.base:
-            raise CommitFailed("another writer has changed the table since the merge began", where=self._identifier)
+            raise CommitFailed("another writer has changed the table since the merge began", where=self.identifier)
         self._publish(self.base, head, head, [], mirrored)
         return head
 
     def discard(self) -> None:
         """Gives the attempt up; its files are left to orphan removal."""
-        table = self._catalog.load(self._identifier)
+        table = self._catalog.load(self.identifier)
         if table and self._branch in table.metadata.refs:
             self._catalog.commit(
                 table,
@@ -206,7 +207,7 @@ class Attempt:
         pyiceberg's own commit of a producer retries on a moved head and so drops the requirement that makes it a
         compare-and-set; so only the staging half of it is used.
         """
-        with catalog_errors(self._identifier):
+        with catalog_errors(self.identifier):
             producer = _FastAppendFiles(
                 operation=Operation.APPEND,
                 transaction=table.transaction(),
@@ -243,7 +244,7 @@ class Attempt:
 
     def _is_published(self, snapshot_id: int) -> bool:
         """Looks whether a commit whose answer was lost has happened."""
-        table = self._catalog.load(self._identifier)
+        table = self._catalog.load(self.identifier)
         return table is not None and any(s.snapshot_id == snapshot_id for s in ancestors(table.metadata, self.target))
 
 

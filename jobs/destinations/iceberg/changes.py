@@ -6,6 +6,7 @@ log was cut into batches (DESIGN section 3).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -60,7 +61,7 @@ class Changes:
 
     def append_to(self, attempt: Attempt) -> None:
         """Appends every change that is not a delete, as it was landed."""
-        rows = with_all_columns(self._sql(self._text(attempt)).select([c.name for c in self.columns]), attempt.schema)
+        rows = with_all_columns(self._sql(self._text(attempt)), [c.name for c in self.columns], attempt.schema)
         writer = rows.writeTo(quote("spark", attempt.path))
         for key, value in attempt.summary.items():
             writer = writer.option(f"snapshot-property.{key}", value)
@@ -157,11 +158,17 @@ class Changes:
         )
 
 
-def with_all_columns(rows: DataFrame, table: pa.Schema) -> DataFrame:
-    """The rows with nulls in columns that are no longer declared, or somebody else's: an append has to name them."""
-    named = set(rows.columns)
-    missing = {f.name: F.lit(None).cast(from_arrow_type(f.type)) for f in table if f.name not in named}
-    return rows.withColumns(missing) if missing else rows
+def with_all_columns(rows: DataFrame, declared: Sequence[str], table: pa.Schema) -> DataFrame:
+    """The declared columns, and nulls in those of the table that are not: an append has to name them all.
+
+    The rows are not asked for their columns: that would be a question to the server, and Spark Connect gives no
+    observed metrics of a plan that it was asked about before it ran.
+    """
+    others = [f for f in table if f.name not in declared]
+    return rows.select(
+        *(F.col(quote("spark", name)) for name in declared),
+        *(F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in others),
+    )
 
 
 def _has_order(kind: pa.DataType) -> bool:
