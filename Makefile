@@ -36,7 +36,7 @@ setup: .venv/installed ## Make .venv and install everything into it (once)
 	@touch $@
 
 .PHONY: demo
-demo: setup ## Real flights from Kafka into an Iceberg table (DEMO=month, or DEMO=year for 1.2 million events)
+demo: setup ## Real flights from Kafka into three tables, and the proof (DEMO=month, or DEMO=year for a million events)
 	@$(BIN)/batchmerge demo
 
 .PHONY: up

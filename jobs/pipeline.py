@@ -58,7 +58,7 @@ class Pipeline:
         place = IntermediateTable(self.name, self.spec, self._catalog(self.spec.intermediate.connection))
         if not self.spec.intermediate.direct:
             return place
-        destination = self._destination(self.spec.tables[0])
+        destination = self.destination_of(self.spec.tables[0])
         assert isinstance(destination, IcebergDestination), "checked when the pipeline file was loaded"
         return DirectLanding(destination, place)
 
@@ -72,13 +72,13 @@ class Pipeline:
         return {PREFIX + "run-id": self.run_id}
 
     def destinations(self) -> list[Destination]:
-        return [self._destination(table) for table in self.spec.tables]
+        return [self.destination_of(table) for table in self.spec.tables]
 
     def destination(self, table: str) -> Destination:
         """The destination of that table name."""
         for candidate in self.spec.tables:
             if candidate.table == table:
-                return self._destination(candidate)
+                return self.destination_of(candidate)
         raise ConfigurationError(
             f"pipeline {self.name} has no table {table!r}",
             remedy=f"name one of {', '.join(t.table for t in self.spec.tables)}",
@@ -173,7 +173,8 @@ class Pipeline:
             )
         return {tp: named.get(tp, topics.first[tp]) for tp in partitions}
 
-    def _destination(self, table: Table) -> Destination:
+    def destination_of(self, table: Table) -> Destination:
+        """The destination of an entry of the pipeline file; tables in different systems may have the same name."""
         # Client libraries are imported only for the systems that a pipeline uses.
         if isinstance(table, IcebergTable):
             return IcebergDestination(self.name, self.spec, table, self._catalog(table.connection))

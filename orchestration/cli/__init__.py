@@ -18,7 +18,7 @@ from resources.errors import BatchmergeError, TransientError
 _COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("orchestration.cli.services:up", "Start the local services: Kafka, Spark, ClickHouse, BigQuery."),
     "down": ("orchestration.cli.services:down", "Stop them. Their data stays."),
-    "demo": ("orchestration.cli.demo:demo", "Real flights from Kafka into an Iceberg table, and the proof."),
+    "demo": ("orchestration.cli.demo:demo", "Real flights from Kafka into three tables, and the proof."),
     "run": ("orchestration.cli.run:run", "Advance a pipeline: land what is new, merge it into its tables."),
     "replay": ("orchestration.cli.replay:replay", "Merge again what was landed in some hours."),
     "plan": ("orchestration.cli.plan:plan", "Show what the next run of a pipeline would do, without doing it."),

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from jobs.pipeline import Pipeline
+from orchestration.cli.anew import forget_tables
 from resources.connections import KafkaConnection
 from resources.errors import TopicMissing, Unavailable
 from resources.local.flights.changes import FlightChanges
@@ -76,9 +77,7 @@ class Flights:
         return not all(state and dict(state.offsets) == dict(ends) for state in states)
 
     def _begin_anew(self, say: Callable[[str], None]) -> None:
-        dropped = [self.pipeline.intermediate.catalog.drop(self.pipeline.intermediate.identifier)]
-        dropped += [self.pipeline.intermediate.catalog.drop(table.table) for table in self.pipeline.spec.tables]
-        if any([*dropped, self._delete_topic()]):
+        if any([forget_tables(self.pipeline), self._delete_topic()]):
             say("beginning anew: the last demo's topic and tables are gone, its runs stay in Dagster")
 
     def _delete_topic(self) -> bool:

@@ -45,7 +45,7 @@ def run_merge(
     with as_failures(), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run_id)
-        destination = pipeline.destination(table.table)
+        destination = pipeline.destination_of(table)
 
         def work() -> _Done:
             return _replay(pipeline, destination, replayed) if replayed else _advance(pipeline, destination)
