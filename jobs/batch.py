@@ -12,6 +12,8 @@ from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
 from jobs.watermark import Watermark
 
 PREFIX = "batchmerge."
+# Only the summary of a landed batch has it: how many offsets of each topic-partition it took.
+LENGTHS = PREFIX + "lengths"
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class CommittedState:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> CommittedState:
-        reached = offsets.decode(properties[PREFIX + "offsets"])
+        reached = offsets.Later(lambda: offsets.decode(properties[PREFIX + "offsets"]))
         return cls(
             pipeline=properties[PREFIX + "pipeline"],
             batch_number=int(properties[PREFIX + "batch"]),
@@ -152,7 +154,7 @@ def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
     return {
         **CommittedState.after(landed).to_properties(),
         PREFIX + "previous-commit-id": batch.previous_commit_id or "",
-        PREFIX + "starts": offsets.encode(offsets.starts(batch.ranges)),
+        LENGTHS: offsets.encode(offsets.lengths(batch.ranges)),
         PREFIX + "planned-at": str(batch.planned_at),
         PREFIX + "counts": json.dumps(counts.__dict__, sort_keys=True),
     }
@@ -161,16 +163,17 @@ def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
 def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> LandedBatch:
     """The inverse of `landed_to_properties`."""
     state = CommittedState.from_properties(properties)
-    first = offsets.decode(properties[PREFIX + "starts"])
-    ranges: dict[TopicPartition, OffsetRange] = {
-        tp: OffsetRange(first[tp], end) for tp, end in state.offsets.items() if tp in first
-    }
+
+    def ranges() -> dict[TopicPartition, OffsetRange]:
+        taken = offsets.decode(properties[LENGTHS])
+        return {tp: OffsetRange(end - taken[tp], end) for tp, end in state.offsets.items() if tp in taken}
+
     batch = Batch(
         pipeline=state.pipeline,
         number=state.batch_number,
         commit_id=state.commit_id,
         previous_commit_id=properties[PREFIX + "previous-commit-id"] or None,
-        ranges=ranges,
+        ranges=offsets.Later(ranges),
         topic_ids=state.topic_ids,
         planned_at=int(properties[PREFIX + "planned-at"]),
         spec_hash=state.spec_hash,

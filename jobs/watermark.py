@@ -60,9 +60,13 @@ class Watermark:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], prefix: str, partitions: Offsets) -> Watermark:
         """The inverse of `to_properties`; `partitions` are those of the committed offsets."""
-        known = offsets.decode(properties[prefix + "record-times"])
+
+        def times() -> dict[TopicPartition, int | None]:
+            known = offsets.decode(properties[prefix + "record-times"])
+            return {tp: known.get(tp) for tp in partitions}
+
         caught_up = properties.get(prefix + "caught-up-through")
-        return cls({tp: known.get(tp) for tp in partitions}, int(caught_up) if caught_up else None)
+        return cls(offsets.Later(times), int(caught_up) if caught_up else None)
 
 
 def _minimum(times: list[int | None]) -> int | None:

@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, Decoder
 from jobs.landing.columns import ERROR, KAFKA
+from jobs.landing.routing import Taken, taken_by_none
 from jobs.offsets import TopicPartition
 
 _BAD_KEY = "key"
 _BAD_VALUE = "value"
+_NO_TABLE = "route"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class RecordReader:
         key_columns: names of the key's columns, taken from the decoded key or value (`key_from_value`).
         first_position: `i` of a partition's first offset in this batch.
         start: that first offset.
+        routes: what the tables take; None where one of them takes everything.
     """
 
     key_decoder: Decoder | None
@@ -51,6 +54,7 @@ class RecordReader:
     start: Mapping[TopicPartition, int]
     key_type: pa.DataType | None
     value_type: pa.DataType
+    routes: tuple[Taken, ...] | None = None
 
     # Not operations: a record that the pipeline leaves out on purpose, and the row that counts a task's records.
     FILTERED: ClassVar[str] = "filtered"
@@ -80,6 +84,9 @@ class RecordReader:
         value = _widened(value, self.value_type)
         key = self._key(batch, value, problems)
         op = self._operation(value, problems)
+        if self.routes is not None:
+            left = taken_by_none(self.routes, batch.column("topic"), key, value, op)
+            problems.add_where(left, _NO_TABLE, "NoTable", "no table takes this record")
         good = problems.good()
         columns: dict[str, pa.Array] = {}
         if key is not None:

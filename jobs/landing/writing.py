@@ -21,6 +21,7 @@ from jobs.decode.decoders import decoder_for
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.landing.columns import key_fields, landing_schema
 from jobs.landing.records import Operations, RecordReader
+from jobs.landing.routing import all_taken
 from jobs.offsets import TopicPartition, total
 from jobs.schema.types import parse_columns
 from jobs.spec.pipeline import PipelineSpec
@@ -164,6 +165,7 @@ def record_reader(spec: PipelineSpec, batch: Batch, value_type: pa.DataType) -> 
         start={tp: r.start for tp, r in batch.ranges.items()},
         key_type=pa.struct(key_fields(spec)) if key else None,
         value_type=value_type,
+        routes=all_taken(spec),
     )
 
 
@@ -184,6 +186,10 @@ def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch) -> Da
     if sum(map(len, ranges.values())) > _SPLIT_FROM:
         options["minPartitions"] = "4"
     frame = spark.read.format("kafka").options(**options).load()
+    most = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    if len(ranges) > most:
+        # Not a task and a data file for each of 5,000 topic-partitions.
+        frame = frame.coalesce(most)
     return frame.select("key", "value", "topic", "partition", "offset", "timestamp")
 
 

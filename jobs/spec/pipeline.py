@@ -17,6 +17,7 @@ from jobs.spec.automation import Retry, Trigger
 from jobs.spec.base import Spec
 from jobs.spec.changes import Changes
 from jobs.spec.control import Control
+from jobs.spec.routing import route_problems
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
 from resources.errors import ConfigurationError
@@ -68,6 +69,11 @@ class PipelineSpec(Spec):
     control: Control = Control()
     spark: str = Field("spark", description="name of the Spark connection")
     tables: list[Table] = Field(min_length=1)
+    route_by: str | None = Field(
+        None,
+        description="field (a key column, a column of the value, or a path `column.part`) whose value names the table "
+        "that takes the record, with or without its namespace, in upper or lower case",
+    )
     on_bad_record: Literal["quarantine", "fail"] = Field(
         "quarantine", description="quarantine: land it as a dead letter; fail: stop the batch"
     )
@@ -98,6 +104,7 @@ class PipelineSpec(Spec):
             *self._name_problems(value.names),
             *self._op_problems(value),
             *self._column_order_problems(value),
+            *route_problems(self, self._key_columns(value, key), list(value)),
         ]
 
     def _key_problems(self, value: pa.Schema, key: pa.Schema | None) -> list[str]:
@@ -122,6 +129,11 @@ class PipelineSpec(Spec):
             if c in origin.names and _cannot_identify(origin.field(c).type, structs)
         )
         return problems
+
+    def _key_columns(self, value: pa.Schema, key: pa.Schema | None) -> list[pa.Field]:
+        origin = value if self.changes.key and self.changes.key.source == "value" else key
+        names = self.changes.key.columns if self.changes.key and origin else []
+        return [origin.field(c) for c in names if c in origin.names] if origin else []
 
     def _op_problems(self, value: pa.Schema) -> list[str]:
         op = self.changes.op

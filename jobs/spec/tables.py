@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from jobs.spec.base import Spec
+from jobs.spec.routing import Route
 
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
 BigQueryType = Literal["JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"]
@@ -32,6 +33,7 @@ class TableBase(Spec):
         description="append: every change but deletes is a row; upsert: one row a key, deletes ignored; "
         "upsert_delete: one row a key; delete: every change is a row, and a delete removes the rows of its key"
     )
+    route: Route | None = None
     create: bool = Field(True, description="create the table when it is missing")
     evolve: Evolution = Evolution()
     metadata_columns: list[Literal["topic", "partition", "offset", "timestamp", "batch"]] = Field(

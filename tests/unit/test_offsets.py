@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,9 +26,10 @@ def test_compact_form_is_one_array_a_topic_with_null_for_holes() -> None:
 
 
 def test_5000_partitions_with_large_offsets_stay_compact() -> None:
-    many = {TopicPartition("orders", n): 10**12 + n for n in range(5000)}
+    dice = random.Random(1)
+    many = {TopicPartition("orders", n): 10**9 + dice.randrange(10**9) for n in range(5000)}
     text = offsets.encode(many)
-    assert len(text) < 75_000
+    assert len(text) < 36_000
     assert offsets.decode(text) == many
 
 

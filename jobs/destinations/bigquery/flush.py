@@ -58,7 +58,7 @@ class Flush:
 
     @property
     def rows(self) -> int:
-        """How many rows the intermediate table must hold of these batches."""
+        """How many rows of these batches are landed, for whatever table."""
         return sum(b.counts.landed for b in self.batches)
 
     def chunks(self) -> list[Chunk]:

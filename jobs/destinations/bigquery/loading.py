@@ -21,6 +21,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.cloud.bigquery import SchemaField
+from pyspark.sql import DataFrame
 
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Work
@@ -29,6 +30,7 @@ from jobs.destinations.bigquery.flush import Chunk, Flush, adopted
 from jobs.destinations.bigquery.once import Attempts
 from jobs.destinations.bigquery.staging import Stager
 from jobs.failpoints import reached
+from jobs.landing.routing import Taken, taken_by
 from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
 from resources.errors import InvariantBroken
@@ -74,8 +76,9 @@ class Loader:
         flush = wanted if _is_ours(first, token) else adopted(first.labels, landed(), self.where)
         jobs = [first, *(self._load_once(chunk, flush, prefix, token) for chunk in flush.chunks()[1:])]
         # What we have loaded ourselves we know; what others have loaded has to be there still.
-        if not all(_is_ours(job, token) for job in jobs) or sum(map(_rows, jobs)) != flush.rows:
-            self._check(flush)
+        wanted_rows = self._rows_of(flush)
+        if not all(_is_ours(job, token) for job in jobs) or sum(map(_rows, jobs)) != wanted_rows:
+            self._check(flush, wanted_rows)
         return flush
 
     def copy(self, flush: Flush) -> int:
@@ -104,6 +107,21 @@ class Loader:
 
     def parquet(self, chunk: Chunk, flush: Flush) -> IO[bytes]:
         """The rows of a chunk as a Parquet file that vanishes when it is closed."""
+        with spark_errors(self.where):
+            rows: pa.Table = self._landed(chunk, flush).toArrow()
+        stager = Stager(self.columns, self.schema, self.table, self.where)
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+        batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+        pq.write_table(pa.Table.from_batches([stager.shape(b) for b in batches]), file, compression="zstd")
+        file.seek(0)
+        return file
+
+    @property
+    def route(self) -> Taken | None:
+        return taken_by(self.work.spec, self.table)
+
+    def _landed(self, chunk: Chunk, flush: Flush) -> DataFrame:
+        """The landed rows of a chunk that the table takes."""
         text = render(
             "spark",
             "staged_rows",
@@ -112,30 +130,32 @@ class Loader:
             table=self.work.intermediate.path,
             snapshot=self.work.intermediate.snapshot_with(flush.last),
             touched=self.touched,
+            route=self.route,
         )
         places = {
             "first_batch": chunk.first_batch,
             "first_i": chunk.first_i,
             "last_batch": chunk.last_batch,
             "end_i": chunk.end_i,
+            **(self.route.parameters if self.route else {}),
         }
-        with spark_errors(self.where):
-            rows: pa.Table = self.work.spark.sql(text, args=places).toArrow()
-        stager = Stager(self.columns, self.schema, self.table, self.where)
-        file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-        batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-        pq.write_table(pa.Table.from_batches([stager.shape(b) for b in batches]), file, compression="zstd")
-        file.seek(0)
-        return file
+        return self.work.spark.sql(text, args=places)
 
-    def _check(self, flush: Flush) -> None:
+    def _rows_of(self, flush: Flush) -> int:
+        """How many rows the intermediate table must hold of a flush."""
+        if self.route is None:
+            return flush.rows
+        with spark_errors(self.where):
+            return sum(self._landed(chunk, flush).count() for chunk in flush.chunks())
+
+    def _check(self, flush: Flush, wanted: int) -> None:
         text = render("bigquery", "loaded_rows", intermediate=self.bigquery.table_id(self.intermediate))
         range_ = {"first": flush.first.number, "last": flush.last.number}
         loaded = self.bigquery.read(text, range_, self.where)[0]["loaded"]
-        if loaded != flush.rows:
+        if loaded != wanted:
             raise InvariantBroken(
                 f"the intermediate table {self.intermediate} holds {loaded} rows of batches {flush.first.number} to "
-                f"{flush.last.number}, landed were {flush.rows}",
+                f"{flush.last.number}, landed for this table were {wanted}",
                 where=self.where,
                 remedy="drop that table and run again: it is filled anew under another name",
             )

@@ -25,6 +25,7 @@ from jobs.destinations.clickhouse.insertion import (
     Insertion,
 )
 from jobs.landing.columns import RowColumn
+from jobs.landing.routing import Taken
 from resources.clickhouse import error_from_fields
 from resources.errors import BatchmergeError, Interrupted
 from resources.spark import spark_errors
@@ -41,6 +42,7 @@ class LandedRows:
         keys: names of the key columns; empty for a table that every row is added to.
         order_by: the column that orders the changes to one key.
         touched: only keys with a change in these batches (replay).
+        route: only rows that the table takes; None: all.
     """
 
     spark: SparkSession
@@ -53,6 +55,7 @@ class LandedRows:
     keys: tuple[str, ...]
     order_by: RowColumn | None
     touched: tuple[int, int] | None = None
+    route: Taken | None = None
 
     def insert(self, insertion: Insertion, where: str) -> Inserted:
         """Runs the insertion in Spark tasks, in parallel over chunks.
@@ -91,11 +94,13 @@ class LandedRows:
             snapshot=self.snapshot,
             mode=self.mode,
             touched=self.touched,
+            route=self.route,
         )
         if self.keys:
             order = self.order_by.name if self.order_by else None
             text = render("spark", "last_change_per_key", rows=text, keys=self.keys, order_by=order)
-        found = self.spark.sql(text, args={"first": self.first, "last": self.last})
+        parameters = self.route.parameters if self.route else {}
+        found = self.spark.sql(text, args={"first": self.first, "last": self.last, **parameters})
         kafka = F.col("__kafka")
         leading = {
             TOPIC: kafka["topic"],

@@ -26,6 +26,7 @@ from jobs.destinations.clickhouse.tables import Layout, Present
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.failpoints import reached
 from jobs.landing.columns import RowColumn
+from jobs.landing.routing import taken_by
 from jobs.offsets import TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import ClickHouseTable
@@ -237,6 +238,7 @@ class Shard:
 
     def _insert_rows(
         self,
+            route=taken_by(self.spec, self.table),
         work: Work,
         held: Lease,
         rows: LandedRows,

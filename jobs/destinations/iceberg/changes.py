@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from jobs.batch import MergeCounts
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.landing.columns import RowColumn
+from jobs.landing.routing import Taken
 from jobs.schema.types import type_name
 from sql import quote, render
 
@@ -35,6 +36,7 @@ class Changes:
         order_by: the value column whose larger value wins, None for the order of the batches.
         tombstones: table that remembers the order of deletes; None where no order is named.
         null_safe: null equals null in a key.
+        route: only rows that the table takes; None: all.
         touched: only keys with a change in these batches (first, last); for replay.
         missing: only rows that the table lacks; for replay of tables without a unique key.
     """
@@ -50,6 +52,7 @@ class Changes:
     order_by: str | None
     tombstones: tuple[str, ...] | None
     null_safe: bool
+    route: Taken | None = None
     touched: tuple[int, int] | None = None
     missing: bool = False
 
@@ -102,6 +105,7 @@ class Changes:
             snapshot=self.snapshot,
             mode=self.mode,
             touched=self.touched,
+            route=self.route,
         )
         if self.tombstones:
             text = render(
@@ -120,7 +124,8 @@ class Changes:
         return text
 
     def _sql(self, text: str) -> DataFrame:
-        return self.spark.sql(text, args={"first": self.first, "last": self.last})
+        parameters = self.route.parameters if self.route else {}
+        return self.spark.sql(text, args={"first": self.first, "last": self.last, **parameters})
 
     @cached_property
     def _bounds(self) -> Row:

@@ -17,6 +17,7 @@ from jobs.destinations.stages import Stages
 from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
 from jobs.landing.columns import RowColumn, row_columns
+from jobs.landing.routing import taken_by
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import IcebergTable
 from resources.errors import ConfigurationError, TableReplaced
@@ -146,6 +147,7 @@ class IcebergDestination:
             order_by=self._order_by,
             tombstones=(self.catalog.name, *self._tombstones.split(".")) if self._tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
+            route=taken_by(self.spec, self.table),
         )
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from jobs.batch import PREFIX, CommittedState, LandedBatch, landed_from_properties
+from jobs.batch import LENGTHS, PREFIX, CommittedState, LandedBatch, landed_from_properties
 
 
 def tag_name(pipeline: str, branch: str) -> str:
@@ -72,7 +72,7 @@ def landed_batches(metadata: TableMetadata, pipeline: str, branch: str = "main")
     found = [
         landed_from_properties(_summary(s), s.snapshot_id)
         for s in ancestors(metadata, branch)
-        if _summary(s).get(PREFIX + "pipeline") == pipeline and PREFIX + "starts" in _summary(s)
+        if _summary(s).get(PREFIX + "pipeline") == pipeline and LENGTHS in _summary(s)
     ]
     found.reverse()
     return found, not found or found[0].batch.previous_commit_id is None

@@ -13,6 +13,7 @@ import pytest
 from jobs.decode.json_fast import Json
 from jobs.decode.text import Text
 from jobs.landing.records import Operations, RecordReader
+from jobs.landing.routing import Taken
 from jobs.offsets import TopicPartition
 from jobs.schema.types import parse_columns
 
@@ -206,3 +207,12 @@ def test_last_row_of_a_task_tells_how_many_records_came_in() -> None:
 def test_task_without_records_says_nothing() -> None:
     assert list(reader()([])) == []
     assert list(reader()([records()])) == []
+
+
+def test_record_that_no_table_takes_is_a_dead_letter() -> None:
+    routes = (Taken(path=("value", "name"), pattern="a|b"), Taken(topics=("u",)))
+    given = [({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, {"id": 2, "name": "c"}), ({"id": 2}, None)]
+    landed = reader(routes=routes).read(records(*given))
+    assert problems(landed) == [None, ("route", "NoTable"), None]
+    assert landed.to_pylist()[1]["error"]["value"] == encoded(given[1][1])
+    assert landed.column("op").to_pylist() == ["upsert", None, "delete"]

@@ -198,3 +198,56 @@ def test_file_that_is_no_pipeline_is_told_with_its_path(tmp_path: Path, name: st
 def test_missing_pipeline_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
         load_pipeline_file(tmp_path / "orders" / "defs.yaml")
+
+
+# ---- routing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"tables__0__route": {"topics": ["t"]}},
+        {"tables__0__route": {"field": "name", "matches": "AA|U[A-Z]\\.\\d+(?:x|y){2,3}.*?"}},
+        {"tables__0__route": {"topics": ["t"], "field": "id", "matches": "1.*"}},
+        {"route_by": "name"},
+        {
+            "source__topics": MISSING,
+            "source__pattern": "t_.*",
+            "changes__order_by": "version",
+            "tables__0__route": {"topics": ["t_1"]},
+        },
+        {"source__value__columns__at": "struct<place: string>", "route_by": "at.place"},
+    ],
+)
+def test_routes_that_fit(parts: dict[str, Any]) -> None:
+    PipelineSpec.model_validate(document(**parts))
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"tables__0__route": {}}, "leave `route` out to take all records"),
+        ({"tables__0__route": {"topics": []}}, "at least 1 item"),
+        ({"tables__0__route": {"topics": ["t", "t"]}}, "a topic is named twice"),
+        ({"tables__0__route": {"topics": ["u"]}}, "n.t names u, which is not a source topic"),
+        ({"tables__0__route": {"field": "name"}}, "`field` and `matches` belong together"),
+        ({"tables__0__route": {"matches": "x"}}, "`field` and `matches` belong together"),
+        ({"tables__0__route": {"field": "nome", "matches": "x"}}, "nome is not a column of the key or the value"),
+        ({"tables__0__route": {"field": "name.part", "matches": "x"}}, "name.part is not a column"),
+        ({"tables__0__route": {"field": "name", "matches": "x("}}, "no regular expression"),
+        ({"tables__0__route": {"field": "name", "matches": "^x$"}}, "the whole value must match"),
+        ({"tables__0__route": {"field": "name", "matches": "(?i)x"}}, "use plain characters"),
+        ({"tables__0__route": {"field": "name", "matches": "\\bx"}}, "use plain characters"),
+        ({"tables__0__route": {"field": "name", "matches": "[a-z&&[b]]"}}, "use plain characters"),
+        ({"tables__0__route": {"field": "name", "matches": "(x)\\1"}}, "use plain characters"),
+        ({"source__value__columns__rate": "double", "route_by": "rate"}, "rate is double; route by a string"),
+        ({"route_by": "nome"}, "route_by: nome is not a column"),
+        ({"route_by": "name", "tables__0__route": {"topics": ["t"]}}, "only one of them can rule"),
+        (
+            {"source__topics": ["t", "u"], "changes__order_by": "version", "tables__0__route": {"topics": ["t"]}},
+            "source.topics: u is taken by no table",
+        ),
+    ],
+)
+def test_routes_that_do_not_fit(parts: dict[str, Any], says: str) -> None:
+    assert says in refusal(**parts)

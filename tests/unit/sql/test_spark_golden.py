@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.landing.columns import RowColumn
+from jobs.landing.routing import Taken
 from sql import quote, render
 
 GOLDEN = Path(__file__).parent / "golden" / "spark"
@@ -49,6 +50,7 @@ ROWS: dict[str, Any] = {
     "snapshot": 42,
     "mode": "upsert_delete",
     "touched": None,
+    "route": None,
 }
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None}
 
@@ -63,6 +65,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "landed_rows.ordered_replay": ("landed_rows", {**ROWS, "order_by": ("value", "version"), "touched": (3, 5)}),
     "last_change_per_key": ("last_change_per_key", REDUCED),
     "last_change_per_key.ordered": ("last_change_per_key", {**REDUCED, "order_by": "version"}),
+    "landed_rows.route_topics": ("landed_rows", {**ROWS, "route": Taken(topics=("a", "b"))}),
+    "landed_rows.route_field": (
+        "landed_rows",
+        {**ROWS, "mode": "append", "route": Taken(("a",), ("value", "address", "zip`"), pattern="1.*")},
+    ),
+    "landed_rows.route_name": (
+        "landed_rows",
+        {**ROWS, "route": Taken(path=("key", "carrier"), names=("air.aa", "aa")), "touched": (3, 5)},
+    ),
     "last_delete_per_key": ("last_delete_per_key", REDUCED),
     "last_delete_per_key.ordered": ("last_delete_per_key", {**REDUCED, "order_by": "version"}),
     "merge.upsert": ("merge", {**MERGE, "mode": "upsert"}),
@@ -92,7 +103,7 @@ def test_rendered_sql_is_the_agreed_one(case: str) -> None:
 
 
 def test_every_template_has_a_case() -> None:
-    rendered = {template for template, _ in CASES.values()} | {"match"} | ELSEWHERE
+    rendered = {template for template, _ in CASES.values()} | {"match", "taken"} | ELSEWHERE
     assert {path.name.removesuffix(".sql.j2") for path in TEMPLATES.glob("*.sql.j2")} <= rendered
 
 

@@ -1,0 +1,16 @@
+SELECT
+  `key`.`carrier` AS `carrier`,
+  `key`.`flight` AS `flight`,
+  `value`.`delay``s` AS `delay``s`,
+  `value`.`version` AS `version`,
+  `kafka`.`partition` AS `__partition`,
+  `op` AS `__op`,
+  `batchNumber` AS `__batch`,
+  `i` AS `__i`,
+  `kafka` AS `__kafka`
+FROM `lake`.`landing`.`flights_tmp` VERSION AS OF 42
+WHERE `batchNumber` BETWEEN :first AND :last
+  AND `error` IS NULL
+  AND `kafka`.`topic` IN (:route_topic_0)
+  AND CASE WHEN `value`.`address`.`zip``` IS NULL THEN `op` = 'delete' ELSE CAST(`value`.`address`.`zip``` AS STRING) RLIKE :route_matches END
+  AND `op` <> 'delete'

@@ -1,0 +1,55 @@
+"""5,000 topic-partitions in one pipeline: what is decided and stored stays small, and comes back as it was."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_from_properties, landed_to_properties
+from jobs.lineage import next_batches
+from jobs.offsets import Offsets, TopicPartition, total
+from jobs.plan import TopicState, plan_batch
+from jobs.watermark import Watermark
+
+HOUR = 3_600_000
+
+
+def log(topics: int, partitions: int) -> tuple[CommittedState, TopicState]:
+    """A pipeline that has read some of every partition, and topics that have got up to 1,000 records more in each."""
+    dice = random.Random(topics)
+    read = {
+        TopicPartition(f"orders.of-shop-{t}", p): dice.randrange(10**9, 2 * 10**9)
+        for t in range(topics)
+        for p in range(partitions)
+    }
+    ids = {f"orders.of-shop-{t}": f"{t:022d}" for t in range(topics)}
+    times = {tp: 1_700_000_000_000 + dice.randrange(HOUR) for tp in read}
+    committed = CommittedState("p", 1, "c1", read, ids, "hash", Watermark(times, 1))
+    stable = {tp: offset + dice.randrange(1000) for tp, offset in read.items()}
+    return committed, TopicState(dict.fromkeys(read, 0), stable, ids)
+
+
+def landed(committed: CommittedState, topics: TopicState) -> LandedBatch:
+    batch = plan_batch("p", "hash", committed, 1, topics, _none, max_records=200_000, now=2)
+    assert isinstance(batch, Batch)
+    seen = dict.fromkeys(batch.ranges, 1700000000000 + HOUR)
+    return LandedBatch(batch, Counts(), committed.watermark.advance(batch.ranges, seen, topics.stable, 2), 7)
+
+
+def _none(partitions: list[TopicPartition]) -> Offsets:
+    assert partitions == []
+    return {}
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(50, 100), (1, 5000), (5000, 1)])
+def test_batch_and_its_summary(topics: int, partitions: int) -> None:
+    committed, kafka = log(topics, partitions)
+    made = landed(committed, kafka)
+    assert total(made.batch.ranges) == 200_000
+    assert all(len(r) for tp, r in made.batch.ranges.items() if kafka.stable[tp] > r.start), "none is starved"
+    summary = landed_to_properties(made)
+    assert landed_from_properties(summary, 7) == made
+    assert next_batches("t", committed, [made], False) == [made]
+    longest = max(len(value) for name, value in summary.items() if name != "batchmerge.topic-ids")
+    assert longest < (36_000 if topics < 5000 else 60_000)
