@@ -17,6 +17,7 @@ from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.place import LandingPlace
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, plan_batch
+from jobs.landing.schema_ids import Registries
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import ClickHouseTable, IcebergTable, Table
@@ -29,11 +30,13 @@ from resources.connections import (
     SparkConnection,
 )
 from resources.errors import ConfigurationError
+    SchemaRegistryConnection,
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.spark import open_session, spark_errors
 
 
+from resources.schema_registry import SchemaRegistry
 @dataclass
 class Pipeline:
     """A pipeline file with its connections opened on demand.
@@ -55,7 +58,9 @@ class Pipeline:
         self.intermediate = self._landing_place()
 
     def _landing_place(self) -> LandingPlace:
-        place = IntermediateTable(self.name, self.spec, self._catalog(self.spec.intermediate.connection))
+        place = IntermediateTable(
+            self.name, self.spec, self._catalog(self.spec.intermediate.connection), Registries(self.registries())
+        )
         if not self.spec.intermediate.direct:
             return place
         destination = self.destination_of(self.spec.tables[0])
@@ -70,6 +75,11 @@ class Pipeline:
     @property
     def run_properties(self) -> dict[str, str]:
         return {PREFIX + "run-id": self.run_id}
+    def registries(self) -> dict[str, SchemaRegistry]:
+        """The Schema Registries that the source names, by connection."""
+        names = self.spec.source.registries
+        return {name: SchemaRegistry(name, self.connections.get(name, SchemaRegistryConnection)) for name in names}
+
 
     def destinations(self) -> list[Destination]:
         return [self.destination_of(table) for table in self.spec.tables]

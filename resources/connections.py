@@ -107,11 +107,14 @@ class SchemaRegistryConnection(Connection):
     """A Confluent-compatible Schema Registry."""
 
     kind: Literal["schema_registry"]
-    url: str
+    url: str = Field(description="root of its API; several addresses of one registry with commas between them")
     username: str | None = None
     password: SecretStr | None = None
-    token: SecretStr | None = None
-    ca_file: str | None = None
+    token: SecretStr | None = Field(None, description="bearer token")
+    ca_file: str | None = Field(None, description="PEM file with the certificate authority")
+    certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
+    key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
+    key_password: SecretStr | None = None
     timeout_seconds: float = Field(20, gt=0)
 
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import pyarrow as pa
 
-Kind = Literal["undecodable", "type", "range", "missing"]
+Kind = Literal["undecodable", "type", "range", "missing", "schema"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class DecodeError:
 
     Attributes:
         kind: `undecodable` (not of the format at all), `type` (another type than declared), `range` (right type, the
-            value does not fit), `missing` (a `not null` column is absent or null).
+            value does not fit), `missing` (a `not null` column is absent or null), `schema` (the schema that the record
+            names is unknown, or cannot be read as the declared columns).
         message: names the column's path, the expected and the found type; never the value.
     """
 

@@ -1,25 +1,56 @@
-"""The decoders by the format's name in a pipeline file."""
+"""The decoders by what a pipeline file says of a format."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
+from jobs.decode.avro import Avro, RegisteredAvro
 from jobs.decode.base import Decoder
+from jobs.decode.connect_json import ConnectJson
 from jobs.decode.json_fast import Json
+from jobs.decode.protobuf import Protobuf, RegisteredProtobuf
+from jobs.decode.registered import RegisteredSchema
+from jobs.decode.registered_json import RegisteredJson
 from jobs.decode.text import Bytes, Text
 from resources.errors import ConfigurationError
 
-DECODERS: dict[str, Callable[[pa.DataType], Decoder]] = {"json": Json, "string": Text, "bytes": Bytes}
+Schemas = Mapping[int, RegisteredSchema]
+
+_PLAIN: dict[str, Callable[[pa.DataType], Decoder]] = {
+    "json": Json,
+    "connect_json": ConnectJson,
+    "string": Text,
+    "bytes": Bytes,
+}
+_REGISTERED: dict[str, Callable[[pa.DataType, Schemas, bytes], Decoder]] = {
+    "json": lambda kind, schemas, _: RegisteredJson(Json(kind), schemas),
+    "avro": lambda kind, schemas, schema: RegisteredAvro(kind, schemas, schema.decode() if schema else None),
+    "protobuf": lambda kind, schemas, _: RegisteredProtobuf(kind, schemas),
+}
+FORMATS = sorted({*_PLAIN, *_REGISTERED})
 
 
-def decoder_for(format: str, type: pa.DataType) -> Decoder:
+def decoder_for(
+    format: str, type: pa.DataType, schema: bytes = b"", message: str = "", registered: Schemas | None = None
+) -> Decoder:
     """The decoder of a format for a declared type: a struct of the columns, or a scalar for a key of one value.
 
+    Args:
+        schema: an Avro schema's text or a Protobuf file descriptor set, for formats that need it.
+        message: full name of the Protobuf message.
+        registered: records are in Confluent's wire format; the schemas of the ids in them.
+
     Raises:
-        ConfigurationError: unknown format, or a type that the format cannot carry.
+        ConfigurationError: unknown format, or a type that the format or the schema cannot carry.
     """
-    if format not in DECODERS:
-        raise ConfigurationError(f"unknown format {format!r}", remedy=f"use one of {', '.join(sorted(DECODERS))}")
-    return DECODERS[format](type)
+    if registered is not None and format in _REGISTERED:
+        return _REGISTERED[format](type, registered, schema)
+    if format == "avro":
+        return Avro(type, schema.decode())
+    if format == "protobuf":
+        return Protobuf(type, schema, message)
+    if format not in _PLAIN:
+        raise ConfigurationError(f"unknown format {format!r}", remedy=f"use one of {', '.join(FORMATS)}")
+    return _PLAIN[format](type)

@@ -69,7 +69,7 @@ class StrictJson:
             value = None
             if record is not None:
                 try:
-                    value = convert(_parse(record))
+                    value = convert(parse_json(record))
                 except Refused as refused:
                     errors[index] = refused.error
             values.append(value)
@@ -81,9 +81,11 @@ def _refuse_constant(_name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_int=Integer, parse_float=Real, parse_constant=_refuse_constant)
+_NUMBERS = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def _parse(record: bytes) -> Any:
+def parse_json(record: bytes, numbers: bool = False) -> Any:
+    """A JSON value: of numbers their text (`Integer`, `Real`), or Python's `numbers`. Raises Refused."""
     if len(record) > 2 * MAX_DEPTH and record.count(b"[") + record.count(b"{") > MAX_DEPTH:
         _refuse_depth(record)
     try:
@@ -91,7 +93,7 @@ def _parse(record: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise Refused("undecodable", f"no UTF-8 at byte {error.start}") from None
     try:
-        value = _DECODER.decode(text)
+        value = (_NUMBERS if numbers else _DECODER).decode(text)
     except json.JSONDecodeError as error:
         # Some of json's messages go on with the offending text.
         raise Refused("undecodable", f"no JSON: {error.msg.split(':')[0].lower()} at character {error.pos}") from None

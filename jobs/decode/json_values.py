@@ -156,19 +156,25 @@ def _decimal(kind: pa.Decimal128Type, where: str) -> Convert:
             number = Decimal(value)
         except InvalidOperation:
             raise _unfit(where, expected) from None
-        if not number:
-            return Decimal(0)
-        sign, digits, exponent = number.as_tuple()
-        assert isinstance(exponent, int)  # no NaN, no infinity: the grammar has none
-        kept = len(digits)
-        while digits[kept - 1] == 0:
-            kept -= 1
-        exponent += len(digits) - kept
-        if number.adjusted() >= kind.precision - kind.scale or exponent < -kind.scale:
-            raise _unfit(where, expected)
-        return Decimal((sign, digits[:kept], exponent))
+        return exact_decimal(number, kind, where)
 
     return convert
+
+
+def exact_decimal(number: Decimal, kind: pa.Decimal128Type, where: str) -> Decimal:
+    """The number without zeros at its end, if it fits the type exactly; raises Refused otherwise, also for NaN."""
+    if not number:
+        return Decimal(0)
+    sign, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):  # NaN or infinity
+        raise _unfit(where, type_name(kind))
+    kept = len(digits)
+    while digits[kept - 1] == 0:
+        kept -= 1
+    exponent += len(digits) - kept
+    if number.adjusted() >= kind.precision - kind.scale or exponent < -kind.scale:
+        raise _unfit(where, type_name(kind))
+    return Decimal((sign, digits[:kept], exponent))
 
 
 def base64_bytes(text: str) -> bytes:
@@ -192,17 +198,20 @@ def _date(where: str) -> Convert:
     days = _integer(FIRST_DAY, LAST_DAY, "date")(where)
 
     def convert(value: Any) -> int:
-        if type(value) is not str:
-            return int(days(value))
-        match = _DATE.fullmatch(value)
-        try:
-            if match:
-                return date(int(match[1]), int(match[2]), int(match[3])).toordinal() - 719_163
-        except ValueError:
-            pass
-        raise Refused("type", f"{where}: expected date, found a string that is no date YYYY-MM-DD")
+        return text_to_date(value, where) if type(value) is str else int(days(value))
 
     return convert
+
+
+def text_to_date(text: str, where: str) -> int:
+    """Days since 1970-01-01 of ``YYYY-MM-DD``; raises Refused."""
+    match = _DATE.fullmatch(text)
+    try:
+        if match:
+            return date(int(match[1]), int(match[2]), int(match[3])).toordinal() - 719_163
+    except ValueError:
+        pass
+    raise Refused("type", f"{where}: expected date, found a string that is no date YYYY-MM-DD")
 
 
 def _timestamp(expected: str) -> Callable[[str], Convert]:
@@ -214,17 +223,26 @@ def _timestamp(expected: str) -> Callable[[str], Convert]:
         def convert(value: Any) -> int:
             if type(value) is not str:
                 return int(milliseconds(value)) * 1000
-            microseconds = _microseconds(value, zoned=expected == "timestamp")
-            if microseconds is None:
-                what = "time" if expected == "timestamp" else "time without zone"
-                raise Refused("type", f"{where}: expected {expected}, found a string that is no RFC 3339 {what}")
-            if not FIRST_MICROSECOND <= microseconds <= LAST_MICROSECOND:
-                raise Refused("range", f"{where}: expected {expected}, found a year outside 1 to 9999")
-            return microseconds
+            return text_to_microseconds(value, expected, where)
 
         return convert
 
     return build
+
+
+def text_to_microseconds(text: str, expected: str, where: str) -> int:
+    """Microseconds since 1970-01-01 of an RFC 3339 string; raises Refused.
+
+    Args:
+        expected: ``timestamp``, or ``timestamp_ntz``, which must have no zone.
+    """
+    microseconds = _microseconds(text, zoned=expected == "timestamp")
+    if microseconds is None:
+        what = "time" if expected == "timestamp" else "time without zone"
+        raise Refused("type", f"{where}: expected {expected}, found a string that is no RFC 3339 {what}")
+    if not FIRST_MICROSECOND <= microseconds <= LAST_MICROSECOND:
+        raise Refused("range", f"{where}: expected {expected}, found a year outside 1 to 9999")
+    return microseconds
 
 
 def _microseconds(text: str, zoned: bool) -> int | None:

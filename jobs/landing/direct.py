@@ -83,7 +83,7 @@ class DirectLanding:
     ) -> LandedBatch:
         """Like `IntermediateTable.land`, into the destination."""
         value_type = landing_schema(self.destination.spec).field("value").type
-        source = LandingSource(kafka, self.destination.spec, batch, value_type)
+        source = LandingSource(kafka, self.destination.spec, batch, value_type, self.dead_letters.registries)
         with spark_errors(self.destination.name):
             attempt = self.destination.attempt(committed)
             reached("land.begun")
@@ -116,7 +116,9 @@ class DirectLanding:
             same = [bad[f"kafka.{c}"] == coordinates[c] for c in ("topic", "partition", "offset")]
             return bad.join(coordinates, same, "left_anti")
 
-        stored = LandingSource(source.kafka, source.spec, source.batch, attempt.schema.field("value").type)
+        stored = LandingSource(
+            source.kafka, source.spec, source.batch, attempt.schema.field("value").type, kept.registries
+        )
         written = write_records(spark, stored, attempt, Selection((), True, missing))
         if check(source.batch, kept.identifier, written, written.quarantined).quarantined != expected:
             raise InvariantBroken(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -17,6 +17,7 @@ from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
 from jobs.landing.accounting import check, refuse_bad_records
 from jobs.landing.columns import CHANGES, landing_schema
+from jobs.landing.schema_ids import Registries
 from jobs.landing.writing import LandingSource, Selection, write_records
 from jobs.offsets import Offsets, TopicPartition
 from jobs.spec.pipeline import PipelineSpec
@@ -45,11 +46,13 @@ class IntermediateTable:
 
     Attributes:
         catalog: the catalog that it is in.
+        registries: the Schema Registries that the pipeline names.
     """
 
     pipeline: str
     spec: PipelineSpec
     catalog: IcebergCatalog
+    registries: Registries = field(default_factory=Registries)
 
     @property
     def identifier(self) -> str:
@@ -140,8 +143,9 @@ class IntermediateTable:
         with spark_errors(self.identifier):
             attempt = Attempt(self.catalog, self.identifier, self.pipeline, committed)
             reached("land.begun")
-            source = LandingSource(kafka, self.spec, batch, attempt.schema.field("value").type)
-            written = write_records(spark, source, attempt, Selection(CHANGES, True, lambda rows: rows))
+            source = LandingSource(kafka, self.spec, batch, attempt.schema.field("value").type, self.registries)
+            skip = self.spec.on_bad_record == "skip"
+            written = write_records(spark, source, attempt, Selection(CHANGES, not skip, lambda rows: rows))
             reached("land.written")
             counts = check(batch, self.identifier, written, attempt.added_rows())
             refuse_bad_records(self.spec, batch, counts.quarantined, self.identifier, spark, attempt.path)

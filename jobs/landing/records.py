@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, Decoder
+from jobs.decode.by_topic import decode_by_topic
 from jobs.landing.columns import ERROR, KAFKA
 from jobs.landing.routing import Taken, taken_by_none
 from jobs.offsets import TopicPartition
@@ -42,6 +43,7 @@ class RecordReader:
         first_position: `i` of a partition's first offset in this batch.
         start: that first offset.
         routes: what the tables take; None where one of them takes everything.
+        topic_decoders: by topic, then `key` or `value`: where a topic is encoded in another way.
     """
 
     key_decoder: Decoder | None
@@ -55,6 +57,7 @@ class RecordReader:
     key_type: pa.DataType | None
     value_type: pa.DataType
     routes: tuple[Taken, ...] | None = None
+    topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
 
     # Not operations: a record that the pipeline leaves out on purpose, and the row that counts a task's records.
     FILTERED: ClassVar[str] = "filtered"
@@ -80,7 +83,7 @@ class RecordReader:
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""
         problems = _Problems(batch)
-        value = problems.decode(_BAD_VALUE, self.value_decoder, batch.column("value"))
+        value = self._decoded(_BAD_VALUE, self.value_decoder, batch, problems)
         value = _widened(value, self.value_type)
         key = self._key(batch, value, problems)
         op = self._operation(value, problems)
@@ -102,6 +105,11 @@ class RecordReader:
         columns["error"] = problems.column()
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
+    def _decoded(self, stage: str, decoder: Decoder, batch: pa.RecordBatch, problems: _Problems) -> pa.Array:
+        others = {topic: found[stage] for topic, found in self.topic_decoders.items() if stage in found}
+        raw, topics = batch.column(stage), batch.column("topic")
+        return problems.decoded(stage, decode_by_topic(decoder, others, raw, topics))
+
     def _key(self, batch: pa.RecordBatch, value: pa.Array, problems: _Problems) -> pa.Array | None:
         if self.key_type is None:
             return None
@@ -109,7 +117,7 @@ class RecordReader:
             origin, missing = value, "the value is null (a tombstone), so it has no key columns"
         else:
             assert self.key_decoder is not None
-            origin = problems.decode(_BAD_KEY, self.key_decoder, batch.column("key"))
+            origin = self._decoded(_BAD_KEY, self.key_decoder, batch, problems)
             missing = "the record has no key"
         problems.add_where(pc.is_null(origin), _BAD_KEY, "NullKey", missing)
         parts = [pc.struct_field(origin, name) for name in self.key_columns]
@@ -188,8 +196,7 @@ class _Problems:
         self._batch = batch
         self._found: dict[int, tuple[str, str, str]] = {}
 
-    def decode(self, stage: str, decoder: Decoder, raw: pa.Array) -> pa.Array:
-        decoded: Decoded = decoder.decode(raw)
+    def decoded(self, stage: str, decoded: Decoded) -> pa.Array:
         for row, problem in decoded.errors.items():
             self._found.setdefault(row, (stage, problem.kind, problem.message))
         return decoded.values

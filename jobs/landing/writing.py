@@ -22,8 +22,9 @@ from jobs.destinations.iceberg.attempt import Attempt
 from jobs.landing.columns import key_fields, landing_schema
 from jobs.landing.records import Operations, RecordReader
 from jobs.landing.routing import all_taken
+from jobs.landing.schema_ids import Registries, Schemas
 from jobs.offsets import TopicPartition, total
-from jobs.schema.types import parse_columns
+from jobs.spec.formats import Encoding, Format
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Format
 from resources.kafka import KafkaCluster
@@ -123,22 +124,24 @@ class LandingSource:
     """The records of one batch.
 
     Attributes:
+        registries: the Schema Registries that the records' schemas are in.
         value_type: the `value` struct as the table that is written has it.
     """
 
     kafka: KafkaCluster
     spec: PipelineSpec
     batch: Batch
+    registries: Registries = field(default_factory=Registries)
     value_type: pa.DataType
 
     def shaped(self, spark: SparkSession) -> DataFrame:
         """Landed rows of all records (`jobs.landing.columns`), and the reports of the tasks among them."""
         schema = landing_schema(self.spec)
         schema = schema.set(schema.get_field_index("value"), pa.field("value", self.value_type))
-        reader = record_reader(self.spec, self.batch, self.value_type)
-        shaped = _kafka_records(spark, self.kafka, self.batch).mapInArrow(
-            _plain_function(reader), _spark_type(_shaped(schema))
-        )
+        records = _kafka_records(spark, self.kafka, self.batch)
+        schemas = self.registries.schemas_of(self.spec.source, records)
+        reader = record_reader(self.spec, self.batch, self.value_type, schemas)
+        shaped = records.mapInArrow(_plain_function(reader), _spark_type(_shaped(schema)))
         return shaped.withColumns(
             {
                 "batchNumber": F.lit(self.batch.number).cast("bigint"),
@@ -147,16 +150,24 @@ class LandingSource:
         ).select(schema.names)
 
 
-def record_reader(spec: PipelineSpec, batch: Batch, value_type: pa.DataType) -> RecordReader:
-    """The function that Spark's workers apply to the batch's records; `value_type` is the intermediate table's."""
-    key, op = spec.changes.key, spec.changes.op
+
+def record_reader(
+    spec: PipelineSpec, batch: Batch, value_type: pa.DataType, schemas: Schemas | None = None
+) -> RecordReader:
+    """The function that Spark's workers apply to the batch's records; `value_type` is the intermediate table's.
+
+    Args:
+        schemas: those of the records, by registry and id, where they name any.
+    """
+    key, op, source = spec.changes.key, spec.changes.op, spec.source
+    key_format = source.key if key and key.source == "kafka_key" else None
     position, first = 0, {}
     for tp in sorted(batch.ranges):
         first[tp] = position
         position += len(batch.ranges[tp])
     return RecordReader(
-        key_decoder=_decoder(spec.source.key) if key and key.source == "kafka_key" and spec.source.key else None,
-        value_decoder=_decoder(spec.source.value),
+        key_decoder=decoder_of(key_format, key_format, schemas) if key_format else None,
+        value_decoder=decoder_of(source.value, source.value, schemas),
         key_columns=tuple(key.columns) if key else (),
         key_from_value=bool(key) and key.source == "value" if key else False,
         refuse_null_keys=key.nulls == "refuse" if key else False,
@@ -168,9 +179,19 @@ def record_reader(spec: PipelineSpec, batch: Batch, value_type: pa.DataType) -> 
         routes=all_taken(spec),
     )
 
+        topic_decoders={
+            topic: {
+                column: decoder_of(encoding, columns, schemas)
+                for column, encoding, columns in (("key", own.key, key_format), ("value", own.value, source.value))
+                if encoding and columns
+            }
+            for topic, own in source.per_topic.items()
+        },
 
-def _decoder(declared: Format) -> Decoder:
-    return decoder_for(declared.format, pa.struct(list(parse_columns(declared.columns))))
+def decoder_of(encoding: Encoding, columns: Format, schemas: Schemas | None) -> Decoder:
+    """The decoder of these columns from records that are encoded so."""
+    registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
+    return decoder_for(encoding.format, columns.struct, encoding.schema_bytes, encoding.message or "", registered)
 
 
 def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch) -> DataFrame:

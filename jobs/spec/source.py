@@ -8,20 +8,15 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from jobs.spec.base import Columns, Spec
+from jobs.spec.base import Spec
+from jobs.spec.formats import Encoding, Format
 
 
-class Format(Spec):
-    """How the bytes of a record's key or value become columns."""
+class TopicEncodings(Spec):
+    """How one topic's records are encoded, where that is not as in the others; the columns are the same."""
 
-    format: Literal["json", "string", "bytes"] = Field("json", description="how the bytes are encoded")
-    columns: Columns
-
-    @model_validator(mode="after")
-    def _scalar_formats_have_one_column(self) -> Format:
-        if self.format in ("string", "bytes") and len(self.columns) != 1:
-            raise ValueError(f"format {self.format} gives one column; {len(self.columns)} are declared")
-        return self
+    key: Encoding | None = None
+    value: Encoding | None = None
 
 
 class FromTimestamp(Spec):
@@ -44,6 +39,11 @@ class Source(Spec):
     pattern: str | None = Field(None, description="regular expression that topic names must match as a whole")
     key: Format | None = Field(None, description="the record's key; left out: not decoded")
     value: Format
+    per_topic: dict[str, TopicEncodings] = Field(
+        default_factory=dict,
+        description="topic to {key: …, value: …}: the encoding of that topic, where it is not as in the others; the "
+        "columns stay those of `key` and `value`",
+    )
     start: Literal["earliest", "latest"] | FromTimestamp | FromOffsets = Field(
         "earliest", description="where a new pipeline begins: earliest, latest, {timestamp: …} or {offsets: …}"
     )
@@ -54,8 +54,17 @@ class Source(Spec):
             raise ValueError("name either `topics` or a `pattern`")
         if len(set(self.topics)) != len(self.topics):
             raise ValueError("a topic is named twice")
+        unread = sorted(set(self.per_topic).difference(self.topics)) if self.topics else []
+        if unread:
+            raise ValueError(f"per_topic: {', '.join(unread)} is not among the topics")
         try:
             re.compile(self.pattern or "")
         except re.error as problem:
             raise ValueError(f"`pattern` is no regular expression: {problem}") from None
         return self
+
+    @property
+    def registries(self) -> list[str]:
+        """Names of the Schema Registry connections that the records need."""
+        encodings = [self.key, self.value, *(e for t in self.per_topic.values() for e in (t.key, t.value))]
+        return sorted({encoding.registry for encoding in encodings if encoding and encoding.registry})

@@ -47,6 +47,8 @@ def check(pipelines: tuple[str, ...], files_only: bool) -> None:
 def _questions(pipeline: Pipeline, destinations: list[Destination]) -> Iterator[Question]:
     """What every system that the pipeline names is asked."""
     yield "topics in Kafka", pipeline.topic_state
+    for name, registry in pipeline.registries().items():
+        yield f"Schema Registry {name}", registry.subjects
     yield "Spark", lambda: pipeline.spark("check").sql("SELECT 1").collect()
     yield pipeline.intermediate.identifier, pipeline.intermediate.committed
     for destination in destinations:

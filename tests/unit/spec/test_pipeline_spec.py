@@ -81,7 +81,7 @@ def test_combinations_that_fit(parts: dict[str, Any]) -> None:
         ({"source__topics": ["t", "t"]}, "a topic is named twice"),
         ({"source__topics": [], "source__pattern": "t.*("}, "`pattern` is no regular expression"),
         ({"source__start": "sometime"}, "source.start"),
-        ({"source__value__columns": {}}, "source.value.columns"),
+        ({"source__value__columns": {}}, "declare its `columns`"),
         ({"source__value__columns__id": "number"}, "column id: the type 'number' is wrong at position 1"),
         ({"source__key": {"format": "string", "columns": {"a": "string", "b": "string"}}}, "gives one column"),
         ({"source__value__columns__ID": "long"}, "id, ID differ in upper and lower case only"),

@@ -1,0 +1,28 @@
+"""Decoding where some topics are encoded in another way than the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.base import Decoded, DecodeError, Decoder
+
+
+def decode_by_topic(decoder: Decoder, others: Mapping[str, Decoder], raw: pa.Array, topics: pa.Array) -> Decoded:
+    """Each record by its topic's decoder in `others`, else by `decoder`; all give values of the same type."""
+    present = set(pc.unique(topics).to_pylist())
+    if not present.intersection(others):
+        return decoder.decode(raw)
+    rows = pa.array(range(len(raw)), pa.int64())
+    order: list[pa.Array] = []
+    pieces: list[pa.Array] = []
+    errors: dict[int, DecodeError] = {}
+    for topic in sorted(present):
+        own = rows.filter(pc.equal(topics, topic))
+        decoded = others.get(topic, decoder).decode(raw.take(own))
+        order.append(own)
+        pieces.append(decoded.values)
+        errors.update({own[index].as_py(): error for index, error in decoded.errors.items()})
+    return Decoded(pa.concat_arrays(pieces).take(pc.sort_indices(pa.concat_arrays(order))), errors)

@@ -1,0 +1,196 @@
+"""Protobuf: records of a message in a descriptor file, or in Confluent's wire format with message indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError as ProtobufError
+
+from jobs.decode.base import Refused
+from jobs.decode.convert import Convert, Misfit, converter
+from jobs.decode.registered import RegisteredSchema, other_type, split, unknown
+from jobs.decode.rows import RowDecoder
+from jobs.schema.protobuf import TIMESTAMP, WRAPPERS, Messages, message_class, message_wire
+from resources.errors import ConfigurationError
+
+Get = Callable[[Any], Any]
+
+
+class Protobuf(RowDecoder):
+    """Records of one message, without prefix."""
+
+    format: ClassVar[str] = "a Protobuf message of the declared type"
+
+    def __init__(self, kind: pa.DataType, descriptors: bytes, message: str) -> None:
+        """Raises ConfigurationError where message and columns do not go together."""
+        super().__init__(kind)
+        self._descriptors, self._message = descriptors, message
+        try:
+            _reading(descriptors, message, kind)
+        except Misfit as problem:
+            raise ConfigurationError(str(problem), remedy="declare the columns as the message has them") from None
+
+    def __reduce__(self) -> tuple[type[Protobuf], tuple[pa.DataType, bytes, str]]:
+        return type(self), (self._type, self._descriptors, self._message)
+
+    @cached_property
+    def _read(self) -> Reading:
+        return _reading(self._descriptors, self._message, self._type)
+
+    def value(self, record: bytes) -> Any:
+        return self._read.value(record)
+
+
+class RegisteredProtobuf(RowDecoder):
+    """Records in Confluent's wire format: each of the message that its schema id and message indexes name."""
+
+    format: ClassVar[str] = "a Protobuf message of its schema id"
+
+    def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema]) -> None:
+        super().__init__(kind)
+        self._schemas = dict(schemas)
+
+    def __reduce__(self) -> tuple[type[RegisteredProtobuf], tuple[Any, ...]]:
+        return type(self), (self._type, self._schemas)
+
+    @cached_property
+    def _readings(self) -> dict[tuple[int, tuple[int, ...]], Reading | Refused]:
+        return {}
+
+    def value(self, record: bytes) -> Any:
+        schema_id, rest = split(record)
+        indexes, start = message_indexes(rest)
+        reading = self._readings.get((schema_id, indexes))
+        if reading is None:
+            reading = self._readings[schema_id, indexes] = self._prepared(schema_id, indexes)
+        if isinstance(reading, Refused):
+            raise reading
+        return reading.value(rest[start:])
+
+    def _prepared(self, schema_id: int, indexes: tuple[int, ...]) -> Reading | Refused:
+        schema = self._schemas.get(schema_id)
+        if schema is None:
+            return unknown(schema_id)
+        if schema.type != "PROTOBUF":
+            return other_type(schema_id, "PROTOBUF", schema.type)
+        try:
+            return _reading(schema.descriptors, indexes, self._type)
+        except (KeyError, IndexError):
+            return Refused("schema", f"schema id {schema_id} has no message at the indexes of the record")
+        except (Misfit, ConfigurationError) as problem:
+            return Refused("schema", f"schema id {schema_id}: {problem}")
+
+
+def message_indexes(rest: bytes) -> tuple[tuple[int, ...], int]:
+    """The indexes between schema id and message, and where the message begins.
+
+    A number of indexes, then the indexes, all as zigzag variable-length integers; a single zero stands for [0].
+    """
+    count, at = _zigzag(rest, 0)
+    if count == 0:
+        return (0,), at
+    if not 0 < count <= 32:
+        raise Refused("undecodable", "the record has no message indexes")
+    indexes = []
+    for _ in range(count):
+        index, at = _zigzag(rest, at)
+        indexes.append(index)
+    return tuple(indexes), at
+
+
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        if at >= len(data) or shift > 35:
+            raise Refused("undecodable", "the record has no message indexes")
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+
+
+class Reading:
+    """How messages of one type become values of one Arrow type."""
+
+    def __init__(self, message: Any, extract: Get, convert: Convert | None) -> None:
+        self._parse, self._extract, self._convert = message.FromString, extract, convert
+
+    def value(self, record: bytes) -> Any:
+        try:
+            value = self._extract(self._parse(record))
+        except ProtobufError:
+            raise Refused("undecodable", "the record is no Protobuf message") from None
+        return value if self._convert is None else self._convert(value)
+
+
+@lru_cache(256)
+def _reading(descriptors: bytes, message: str | tuple[int, ...], kind: pa.DataType) -> Reading:
+    """Made once per worker process; raises Misfit, or KeyError for indexes without a message."""
+    messages = Messages(descriptors)
+    found = messages.named(message) if isinstance(message, str) else messages.at(message)
+    wanted = set(kind.names) if pa.types.is_struct(kind) else set()
+    convert = converter(message_wire(found), kind)
+    return Reading(message_class(found), _record(found, wanted), convert)
+
+
+def _record(message: Descriptor, wanted: set[str] | None = None) -> Get:
+    """A function from a message to the dict of its (wanted) fields."""
+    plain, others = [], []
+    for field in message.fields:
+        if wanted is not None and field.name not in wanted:
+            continue
+        if field.message_type is None and field.enum_type is None and not field.is_repeated and not field.has_presence:
+            plain.append(field.name)
+        else:
+            others.append((field.name, _field(field)))
+
+    def extract(value: Any) -> dict[str, Any]:
+        found = {name: getattr(value, name) for name in plain}
+        for name, get in others:
+            found[name] = get(value)
+        return found
+
+    return extract
+
+
+def _field(field: FieldDescriptor) -> Get:
+    name = field.name
+    if field.is_repeated:
+        entry = field.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            item = _item(entry.fields_by_name["value"])
+            return lambda value: [(key, item(inner)) for key, inner in getattr(value, name).items()]
+        item = _item(field)
+        return lambda value: [item(inner) for inner in getattr(value, name)]
+    item = _item(field)
+    if field.has_presence:
+        return lambda value: item(getattr(value, name)) if value.HasField(name) else None
+    return lambda value: item(getattr(value, name))
+
+
+def _item(field: FieldDescriptor) -> Get:
+    if field.enum_type is not None:
+        names = {number: found.name for number, found in field.enum_type.values_by_number.items()}
+        return lambda number: names.get(number, str(number))
+    message = field.message_type
+    if message is None:
+        return lambda value: value
+    if message.full_name == TIMESTAMP:
+        return lambda value: value.seconds * 1_000_000_000 + value.nanos
+    if message.full_name in WRAPPERS:
+        return lambda value: value.value
+    # Made when first needed: a message may hold itself.
+    made: list[Get] = []
+
+    def extract(value: Any) -> Any:
+        if not made:
+            made.append(_record(message))
+        return made[0](value)
+
+    return extract

@@ -1,0 +1,47 @@
+"""Confluent's wire format: a zero byte, the schema's id (4 bytes, big end first), then the record.
+
+Source: Confluent's documentation of Schema Registry, "Wire format". The ids that occur in a batch are looked up before
+the batch is landed (`jobs.landing.schema_ids`), so that no worker has to reach the registry or hold its credentials.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from jobs.decode.base import Refused
+
+SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
+PREFIX_BYTES = 5
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """A schema as a registry has it under an id.
+
+    Attributes:
+        texts: the schemas that it refers to, each after those it needs, and itself at the end.
+        names: the names by which it refers to them; its own is empty.
+        descriptors: of Protobuf, the compiled file descriptor set.
+    """
+
+    id: int
+    type: SchemaType
+    texts: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    descriptors: bytes = b""
+
+
+def split(record: bytes) -> tuple[int, bytes]:
+    """Schema id and the rest. Raises Refused where the prefix is missing."""
+    if len(record) < PREFIX_BYTES or record[0] != 0:
+        raise Refused("undecodable", "the record does not begin with a zero byte and a schema id")
+    return int.from_bytes(record[1:PREFIX_BYTES], "big"), record[PREFIX_BYTES:]
+
+
+def unknown(schema_id: int) -> Refused:
+    return Refused("schema", f"schema id {schema_id} is not in the registry")
+
+
+def other_type(schema_id: int, wanted: SchemaType, found: SchemaType) -> Refused:
+    return Refused("schema", f"schema id {schema_id} is of type {found}, expected {wanted}")

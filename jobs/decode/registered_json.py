@@ -1,0 +1,47 @@
+"""JSON in Confluent's wire format (JSON Schema). The declared columns say what is accepted, as for any JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.decode.base import Decoded, DecodeError, Decoder, Refused
+from jobs.decode.registered import RegisteredSchema, other_type, split, unknown
+
+
+class RegisteredJson:
+    """Takes the prefix off and leaves the rest to the JSON decoder; a schema id must be known, and of type JSON."""
+
+    def __init__(self, inner: Decoder, schemas: Mapping[int, RegisteredSchema]) -> None:
+        self._inner, self._schemas = inner, dict(schemas)
+
+    def __reduce__(self) -> tuple[type[RegisteredJson], tuple[Any, ...]]:
+        return type(self), (self._inner, self._schemas)
+
+    @property
+    def type(self) -> pa.DataType:
+        return self._inner.type
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        texts: list[bytes | None] = []
+        errors: dict[int, DecodeError] = {}
+        for index, record in enumerate(raw.to_pylist()):
+            text = None
+            if record is not None:
+                try:
+                    schema_id, text = split(record)
+                    self._check(schema_id)
+                except Refused as refused:
+                    errors[index], text = refused.error, None
+            texts.append(text)
+        decoded = self._inner.decode(pa.array(texts, pa.binary()))
+        return Decoded(decoded.values, {**decoded.errors, **errors})
+
+    def _check(self, schema_id: int) -> None:
+        schema = self._schemas.get(schema_id)
+        if schema is None:
+            raise unknown(schema_id)
+        if schema.type != "JSON":
+            raise other_type(schema_id, "JSON", schema.type)

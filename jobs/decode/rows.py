@@ -1,0 +1,64 @@
+"""What all decoders share that read one record at a time: each record's failure is its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from jobs.decode.base import Decoded, DecodeError, Refused
+
+_ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
+
+
+class RowDecoder(ABC):
+    """A decoder that parses record by record and builds one Arrow array of all.
+
+    Attributes:
+        format: what messages call it.
+    """
+
+    format: ClassVar[str]
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._type = kind
+
+    @property
+    def type(self) -> pa.DataType:
+        return self._type
+
+    @abstractmethod
+    def value(self, record: bytes) -> Any:
+        """What `pa.array` takes for the type. Raises Refused; any other exception means: not of this format."""
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        values: list[Any] = []
+        errors: dict[int, DecodeError] = {}
+        for index, record in enumerate(raw.to_pylist()):
+            value = None
+            if record is not None:
+                try:
+                    value = self.value(record)
+                except Refused as refused:
+                    errors[index] = refused.error
+                except Exception as problem:  # parsers raise what they like on broken bytes, and say values in it
+                    text = f"the record is not {self.format}: {type(problem).__name__}"
+                    errors[index] = DecodeError("undecodable", text)
+            values.append(value)
+        return Decoded(self._array(values, errors), errors)
+
+    def _array(self, values: Sequence[Any], errors: dict[int, DecodeError]) -> pa.Array:
+        try:
+            return pa.array(values, type=self._type)
+        except _ARROW:
+            return pa.concat_arrays([self._single(index, value, errors) for index, value in enumerate(values)])
+
+    def _single(self, index: int, value: Any, errors: dict[int, DecodeError]) -> pa.Array:
+        try:
+            return pa.array([value], type=self._type)
+        except _ARROW as problem:
+            text = f"a value cannot be stored as declared: {type(problem).__name__}"
+            errors[index] = DecodeError("type", text)
+            return pa.nulls(1, self._type)

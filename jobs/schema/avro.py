@@ -1,0 +1,139 @@
+"""Avro schemas (specification 1.12) as wire types, and Debezium's and Connect's names in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobs.schema.connect_names import with_name
+from jobs.schema.wire import Wire
+from resources.errors import ConfigurationError
+
+_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "string", "bytes")
+_LOGICAL = {
+    ("int", "date"): "date",
+    ("int", "time-millis"): "time-ms",
+    ("long", "time-micros"): "time-us",
+    ("long", "timestamp-millis"): "timestamp-ms",
+    ("long", "timestamp-micros"): "timestamp-us",
+    ("long", "timestamp-nanos"): "timestamp-ns",
+    ("long", "local-timestamp-millis"): "timestamp-ms",
+    ("long", "local-timestamp-micros"): "timestamp-us",
+    ("long", "local-timestamp-nanos"): "timestamp-ns",
+    ("string", "uuid"): "uuid",
+}
+
+
+def avro_wire(texts: Sequence[str], where: str = "Avro schema") -> Wire:
+    """The wire type of the last of these schemas; those before it are the ones that it refers to.
+
+    Raises:
+        ConfigurationError: no Avro schema, or a record that holds itself.
+    """
+    named: dict[str, Any] = {}
+    found = Wire("null")
+    for text in texts:
+        try:
+            found = _Reader(named, where).read(json.loads(text), "")
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise ConfigurationError(
+                f"this is no Avro schema: {type(problem).__name__}: {problem}", where=where, remedy="mend the schema"
+            ) from None
+    return found
+
+
+def plain(schema: Any) -> Any:
+    """The schema without logical types, so that values are read as the numbers and bytes that they are."""
+    if isinstance(schema, list):
+        return [plain(branch) for branch in schema]
+    if isinstance(schema, dict):
+        return {
+            name: plain(part) if name in ("type", "items", "values", "fields") else part
+            for name, part in schema.items()
+            if name != "logicalType"
+        }
+    return schema
+
+
+class _Reader:
+    def __init__(self, named: dict[str, Any], where: str) -> None:
+        self._named, self._where, self._inside = named, where, [""]
+
+    def read(self, schema: Any, namespace: str) -> Wire:
+        if isinstance(schema, list):
+            return self._union(schema, namespace)
+        if isinstance(schema, str):
+            return Wire(schema) if schema in _PRIMITIVES else self._reference(schema, namespace)
+        kind = schema["type"]
+        if isinstance(kind, dict | list):
+            return self.read(kind, namespace)
+        match kind:
+            case "record" | "error":
+                found = self._record(schema, namespace)
+            case "enum":
+                found = self._keep(schema, namespace, Wire("string", "enum"))
+            case "fixed":
+                found = self._keep(schema, namespace, _fixed(schema))
+            case "array":
+                found = Wire("array", items=(self.read(schema["items"], namespace),))
+            case "map":
+                found = Wire("map", items=(Wire("string"), self.read(schema["values"], namespace)))
+            case _:
+                found = _logical(schema) if kind in _PRIMITIVES else self._reference(kind, namespace)
+        return with_name(found, schema.get("connect.name"), schema.get("connect.parameters"))
+
+    def _union(self, branches: list[Any], namespace: str) -> Wire:
+        read = [self.read(branch, namespace) for branch in branches]
+        real = tuple(one for one in read if one.kind != "null")
+        nullable = len(real) < len(read)
+        found = real[0] if len(real) == 1 else Wire("union", items=real) if real else Wire("null")
+        return found.optional() if nullable else found
+
+    def _record(self, schema: Mapping[str, Any], namespace: str) -> Wire:
+        full = _full_name(schema, namespace)
+        self._named[full] = None
+        space = full.rpartition(".")[0]
+        fields = tuple((field["name"], self.read(field["type"], space)) for field in schema["fields"])
+        self._named[full] = Wire("record", fields=fields)
+        return Wire("record", fields=fields)
+
+    def _keep(self, schema: Mapping[str, Any], namespace: str, wire: Wire) -> Wire:
+        self._named[_full_name(schema, namespace)] = wire
+        return wire
+
+    def _reference(self, name: str, namespace: str) -> Wire:
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        full = full if full in self._named else name
+        if full not in self._named:
+            raise ConfigurationError(
+                f"the type {name} is not defined", where=self._where, remedy="register what it refers to, or mend it"
+            )
+        # A record in itself has no column type, but its other fields can be read.
+        return self._named[full] or Wire("recursive record")
+
+
+def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
+    name, space = schema["name"], schema.get("namespace", namespace)
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _fixed(schema: Mapping[str, Any]) -> Wire:
+    if schema.get("logicalType") == "uuid" and schema.get("size") == 16:
+        return Wire("bytes", "uuid")
+    return _decimal(schema) if schema.get("logicalType") == "decimal" else Wire("bytes")
+
+
+def _logical(schema: Mapping[str, Any]) -> Wire:
+    kind, logical = str(schema["type"]), str(schema.get("logicalType"))
+    if logical == "decimal" and kind == "bytes":
+        return _decimal(schema)
+    return Wire(kind, _LOGICAL.get((kind, logical), ""), local=logical.startswith("local-"))
+
+
+def _decimal(schema: Mapping[str, Any]) -> Wire:
+    """An invalid decimal is read as its bytes, as the specification demands."""
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
+        return Wire("bytes")
+    return Wire("bytes", "decimal", precision=precision, scale=scale)

@@ -1,0 +1,148 @@
+"""Protobuf descriptors as wire types, and `.proto` texts compiled to descriptors.
+
+Fields have the names of the `.proto` file. Well-known types are what they stand for: Timestamp an instant, the wrappers
+a value that may be null, Duration, Struct and Any are read as messages.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.message import DecodeError as ProtobufError
+
+from jobs.schema.wire import Wire
+from resources.errors import ConfigurationError
+
+_SCALARS = {
+    FieldDescriptor.TYPE_BOOL: "boolean",
+    FieldDescriptor.TYPE_INT32: "int",
+    FieldDescriptor.TYPE_SINT32: "int",
+    FieldDescriptor.TYPE_SFIXED32: "int",
+    FieldDescriptor.TYPE_UINT32: "long",
+    FieldDescriptor.TYPE_FIXED32: "long",
+    FieldDescriptor.TYPE_INT64: "long",
+    FieldDescriptor.TYPE_SINT64: "long",
+    FieldDescriptor.TYPE_SFIXED64: "long",
+    FieldDescriptor.TYPE_UINT64: "ulong",
+    FieldDescriptor.TYPE_FIXED64: "ulong",
+    FieldDescriptor.TYPE_FLOAT: "float",
+    FieldDescriptor.TYPE_DOUBLE: "double",
+    FieldDescriptor.TYPE_STRING: "string",
+    FieldDescriptor.TYPE_BYTES: "bytes",
+}
+WRAPPERS = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+TIMESTAMP = "google.protobuf.Timestamp"
+
+
+class Messages:
+    """The messages of one descriptor set."""
+
+    def __init__(self, descriptors: bytes) -> None:
+        """Raises ConfigurationError for bytes that are no file descriptor set, or one that is not complete."""
+        try:
+            found = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
+            self._pool = descriptor_pool.DescriptorPool()
+            for file in found.file:
+                self._pool.Add(file)
+            self.files: list[FileDescriptor] = [self._pool.FindFileByName(file.name) for file in found.file]
+        except (ProtobufError, TypeError, KeyError) as problem:
+            raise ConfigurationError(
+                f"not a complete Protobuf descriptor set: {problem}",
+                remedy="make it with `protoc --include_imports --descriptor_set_out=FILE`",
+            ) from None
+
+    def named(self, name: str) -> Descriptor:
+        """The message of that full name.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        try:
+            return self._pool.FindMessageTypeByName(name)
+        except KeyError:
+            known = sorted(message.full_name for file in self.files for message in file.message_types_by_name.values())
+            raise ConfigurationError(
+                f"there is no Protobuf message {name!r} (known: {', '.join(known)})", remedy="name a known message"
+            ) from None
+
+    def at(self, indexes: Sequence[int]) -> Descriptor:
+        """The message that Confluent's message indexes point to, in the last file: outermost first."""
+        file = descriptor_pb2.FileDescriptorProto()
+        self.files[-1].CopyToProto(file)
+        name, messages = file.package, file.message_type
+        for index in indexes:
+            if not 0 <= index < len(messages):
+                raise KeyError(f"message index {index}")
+            name, messages = f"{name}.{messages[index].name}".lstrip("."), messages[index].nested_type
+        return self._pool.FindMessageTypeByName(name)
+
+
+def message_class(message: Descriptor) -> Any:
+    return message_factory.GetMessageClass(message)
+
+
+def message_wire(message: Descriptor, above: tuple[str, ...] = ()) -> Wire:
+    """The wire type of a message."""
+    if message.full_name in above:
+        return Wire("recursive record")
+    inside = (*above, message.full_name)
+    return Wire("record", fields=tuple((field.name, field_wire(field, inside)) for field in message.fields))
+
+
+def field_wire(field: FieldDescriptor, above: tuple[str, ...]) -> Wire:
+    """The wire type of a field; a field that knows whether it was set may be null."""
+    if field.is_repeated:
+        entry = field.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
+            return Wire("map", items=(_single(key, above), _single(value, above)))
+        return Wire("array", items=(_single(field, above),))
+    found = _single(field, above)
+    return found.optional() if field.has_presence else found
+
+
+def _single(field: FieldDescriptor, above: tuple[str, ...]) -> Wire:
+    message = field.message_type
+    if message is None:
+        return Wire("string", "enum") if field.type == FieldDescriptor.TYPE_ENUM else Wire(_SCALARS[field.type])
+    if message.full_name == TIMESTAMP:
+        return Wire("long", "timestamp-ns")
+    if message.full_name in WRAPPERS:
+        return _single(message.fields_by_name["value"], above).optional()
+    return message_wire(message, above)
+
+
+@lru_cache(64)
+def compiled(texts: tuple[str, ...], names: tuple[str, ...]) -> bytes:
+    """The file descriptor set of `.proto` texts: imported ones first, under the names that they are imported by.
+
+    Raises:
+        ConfigurationError: the compiler does not accept them.
+    """
+    from grpc_tools import protoc
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        paths = [name or "schema.proto" for name in names]
+        for path, text in zip(paths, texts, strict=True):
+            file = (root / path).resolve()
+            if not file.is_relative_to(root.resolve()):
+                raise ConfigurationError(f"a Protobuf import leaves its folder: {path}", remedy="mend the import")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        output = root / "descriptors"
+        well_known = str(importlib.resources.files("grpc_tools") / "_proto")
+        arguments = ["protoc", f"-I{root}", f"-I{well_known}", "--include_imports", f"--descriptor_set_out={output}"]
+        if protoc.main([*arguments, str(root / paths[-1])]) != 0:
+            raise ConfigurationError("the Protobuf compiler does not accept the schema", remedy="mend the schema")
+        return output.read_bytes()

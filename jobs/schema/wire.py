@@ -1,0 +1,169 @@
+"""The schema that a record brings along, whatever it is written in: Avro, Protobuf, Connect's, JSON Schema.
+
+A `Wire` says what a decoder's parser gives for a value (`kind`) and what the value means (`logical`):
+
+==================  =============================================================================================
+kind                value in Python
+==================  =============================================================================================
+``boolean``         bool
+``int`` ``long``    int of 32 or 64 bits; ``ulong`` of 64 bits without sign
+``float`` ``double``  float, an infinity or NaN among them
+``string`` ``bytes``  str, bytes
+``record``          dict of its fields
+``array`` ``map``   list; dict, or list of pairs
+``union``           a value of one of the branches
+==================  =============================================================================================
+
+==========================  =====================================================================================
+logical                     meaning
+==========================  =====================================================================================
+``decimal``                 bytes: an unscaled two's complement number, big end first, with `scale`; `bytes_as`
+                            ``base64``: the same as a base64 string
+``number``                  a string that is a number (Debezium's decimal mode ``string``)
+``variable-decimal``        a record of `scale` and `value` (Debezium's VariableScaleDecimal)
+``date``                    days since 1970-01-01
+``time-ms -us -ns``         time of day, as a number
+``time-text``               time of day as ISO text, perhaps with a zone
+``timestamp-ms -us -ns -s``  an instant, or a wall clock counted as if it were in UTC (`local`)
+``timestamp-text``          an RFC 3339 string
+``uuid`` ``enum`` ``json``  text; ``uuid`` of kind bytes: 16 bytes
+==========================  =====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import pyarrow as pa
+
+from resources.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One type of a record's own schema.
+
+    Attributes:
+        fields: of a record, by name.
+        items: element of an array; key and value of a map; branches of a union without null.
+        nullable: null is among its values.
+        local: a timestamp without a zone.
+        bytes_as: how bytes are written where the format has none (``base64``); empty: as bytes.
+    """
+
+    kind: str
+    logical: str = ""
+    precision: int = 0
+    scale: int = 0
+    fields: tuple[tuple[str, Wire], ...] = ()
+    items: tuple[Wire, ...] = ()
+    nullable: bool = False
+    local: bool = False
+    bytes_as: str = ""
+
+    def optional(self) -> Wire:
+        return replace(self, nullable=True)
+
+    def field(self, name: str) -> Wire | None:
+        return dict(self.fields).get(name)
+
+    def __str__(self) -> str:
+        """What messages call it."""
+        if self.logical == "decimal":
+            return f"decimal({self.precision},{self.scale})" if self.precision else f"decimal of scale {self.scale}"
+        if self.logical:
+            return f"{self.kind} ({self.logical})"
+        if self.kind == "union":
+            return f"union of {', '.join(map(str, self.items))}"
+        return self.kind
+
+
+INSTANT, WALL_CLOCK = pa.timestamp("us", "UTC"), pa.timestamp("us")
+
+_KINDS = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "ulong": pa.decimal128(20, 0),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+_LOGICAL = {"date": pa.date32(), "variable-decimal": pa.decimal128(38, 9), "number": pa.decimal128(38, 9)}
+
+
+def natural_type(wire: Wire, path: str = "the record") -> pa.DataType:
+    """The type of a column that holds every value of this wire type.
+
+    Raises:
+        ConfigurationError: there is none (a union of unlike types, a record in itself, a decimal of over 38 digits).
+    """
+    simple = _simple_type(wire, path)
+    if simple is not None:
+        return simple
+    match wire.kind:
+        case "record":
+            return pa.struct(natural_fields(wire, path))
+        case "array":
+            element = wire.items[0]
+            inner = natural_type(element, f"{path}.element")
+            return pa.list_(pa.field("element", inner, nullable=element.nullable))
+        case "map":
+            key, value = wire.items
+            inner = natural_type(value, f"{path}.value")
+            return pa.map_(natural_type(key, f"{path}.key"), pa.field("value", inner, nullable=value.nullable))
+        case "union":
+            return reduce(_wider(wire, path), (natural_type(branch, path) for branch in wire.items))
+    raise ConfigurationError(
+        f"{path}: {wire.kind} has no column type",
+        remedy="declare the columns in the pipeline file, without this one",
+    )
+
+
+def _simple_type(wire: Wire, path: str) -> pa.DataType | None:
+    if wire.logical == "decimal":
+        return _decimal(wire, path)
+    if wire.logical.startswith("timestamp"):
+        return WALL_CLOCK if wire.local else INSTANT
+    if wire.logical.startswith("time-") or wire.logical in ("uuid", "enum", "json"):
+        return pa.string()
+    return _LOGICAL.get(wire.logical) or (pa.binary() if wire.bytes_as else _KINDS.get(wire.kind))
+
+
+def natural_fields(wire: Wire, path: str = "") -> list[pa.Field]:
+    """The columns of a record."""
+    return [
+        pa.field(name, natural_type(kind, f"{path}.{name}" if path else name), nullable=kind.nullable)
+        for name, kind in wire.fields
+    ]
+
+
+def _decimal(wire: Wire, path: str) -> pa.DataType:
+    precision = wire.precision or 38
+    if precision > 38 or not 0 <= wire.scale <= precision:
+        raise ConfigurationError(
+            f"{path}: {wire} has more than the 38 digits of a decimal column",
+            remedy="declare the columns in the pipeline file, this one as string",
+        )
+    return pa.decimal128(precision, wire.scale)
+
+
+_ORDER = [pa.int32(), pa.int64(), pa.float32(), pa.float64()]
+
+
+def _wider(wire: Wire, path: str) -> Callable[[pa.DataType, pa.DataType], pa.DataType]:
+    def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+        if one == other:
+            return one
+        if one in _ORDER and other in _ORDER:
+            whole = {one, other} <= {pa.int32(), pa.int64()}
+            return pa.int64() if whole else pa.float64()
+        raise ConfigurationError(
+            f"{path}: {wire} has no column type",
+            remedy="declare the columns in the pipeline file, without this one, or as a type that all branches fit",
+        )
+
+    return wider

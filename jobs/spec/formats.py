@@ -1,0 +1,124 @@
+"""How the bytes of a record's key or value become columns: part of `source` in a pipeline file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from jobs.schema.avro import avro_wire
+from jobs.schema.protobuf import Messages, message_wire
+from jobs.schema.types import parse_columns, type_name
+from jobs.schema.wire import natural_fields
+from jobs.spec.base import Spec
+from resources.errors import ConfigurationError
+
+# Schema files are named from the folder that `orchestration/` is in.
+PROJECT = Path(__file__).resolve().parents[2]
+_REGISTERED = ("avro", "json", "protobuf")
+_ONE_COLUMN = ("string", "bytes")
+
+
+class Encoding(Spec):
+    """How bytes are encoded, whatever the columns are."""
+
+    format: Literal["json", "connect_json", "avro", "protobuf", "string", "bytes"] = Field(
+        "json",
+        description="how the bytes are encoded; connect_json: Kafka Connect's JSON with a schema in each record",
+    )
+    registry: str | None = Field(
+        None,
+        description="name of a Schema Registry connection: records (Avro, Protobuf, JSON Schema) begin with a zero "
+        "byte and a schema id; an unknown id makes a dead letter",
+    )
+    schema_file: str | None = Field(
+        None,
+        description="Avro: a schema (.avsc), of all records or, with `registry`, the reader's; Protobuf: a descriptor "
+        "set (protoc --include_imports --descriptor_set_out). From the folder of `orchestration/`",
+    )
+    message: str | None = Field(None, description="Protobuf with `schema_file`: full name of the message")
+
+    @model_validator(mode="after")
+    def _schema_is_known(self) -> Encoding:
+        if self.registry and self.format not in _REGISTERED:
+            raise ValueError(f"`registry` goes with {', '.join(_REGISTERED)}, not with {self.format}")
+        if self.schema_file and self.format not in ("avro", "protobuf"):
+            raise ValueError(f"`schema_file` goes with avro and protobuf, not with {self.format}")
+        if self.format in ("avro", "protobuf") and not (self.registry or self.schema_file):
+            raise ValueError(f"{self.format} needs a `registry` or a `schema_file`")
+        if self.format == "protobuf" and self.registry and self.schema_file:
+            raise ValueError("protobuf takes either a `registry` or a `schema_file`")
+        if bool(self.message) != (self.format == "protobuf" and bool(self.schema_file)):
+            raise ValueError("`message` goes with protobuf and `schema_file`, and is needed there")
+        return self
+
+    @property
+    def schema_bytes(self) -> bytes:
+        """What is in the schema file; empty without one. Raises ConfigurationError."""
+        return read_schema(self.schema_file) if self.schema_file else b""
+
+
+class Format(Encoding):
+    """How the bytes of a record's key or value become columns."""
+
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="column name to type, for example `{id: long not null, tags: array<string>}`; with `schema_file` "
+        "it may be left out (all its fields) or name some of them",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns_of_the_schema(cls, given: Any) -> Any:
+        """Without columns those of the schema file."""
+        if not isinstance(given, dict) or given.get("columns") or not given.get("schema_file"):
+            return given
+        try:
+            return {**given, "columns": columns_of(given)}
+        except ConfigurationError as problem:
+            raise ValueError(str(problem)) from None
+
+    @model_validator(mode="after")
+    def _columns_fit_the_format(self) -> Format:
+        if not self.columns:
+            raise ValueError("declare its `columns` (`batchmerge infer` proposes them), or name a `schema_file`")
+        if self.format in _ONE_COLUMN and len(self.columns) != 1:
+            raise ValueError(f"format {self.format} gives one column; {len(self.columns)} are declared")
+        return self
+
+    @property
+    def struct(self) -> pa.StructType:
+        return pa.struct(list(parse_columns(self.columns)))
+
+
+def columns_of(given: dict[str, Any]) -> dict[str, str]:
+    """The columns of a schema file: name to type. Raises ConfigurationError."""
+    content = read_schema(given["schema_file"])
+    if given.get("format") == "avro":
+        wire = avro_wire((content.decode(),), given["schema_file"])
+    elif given.get("format") == "protobuf" and given.get("message"):
+        wire = message_wire(Messages(content).named(given["message"]))
+    else:
+        return {}
+    if wire.kind != "record":
+        raise ConfigurationError(f"the schema is {wire}, not a record", remedy="declare one column")
+    return columns_text(natural_fields(wire))
+
+
+def columns_text(fields: list[pa.Field]) -> dict[str, str]:
+    return {field.name: type_name(field.type) + ("" if field.nullable else " not null") for field in fields}
+
+
+def read_schema(name: str) -> bytes:
+    """Raises ConfigurationError where it cannot be read."""
+    path = Path(name) if Path(name).is_absolute() else PROJECT / name
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise ConfigurationError(
+            f"the schema file cannot be read: {problem.strerror}",
+            where=name,
+            remedy="name it from the folder that `orchestration/` is in",
+        ) from None

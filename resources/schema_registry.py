@@ -1,0 +1,166 @@
+"""A Confluent-compatible Schema Registry over HTTP: schemas by id and by subject, with what they refer to.
+
+Source: Confluent's documentation, "Schema Registry API Reference". An id's schema never changes, so it is asked for
+once per process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from resources.connections import SchemaRegistryConnection
+from resources.errors import ConfigurationError, TerminalError, Unavailable
+
+_BUSY = (408, 429)
+
+
+@dataclass(frozen=True)
+class StoredSchema:
+    """A schema as the registry has it.
+
+    Attributes:
+        type: AVRO, PROTOBUF or JSON.
+        texts: what it refers to, each after what it needs itself, and its own text at the end.
+        names: the names by which `texts` are referred to; its own is empty.
+    """
+
+    id: int
+    type: str
+    texts: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+class SchemaRegistry:
+    """One registry; `name` is its connection's name."""
+
+    def __init__(self, name: str, connection: SchemaRegistryConnection) -> None:
+        self.name = name
+        self._connection = connection
+        self._urls = [url.strip().rstrip("/") for url in connection.url.split(",") if url.strip()]
+        self._known: dict[int, StoredSchema] = {}
+
+    def by_id(self, schema_id: int) -> StoredSchema | None:
+        """The schema of an id; None where the registry has none.
+
+        Raises:
+            Unavailable: no answer. ConfigurationError: the credentials are refused.
+        """
+        if schema_id not in self._known:
+            found = self._get(f"/schemas/ids/{schema_id}", {})
+            if found is None:
+                return None
+            self._known[schema_id] = self._stored(schema_id, found)
+        return self._known[schema_id]
+
+    def latest(self, subject: str) -> StoredSchema | None:
+        """The newest version of a subject; None where the registry has none. Raises as `by_id` does."""
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest", {})
+        return self._stored(found["id"], found) if found else None
+
+    def subjects(self) -> list[str]:
+        """All subjects: the question that shows whether the registry answers. Raises as `by_id` does."""
+        return list(self._get("/subjects", {}) or [])
+
+    def _stored(self, schema_id: int, found: dict[str, Any]) -> StoredSchema:
+        texts: dict[str, str] = {}
+        for reference in found.get("references", []):
+            self._collect(reference, texts)
+        kind = found.get("schemaType", "AVRO")
+        return StoredSchema(schema_id, kind, (*texts.values(), found["schema"]), (*texts, ""))
+
+    def _collect(self, reference: dict[str, Any], texts: dict[str, str]) -> None:
+        """Adds a referenced schema after those that it refers to."""
+        if reference["name"] in texts:
+            return
+        subject, version = quote(reference["subject"], safe=""), reference["version"]
+        found = self._get(f"/subjects/{subject}/versions/{version}", {"deleted": "true"})
+        if found is None:
+            raise TerminalError(
+                f"subject {reference['subject']} has no version {version}, to which a schema refers",
+                where=self._where,
+                remedy="register it again",
+            )
+        for inner in found.get("references", []):
+            self._collect(inner, texts)
+        texts[reference["name"]] = found["schema"]
+
+    @property
+    def _where(self) -> str:
+        return f"schema registry {self.name}"
+
+    def _get(self, path: str, params: dict[str, str]) -> Any:
+        """The answer as JSON; None for what is not there. Tries each address of the registry."""
+        problem = ""
+        with self._client() as client:
+            for url in self._urls:
+                try:
+                    answer = client.get(url + path, params=params)
+                except httpx.HTTPError as failed:
+                    problem = f"{url} does not answer: {type(failed).__name__}"
+                    continue
+                if answer.status_code in _BUSY or answer.status_code >= 500:
+                    problem = f"{url} answers with status {answer.status_code}"
+                    continue
+                return self._content(answer)
+        raise Unavailable(
+            problem or "no address is given", where=self._where, remedy="check the registry and its connection's `url`"
+        )
+
+    def _client(self) -> httpx.Client:
+        connection = self._connection
+        password = connection.password.get_secret_value() if connection.password else ""
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if connection.token:
+            headers["Authorization"] = f"Bearer {connection.token.get_secret_value()}"
+        try:
+            return httpx.Client(
+                auth=(connection.username, password) if connection.username else None,
+                headers=headers,
+                timeout=connection.timeout_seconds,
+                verify=_tls(connection),
+                follow_redirects=False,
+            )
+        except OSError as problem:
+            raise ConfigurationError(
+                f"a TLS file cannot be used: {problem.strerror or problem}",
+                where=self._where,
+                remedy="mend `ca_file`, `certificate_file` or `key_file`",
+            ) from None
+
+    def _content(self, answer: httpx.Response) -> Any:
+        if answer.status_code == 404:
+            return None
+        if answer.status_code in (401, 403):
+            raise ConfigurationError(
+                f"the registry refuses the credentials (status {answer.status_code})",
+                where=self._where,
+                remedy="mend `username`, `password` or `token` of the connection",
+            )
+        if answer.status_code != 200:
+            raise TerminalError(
+                f"the registry answers with status {answer.status_code}",
+                where=self._where,
+                remedy="check that `url` is the root of a Confluent-compatible API",
+            )
+        try:
+            return answer.json()
+        except ValueError:
+            raise TerminalError(
+                "the registry's answer is not JSON",
+                where=self._where,
+                remedy="check that `url` is the root of a Confluent-compatible API",
+            ) from None
+
+
+def _tls(connection: SchemaRegistryConnection) -> Any:
+    import ssl
+
+    context = ssl.create_default_context(cafile=connection.ca_file)
+    if connection.certificate_file:
+        password = connection.key_password.get_secret_value() if connection.key_password else None
+        context.load_cert_chain(connection.certificate_file, connection.key_file, password)
+    return context

@@ -1,0 +1,144 @@
+"""Every format from a real broker and, where it has one, a real Schema Registry, into one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from jobs.schema.protobuf import Messages, compiled, message_class
+from resources.connections import Connection, Connections, SchemaRegistryConnection
+from resources.errors import Unavailable
+from tests.kit.avro import encoded, record, text
+from tests.kit.engine import Engine
+from tests.kit.flow import Flow
+from tests.kit.records import bootstrap
+from tests.kit.registry import register, running_registry
+
+COLUMNS = {"id": "long not null", "name": "string", "amount": "double"}
+AVRO = record(("id", "long"), ("name", ["null", "string"]), ("amount", "double"), name="Row")
+OLDER = record(("id", "int"), ("amount", "float"), name="Row")
+PARTS = 'syntax = "proto3"; package parts; message Name { string text = 1; }'
+PROTO = """syntax = "proto3"; package shop; import "parts";
+message Unused { parts.Name name = 1; }
+message Row { int64 id = 1; optional string name = 2; double amount = 3; }"""
+JSON_SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
+CONNECT = {
+    "type": "struct",
+    "fields": [
+        {"field": "id", "type": "int64"},
+        {"field": "name", "type": "string", "optional": True},
+        {"field": "amount", "type": "double"},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_registry(tmp_path_factory.mktemp("registry")) as url:
+        yield url
+
+
+def with_registry(connections: Connections, url: str) -> Connections:
+    known: dict[str, Connection] = {name: connections.get(name, Connection) for name in connections.names()}
+    return Connections({**known, "registry": SchemaRegistryConnection(kind="schema_registry", url=url)}, "test")
+
+
+def framed(schema_id: int, content: bytes) -> bytes:
+    return b"\x00" + schema_id.to_bytes(4, "big") + content
+
+
+def proto(descriptors: bytes, **fields: Any) -> bytes:
+    content: bytes = message_class(Messages(descriptors).named("shop.Row"))(**fields).SerializeToString()
+    return content
+
+
+def tell(connections: Connections, records: dict[str, list[bytes]]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+    for topic, values in records.items():
+        for value in values:
+            producer.produce(topic, value=value)
+    producer.flush(60)
+
+
+def flow(encodings: dict[str, dict[str, Any]]) -> Flow:
+    """An append-only table of these topics, each with its encoding."""
+    source = {
+        "topics": list(encodings),
+        "value": {"format": "json", "columns": COLUMNS},
+        "per_topic": {topic: {"value": encoding} for topic, encoding in encodings.items() if encoding},
+    }
+    return Flow(next(iter(encodings)), ["append"], overrides={"source": source, "changes": {}})
+
+
+def test_every_format_in_one_table(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], registry: str, tmp_path: Path
+) -> None:
+    descriptors = compiled((PARTS, PROTO), ("parts", ""))
+    (tmp_path / "row.avsc").write_text(text(AVRO))
+    (tmp_path / "row.desc").write_bytes(descriptors)
+    register(registry, "parts", PARTS, "PROTOBUF")
+    ids = [
+        register(registry, "row-value", text(OLDER)),
+        register(registry, "row-value", text(AVRO)),
+        register(registry, "proto-value", PROTO, "PROTOBUF", ("parts",)),
+        register(registry, "json-value", json.dumps(JSON_SCHEMA), "JSON"),
+    ]
+    encodings: dict[str, dict[str, Any]] = {
+        topic("json"): {},
+        topic("connect"): {"format": "connect_json"},
+        topic("avro-file"): {"format": "avro", "schema_file": str(tmp_path / "row.avsc")},
+        topic("proto-file"): {
+            "format": "protobuf", "schema_file": str(tmp_path / "row.desc"), "message": "shop.Row"
+        },
+        topic("avro"): {"format": "avro", "registry": "registry"},
+        topic("proto"): {"format": "protobuf", "registry": "registry"},
+        topic("json-schema"): {"format": "json", "registry": "registry"},
+    }  # fmt: skip
+    values = [
+        [b'{"id":1,"name":"a","amount":1.5}', b"{"],
+        [json.dumps({"schema": CONNECT, "payload": {"id": 2, "name": "b", "amount": 2.5}}).encode(), b"{}"],
+        [encoded(AVRO, {"id": 3, "name": "c", "amount": 3.5}), b"\x01"],
+        [proto(descriptors, id=4, name="d", amount=4.5), b"\x08"],
+        [encoded(OLDER, {"id": 5, "amount": 0.5}, ids[0]), encoded(AVRO, {"id": 6, "name": "f", "amount": 1}, ids[1]),
+         framed(999_999, b"\x02")],
+        [framed(ids[2], b"\x02\x02" + proto(descriptors, id=7, name="g", amount=7.5)), framed(ids[3], b"\x00")],
+        [framed(ids[3], b'{"id":8,"name":"h","amount":8.5}'), b'{"id":9}'],
+    ]  # fmt: skip
+    engine = Engine(flow(encodings), with_registry(connections, registry), spark)
+    tell(connections, dict(zip(encodings, values, strict=True)))
+    landed = engine.advance()
+    assert [(b.counts.read, b.counts.landed, b.counts.quarantined) for b in landed] == [(15, 8, 7)]
+    assert engine.read("append") == [
+        (1, "a", 1.5), (2, "b", 2.5), (3, "c", 3.5), (4, "d", 4.5), (5, None, 0.5), (6, "f", 1.0), (7, "g", 7.5),
+        (8, "h", 8.5),
+    ]  # fmt: skip
+    errors = spark.table(".".join(engine.pipeline.intermediate.path)).where("error is not null")
+    kinds = [row["kind"] for row in errors.select("error.kind").collect()]
+    assert sorted(kinds) == ["schema", "schema", *["undecodable"] * 5]
+
+
+def test_registry_that_is_down_lands_nothing_until_it_is_back(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], registry: str
+) -> None:
+    down = SchemaRegistryConnection(kind="schema_registry", url="http://127.0.0.1:9/apis", timeout_seconds=5)
+    known: dict[str, Connection] = {name: connections.get(name, Connection) for name in connections.names()}
+    name = topic("avro")
+    engine = Engine(
+        flow({name: {"format": "avro", "registry": "registry"}}),
+        Connections({**known, "registry": down}, "test"),
+        spark,
+    )
+    schema_id = register(registry, f"{name}-value", text(AVRO))
+    tell(connections, {name: [encoded(AVRO, {"id": 1, "name": "a", "amount": 1}, schema_id)]})
+    with pytest.raises(Unavailable, match=r"schema registry registry: .* does not answer"):
+        engine.advance()
+    assert engine.pipeline.intermediate.committed() is None
+    back = Engine(engine.flow, with_registry(connections, registry), spark)
+    assert [b.number for b in back.advance()] == [1]
+    assert back.read("append") == [(1, "a", 1.0)]

@@ -1,0 +1,249 @@
+"""Avro: every type, extreme values, writers' schemas by id, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from jobs.decode.avro import Avro, RegisteredAvro
+from jobs.decode.base import DecodeError
+from jobs.decode.registered import RegisteredSchema
+from jobs.schema.avro import avro_wire
+from jobs.schema.types import parse_type, type_name
+from jobs.schema.wire import natural_type
+from resources.errors import ConfigurationError
+from tests.kit.avro import encoded, record, text
+
+
+def logical(kind: str, is_a: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": is_a, **more}
+
+
+def decimal(precision: int, scale: int) -> dict[str, Any]:
+    return logical("bytes", "decimal", precision=precision, scale=scale)
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+FIXED = {"type": "fixed", "name": "F", "size": 2}
+UUID_TEXT = "00112233-4455-6677-8899-aabbccddeeff"
+BIG = 10**38 - 1
+
+# schema, its own column type, value as Python's, value as decoded (None: the same)
+TYPES: list[tuple[Any, str, Any, Any]] = [
+    ("boolean", "boolean", True, None),
+    ("int", "int", -(2**31), None),
+    ("long", "long", 2**63 - 1, None),
+    ("float", "float", float("-inf"), None),
+    ("double", "double", 5e-324, None),
+    ("string", "string", "\x00 \U0001f980", None),
+    ("bytes", "binary", b"\xff\x00", None),
+    (["null", "long"], "long", None, None),
+    (["string", "null"], "string", "a", None),
+    (ENUM, "string", "B", None),
+    (FIXED, "binary", b"ab", None),
+    (decimal(38, 0), "decimal(38,0)", Decimal(-BIG), None),
+    (decimal(38, 38), "decimal(38,38)", Decimal((1, (9,) * 38, -38)), None),
+    (decimal(4, 2), "decimal(4,2)", Decimal("0.01"), None),
+    (logical("fixed", "decimal", name="D", size=16, precision=38, scale=3), "decimal(38,3)", Decimal("-1.125"), None),
+    (logical("int", "date"), "date", date(9999, 12, 31), None),
+    (logical("int", "date"), "date", date(1, 1, 1), None),
+    (logical("int", "time-millis"), "string", 86_399_999, "23:59:59.999000"),
+    (logical("long", "time-micros"), "string", 1, "00:00:00.000001"),
+    (logical("long", "timestamp-millis"), "timestamp", -1, datetime(1969, 12, 31, 23, 59, 59, 999000, UTC)),
+    (logical("long", "timestamp-micros"), "timestamp", 253_402_300_799_999_999, datetime.max.replace(tzinfo=UTC)),
+    (logical("long", "timestamp-micros"), "timestamp", -62_135_596_800_000_000, datetime.min.replace(tzinfo=UTC)),
+    (logical("long", "timestamp-nanos"), "timestamp", -1, datetime(1969, 12, 31, 23, 59, 59, 999999, UTC)),
+    (logical("long", "local-timestamp-millis"), "timestamp_ntz", 1, datetime(1970, 1, 1, 0, 0, 0, 1000)),
+    (logical("long", "local-timestamp-micros"), "timestamp_ntz", 1, datetime(1970, 1, 1, 0, 0, 0, 1)),
+    (logical("string", "uuid"), "string", UUID(UUID_TEXT), UUID_TEXT),
+    (logical("fixed", "uuid", name="U", size=16), "string", UUID(UUID_TEXT).bytes, UUID_TEXT),
+    ({"type": "array", "items": "int"}, "array<int not null>", [1, 2], None),
+    ({"type": "array", "items": ["null", logical("int", "date")]}, "array<date>", [None, date(2020, 2, 29)], None),
+    ({"type": "map", "values": "long"}, "map<string,long not null>", {"a": 1}, [("a", 1)]),
+    (record(("a", "int"), ("b", ["null", decimal(3, 1)]), name="I"), "struct<a: int not null, b: decimal(3,1)>",
+     {"a": 1, "b": Decimal("1.5")}, None),
+    (["int", "long"], "long", 7, None),
+    (["float", "double", "null"], "double", 1.5, None),
+    ({"type": "bytes", "connect.name": "org.apache.kafka.connect.data.Decimal", "connect.parameters": {"scale": "2"}},
+     "decimal(38,2)", b"\xff", Decimal("-0.01")),
+    ({"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}, "timestamp_ntz", 1,
+     datetime(1970, 1, 1, 0, 0, 0, 1)),
+]  # fmt: skip
+
+
+def one(kind: Any, column: str, raw: bytes, nullable: bool = True) -> Any:
+    declared, _ = parse_type(column)
+    decoder = Avro(pa.struct([pa.field("c", declared, nullable=nullable)]), text(record(("c", kind))))
+    return pickle.loads(pickle.dumps(decoder)).decode(pa.array([raw], pa.binary()))
+
+
+@pytest.mark.parametrize(("kind", "column", "value", "wanted"), TYPES)
+def test_every_type(kind: Any, column: str, value: Any, wanted: Any) -> None:
+    schema = record(("c", kind))
+    assert type_name(natural_type(avro_wire((text(schema),)).field("c"))) == column
+    decoded = one(kind, column, encoded(schema, {"c": value}))
+    assert decoded.errors == {}
+    assert decoded.values.to_pylist() == [{"c": value if wanted is None else wanted}]
+
+
+# writer's type, declared type, value, what comes out or the kind of error
+CONVERSIONS: list[tuple[Any, str, Any, Any]] = [
+    ("int", "long", 1, 1),
+    ("long", "int", 2**31 - 1, 2**31 - 1),
+    ("long", "int", 2**31, "range"),
+    ("int", "double", 3, 3.0),
+    ("long", "decimal(3,0)", 999, Decimal(999)),
+    ("long", "decimal(3,0)", 1000, "range"),
+    ("double", "float", 0.5, 0.5),
+    ("double", "float", 1e300, "range"),
+    ("double", "decimal(3,1)", 0.1, Decimal("0.1")),
+    ("double", "decimal(3,1)", float("nan"), "range"),
+    ("string", "decimal(3,1)", "10.10", Decimal("10.1")),
+    ("string", "decimal(3,1)", "ten", "type"),
+    ("string", "decimal(3,1)", "1_0", "type"),
+    (decimal(5, 3), "decimal(4,2)", Decimal("1.230"), Decimal("1.23")),
+    (decimal(5, 3), "decimal(4,2)", Decimal("1.234"), "range"),
+    (decimal(38, 30), "string", Decimal((0, (1,), -30)), "0.000000000000000000000000000001"),
+    ("string", "timestamp", "2020-01-01T00:00:00+01:00", datetime(2019, 12, 31, 23, tzinfo=UTC)),
+    ("string", "timestamp", "soon", "type"),
+    ("string", "date", "2020-02-29", date(2020, 2, 29)),
+    ("string", "date", "2019-02-29", "type"),
+    (logical("int", "date"), "int", date(1970, 1, 2), 1),
+    ("int", "date", 2_932_897, "range"),
+    ("long", "timestamp", 1500, datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)),
+    (logical("long", "timestamp-micros"), "timestamp", 2**62, "range"),
+    (logical("long", "timestamp-millis"), "timestamp_ntz", 1, datetime(1970, 1, 1, 0, 0, 0, 1000)),
+    (logical("int", "time-millis"), "int", 5, 5),
+    (logical("long", "time-micros"), "string", 86_400_000_000, "range"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "column", "value", "wanted"), CONVERSIONS)
+def test_conversion_to_another_declared_type(kind: Any, column: str, value: Any, wanted: Any) -> None:
+    decoded = one(kind, column, encoded(record(("c", kind)), {"c": value}))
+    if isinstance(wanted, str) and wanted in ("range", "type"):
+        assert decoded.errors[0].kind == wanted
+        assert decoded.errors[0].message.startswith("column c: expected ")
+        assert decoded.values.to_pylist() == [None]
+    else:
+        assert decoded.errors == {}
+        assert decoded.values.to_pylist() == [{"c": wanted}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [("string", "long"), ("int", "string"), ("bytes", "string"), (decimal(3, 1), "double"), ("int", "array<int>"),
+     (["int", "string"], "long"), ({"type": "array", "items": "int"}, "map<string,int>"), ("boolean", "int")],
+)  # fmt: skip
+def test_types_that_do_not_go_together_are_refused_when_the_file_is_loaded(kind: Any, column: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"column c: expected .* schema has ") as refused:
+        one(kind, column, b"")
+    assert refused.value.remedy
+
+
+@pytest.mark.parametrize("kind", [["int", "string"], [record(("a", "int"), name="A"), "int"], decimal(39, 0)])
+def test_types_without_a_column_type(kind: Any) -> None:
+    with pytest.raises(ConfigurationError, match="declare the columns"):
+        natural_type(avro_wire((text(record(("c", kind))),)))
+
+
+def test_record_in_itself_can_be_left_out() -> None:
+    schema = record(("id", "int"), ("next", ["null", "R"]))
+    decoder = Avro(pa.struct([("id", pa.int32())]), text(schema))
+    raw = encoded(schema, {"id": 1, "next": {"id": 2, "next": None}})
+    assert decoder.decode(pa.array([raw])).values.to_pylist() == [{"id": 1}]
+
+
+def test_broken_records_are_told_one_by_one() -> None:
+    schema = record(("c", "string"))
+    good = encoded(schema, {"c": "a"})
+    raws = [good, b"", good + b"x", b"\x02\xff", None, good, b"\xff" * 20]
+    decoder = Avro(pa.struct([("c", pa.string())]), text(schema))
+    decoded = decoder.decode(pa.array(raws, pa.binary()))
+    assert decoded.values.to_pylist() == [{"c": "a"}, None, None, None, None, {"c": "a"}, None]
+    assert {row: error.kind for row, error in decoded.errors.items()} == dict.fromkeys([1, 2, 3, 6], "undecodable")
+
+
+def test_missing_and_not_null() -> None:
+    schema = record(("c", ["null", "long"]))
+    raw = encoded(schema, {"c": None})
+    assert one(["null", "long"], "long", raw, nullable=False).errors == {
+        0: DecodeError("missing", "column c: expected long not null, found null")
+    }
+    both = pa.struct([pa.field("c", pa.int64()), pa.field("d", pa.int64(), nullable=False)])
+    assert Avro(both, text(schema)).decode(pa.array([raw])).errors[0].message.endswith("found nothing")
+
+
+V1 = record(("id", "int"), ("old", "string"))
+V2 = record(("id", "long"), ("name", ["null", "string"]))
+
+
+def registered(*schemas: RegisteredSchema, reader: str | None = None, columns: str = "id: long not null, name: string"):  # type: ignore[no-untyped-def]
+    declared, _ = parse_type(f"struct<{columns}>")
+    decoder = RegisteredAvro(declared, {s.id: s for s in schemas}, reader)
+    return pickle.loads(pickle.dumps(decoder))
+
+
+def test_several_schema_ids_in_one_batch() -> None:
+    decoder = registered(RegisteredSchema(1, "AVRO", (text(V1),)), RegisteredSchema(2, "AVRO", (text(V2),)))
+    raws = [
+        encoded(V1, {"id": 1, "old": "x"}, 1),
+        encoded(V2, {"id": 2, "name": "b"}, 2),
+        encoded(V2, {"id": 3, "name": None}, 9),
+        b"\x01\x00\x00\x00\x01\x02",
+        b"\x00\x00",
+        None,
+    ]
+    decoded = decoder.decode(pa.array(raws, pa.binary()))
+    assert decoded.values.to_pylist() == [{"id": 1, "name": None}, {"id": 2, "name": "b"}, None, None, None, None]
+    assert decoded.errors[2] == DecodeError("schema", "schema id 9 is not in the registry")
+    assert decoded.errors[3].kind == decoded.errors[4].kind == "undecodable"
+
+
+def test_reader_schema_resolves_aliases_and_defaults() -> None:
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": "string", "aliases": ["old"]},
+        {"name": "country", "type": "string", "default": "NZ"},
+    ]
+    reader = text({"type": "record", "name": "R", "fields": fields})
+    decoder = registered(
+        RegisteredSchema(1, "AVRO", (text(V1),)), reader=reader, columns="id: long, name: string, country: string"
+    )
+    decoded = decoder.decode(pa.array([encoded(V1, {"id": 1, "old": "x"}, 1)]))
+    assert decoded.values.to_pylist() == [{"id": 1, "name": "x", "country": "NZ"}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (RegisteredSchema(1, "JSON", ("{}",)), "schema id 1 is of type JSON, expected AVRO"),
+        (RegisteredSchema(1, "AVRO", (text(record(("id", "string"))),)), "column id: expected long"),
+        (RegisteredSchema(1, "AVRO", ("{}",)), "schema id 1"),
+    ],
+)
+def test_schema_that_cannot_be_read_makes_dead_letters(schema: RegisteredSchema, says: str) -> None:
+    error = registered(schema).decode(pa.array([b"\x00\x00\x00\x00\x01\x02"])).errors[0]
+    assert error.kind == "schema"
+    assert says in error.message
+
+
+def test_references() -> None:
+    inner = {"type": "record", "name": "Inner", "namespace": "x", "fields": [{"name": "n", "type": "long"}]}
+    outer = {"type": "record", "name": "Outer", "namespace": "x", "fields": [{"name": "id", "type": "Inner"}]}
+    whole = {**outer, "fields": [{"name": "id", "type": inner}]}
+    decoder = registered(RegisteredSchema(1, "AVRO", (text(inner), text(outer)), ("x.Inner", "")),
+                         columns="id: struct<n: long>")  # fmt: skip
+    decoded = decoder.decode(pa.array([encoded(whole, {"id": {"n": 5}}, 1)]))
+    assert decoded.values.to_pylist() == [{"id": {"n": 5}}]
+
+
+def test_key_that_is_one_value() -> None:
+    decoder = Avro(pa.struct([("id", pa.int64())]), '"long"')
+    assert decoder.decode(pa.array([b"\x04"])).values.to_pylist() == [{"id": 2}]

@@ -1,0 +1,133 @@
+"""Kafka Connect's JSON with a schema in each record."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.decode.base import DecodeError
+from jobs.decode.connect_json import ConnectJson
+from jobs.schema.connect_schema import connect_wire
+from jobs.schema.types import parse_type, type_name
+from jobs.schema.wire import natural_type
+
+_CONNECT, _TIME, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
+
+
+def field(kind: str, name: str = "", optional: bool = True, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "optional": optional, **({"name": name} if name else {}), **more}
+
+
+def struct(**fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "optional": False, "fields": [{**f, "field": n} for n, f in fields.items()]}
+
+
+def envelope(schema: Any, payload: Any) -> bytes:
+    return json.dumps({"schema": schema, "payload": payload}).encode()
+
+
+def compact(schema: Any, payload: Any) -> bytes:
+    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+
+
+TYPES: list[tuple[dict[str, Any], str, Any, Any]] = [
+    (field("int8"), "int", -128, -128),
+    (field("int64"), "long", 2**63 - 1, 2**63 - 1),
+    (field("float"), "float", 1.5, 1.5),
+    (field("double"), "double", 1, 1.0),
+    (field("boolean"), "boolean", False, False),
+    (field("string"), "string", "é\x00", "é\x00"),
+    (field("bytes"), "binary", "/w==", b"\xff"),
+    (field("bytes", f"{_CONNECT}Decimal", parameters={"scale": "2", "connect.decimal.precision": "5"}),
+     "decimal(5,2)", "/w==", Decimal("-0.01")),
+    (field("int32", f"{_CONNECT}Date"), "date", -1, date(1969, 12, 31)),
+    (field("int32", f"{_CONNECT}Time"), "string", 1, "00:00:00.001000"),
+    (field("int64", f"{_CONNECT}Timestamp"), "timestamp", 1, datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)),
+    (field("int32", f"{_TIME}Date"), "date", 18262, date(2020, 1, 1)),
+    (field("int64", f"{_TIME}MicroTime"), "string", 3_600_000_001, "01:00:00.000001"),
+    (field("int64", f"{_TIME}NanoTime"), "string", 1_999, "00:00:00.000001"),
+    (field("int64", f"{_TIME}Timestamp"), "timestamp_ntz", 1, datetime(1970, 1, 1, 0, 0, 0, 1000)),
+    (field("int64", f"{_TIME}MicroTimestamp"), "timestamp_ntz", 1, datetime(1970, 1, 1, 0, 0, 0, 1)),
+    (field("int64", f"{_TIME}NanoTimestamp"), "timestamp_ntz", 1_000, datetime(1970, 1, 1, 0, 0, 0, 1)),
+    (field("string", f"{_TIME}ZonedTimestamp"), "timestamp", "2020-01-01T00:00:00.1Z",
+     datetime(2020, 1, 1, 0, 0, 0, 100000, UTC)),
+    (field("string", f"{_TIME}ZonedTime"), "string", "10:00:00Z", "10:00:00Z"),
+    (field("string", f"{_DATA}Uuid"), "string", "u", "u"),
+    (field("string", f"{_DATA}Enum"), "string", "e", "e"),
+    (field("string", f"{_DATA}Json"), "string", "{}", "{}"),
+    (struct(scale=field("int32"), value=field("bytes")) | {"optional": True, "name": f"{_DATA}VariableScaleDecimal"},
+     "decimal(38,9)", {"scale": 3, "value": "BNI="}, Decimal("1.234")),
+    (struct(x=field("double"), wkb=field("bytes"), srid=field("int32"))
+     | {"optional": True, "name": "io.debezium.data.geometry.Point"},
+     "struct<x: double, wkb: binary, srid: int>", {"x": 1.5, "wkb": "AQ==", "srid": None},
+     {"x": 1.5, "wkb": b"\x01", "srid": None}),
+    (field("array", items=field("int32", optional=False)), "array<int not null>", [1], [1]),
+    (field("map", keys=field("string"), values=field("int64")), "map<string,long>", {"a": 1}, [("a", 1)]),
+    (field("map", keys=field("int32"), values=field("string")), "map<int,string>", [[1, "a"]], [(1, "a")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", [envelope, compact])
+@pytest.mark.parametrize(("schema", "column", "payload", "wanted"), TYPES)
+def test_every_type(write: Any, schema: dict[str, Any], column: str, payload: Any, wanted: Any) -> None:
+    whole = struct(c=schema)
+    assert type_name(natural_type(connect_wire(whole).field("c"))) == column  # type: ignore[arg-type]
+    decoder = pickle.loads(pickle.dumps(ConnectJson(pa.struct([("c", parse_type(column)[0])]))))
+    records = pa.array([write(whole, {"c": payload}), write(whole, {"c": None}), write(whole, {"c": payload})])
+    decoded = decoder.decode(records)
+    assert decoded.errors == {}
+    assert decoded.values.to_pylist() == [{"c": wanted}, {"c": None}, {"c": wanted}]
+
+
+ID = struct(id=field("int64"))
+LONG = pa.struct([("id", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("record", "kind"),
+    [
+        (b"{", "undecodable"),
+        (b'{"id":1}', "undecodable"),
+        (b"[]", "undecodable"),
+        (compact(None, {"id": 1}), "schema"),
+        (compact({"type": "complex"}, {"id": 1}), "schema"),
+        (compact(struct(id=field("string")), {"id": "1"}), "schema"),
+        (compact(ID, {"id": 2**63}), "type"),
+        (compact(ID, {"id": "x"}), "type"),
+        (compact(ID, {"id": 1}) + b"}", "undecodable"),
+        (compact(ID, {"id": 1})[:-1], "undecodable"),
+        (compact(ID, {"id": 1})[:-1] + b',"schema":{}}', "schema"),
+    ],
+)
+def test_bad_records_leave_others_alone(record: bytes, kind: str) -> None:
+    good = compact(ID, {"id": 1})
+    decoded = ConnectJson(LONG).decode(pa.array([good, record, good, None, compact(ID, None)], pa.binary()))
+    assert decoded.values.to_pylist() == [{"id": 1}, None, {"id": 1}, None, None]
+    assert {row: error.kind for row, error in decoded.errors.items()} == {1: kind}
+    assert "x" not in decoded.errors[1].message.split()
+
+
+def test_a_schema_text_in_the_payload_is_not_taken_for_the_schema() -> None:
+    schema = struct(c=field("string", default='","payload":'))
+    decoder = ConnectJson(pa.struct([("c", pa.string())]))
+    records = [compact(schema, {"c": text}) for text in ('{"schema":1,"payload":2}', '","payload":', "}")]
+    values = decoder.decode(pa.array(records)).values.to_pylist()
+    assert [v["c"] for v in values] == ['{"schema":1,"payload":2}', '","payload":', "}"]
+
+
+def test_key_that_is_one_value() -> None:
+    decoded = ConnectJson(LONG).decode(pa.array([compact(field("int64", optional=False), 7)]))
+    assert decoded.values.to_pylist() == [{"id": 7}]
+
+
+def test_required_column_that_is_null() -> None:
+    decoder = ConnectJson(pa.struct([pa.field("id", pa.int64(), nullable=False)]))
+    assert decoder.decode(pa.array([compact(ID, {"id": None})])).errors == {
+        0: DecodeError("missing", "column id: expected long not null, found null")
+    }

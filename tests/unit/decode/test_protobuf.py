@@ -1,0 +1,184 @@
+"""Protobuf: every type, presence, Confluent's message indexes, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import json_format
+
+from jobs.decode.base import DecodeError
+from jobs.decode.protobuf import Protobuf, RegisteredProtobuf, message_indexes
+from jobs.decode.registered import RegisteredSchema
+from jobs.schema.protobuf import Messages, compiled, message_class, message_wire
+from jobs.schema.types import parse_type, type_name
+from jobs.schema.wire import natural_type
+from resources.errors import ConfigurationError
+
+COMMON = 'syntax = "proto3"; package common; message Money { int64 units = 1; string currency = 2; }'
+SHOP = """
+syntax = "proto3";
+package shop;
+import "common.proto";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+message Other { int32 x = 1; }
+message Order {
+  enum State { NEW = 0; PAID = 1; }
+  message Line { string sku = 1; uint32 count = 2; }
+  int64 id = 1;
+  optional string note = 2;
+  State state = 3;
+  repeated Line lines = 4;
+  map<string, double> tags = 5;
+  google.protobuf.Timestamp at = 6;
+  google.protobuf.Int64Value maybe = 7;
+  common.Money price = 8;
+  uint64 huge = 9;
+  bytes raw = 10;
+  float ratio = 11;
+  bool ok = 12;
+  repeated sint32 numbers = 13;
+  oneof way { string by_mail = 14; int32 by_code = 15; }
+}
+message Tree { int64 id = 1; repeated Tree children = 2; }
+"""
+DESCRIPTORS = compiled((COMMON, SHOP), ("common.proto", ""))
+COLUMNS = (
+    "struct<id: long not null, note: string, state: string not null, "
+    "lines: array<struct<sku: string not null, count: long not null> not null> not null, "
+    "tags: map<string,double not null> not null, at: timestamp, maybe: long, "
+    "price: struct<units: long not null, currency: string not null>, huge: decimal(20,0) not null, "
+    "raw: binary not null, ratio: float not null, ok: boolean not null, numbers: array<int not null> not null, "
+    "by_mail: string, by_code: int>"
+)
+DEFAULTS = {"id": 0, "note": None, "state": "NEW", "lines": [], "tags": [], "at": None, "maybe": None, "price": None,
+            "huge": Decimal(0), "raw": b"", "ratio": 0.0, "ok": False, "numbers": [], "by_mail": None,
+            "by_code": None}  # fmt: skip
+FULL = {
+    "id": str(2**63 - 1), "note": "", "state": "PAID", "lines": [{"sku": "a", "count": 2**32 - 1}, {}],
+    "tags": {"w": 0.5}, "at": "9999-12-31T23:59:59.999999999Z", "maybe": "0", "price": {"units": "-5"},
+    "huge": str(2**64 - 1), "raw": "/w==", "ratio": "-Infinity", "ok": True, "numbers": [-1, 2**31 - 1], "byCode": 0,
+}  # fmt: skip
+
+
+def made(value: dict[str, Any], name: str = "shop.Order") -> bytes:
+    message = message_class(Messages(DESCRIPTORS).named(name))()
+    return json_format.ParseDict(value, message).SerializeToString()
+
+
+def decoder(columns: str = COLUMNS, name: str = "shop.Order") -> Protobuf:
+    return pickle.loads(pickle.dumps(Protobuf(parse_type(columns)[0], DESCRIPTORS, name)))
+
+
+def test_columns_of_the_message() -> None:
+    assert type_name(natural_type(message_wire(Messages(DESCRIPTORS).named("shop.Order")))) == COLUMNS
+
+
+def test_every_type_with_extreme_values_and_with_none() -> None:
+    decoded = decoder().decode(pa.array([made(FULL), b"", None], pa.binary()))
+    assert decoded.errors == {}
+    full, defaults, tombstone = decoded.values.to_pylist()
+    assert defaults == DEFAULTS
+    assert tombstone is None
+    assert full == {
+        "id": 2**63 - 1, "note": "", "state": "PAID",
+        "lines": [{"sku": "a", "count": 2**32 - 1}, {"sku": "", "count": 0}], "tags": [("w", 0.5)],
+        "at": datetime.max.replace(tzinfo=UTC), "maybe": 0, "price": {"units": -5, "currency": ""},
+        "huge": Decimal(2**64 - 1), "raw": b"\xff", "ratio": float("-inf"), "ok": True, "numbers": [-1, 2**31 - 1],
+        "by_mail": None, "by_code": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("columns", "value", "kind"),
+    [
+        ("struct<huge: long>", {"huge": str(2**63)}, "range"),
+        ("struct<note: string not null>", {}, "missing"),
+        ("struct<missing: long not null>", {}, "missing"),
+        ("struct<price: struct<units: int>>", {"price": {"units": str(2**31)}}, "range"),
+    ],
+)
+def test_values_that_do_not_fit(columns: str, value: dict[str, Any], kind: str) -> None:
+    decoded = decoder(columns).decode(pa.array([made(value)]))
+    assert decoded.errors[0].kind == kind
+    assert decoded.values.to_pylist() == [None]
+
+
+def test_unknown_enum_value_is_its_number() -> None:
+    assert decoder("struct<state: string>").decode(pa.array([b"\x18\x07"])).values.to_pylist() == [{"state": "7"}]
+
+
+def test_message_in_itself_can_be_left_out() -> None:
+    raw = made({"id": "1", "children": [{"id": "2"}]}, "shop.Tree")
+    assert decoder("struct<id: long>", "shop.Tree").decode(pa.array([raw])).values.to_pylist() == [{"id": 1}]
+
+
+def test_broken_bytes() -> None:
+    errors = decoder().decode(pa.array([b"\x08", b"\xff\xff", made({})])).errors
+    assert errors == dict.fromkeys([0, 1], DecodeError("undecodable", "the record is no Protobuf message"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "name", "says"),
+    [
+        ("struct<id: string>", "shop.Order", "column id: expected string"),
+        ("struct<id: long>", "shop.Nothing", "there is no Protobuf message 'shop.Nothing'"),
+    ],
+)
+def test_refused_when_the_file_is_loaded(columns: str, name: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        decoder(columns, name)
+
+
+def test_text_that_is_no_schema() -> None:
+    with pytest.raises(ConfigurationError, match="does not accept the schema"):
+        compiled(("message {",), ("",))
+    with pytest.raises(ConfigurationError, match="not a complete"):
+        Messages(b"\xff\xff")
+
+
+@pytest.mark.parametrize(
+    ("rest", "wanted"),
+    [
+        (b"\x00abc", ((0,), 1)),
+        (b"\x02\x00", ((0,), 2)),
+        (b"\x04\x02\x00x", ((1, 0), 3)),
+        (b"\x02\x80\x02", ((128,), 3)),
+    ],
+)
+def test_message_indexes(rest: bytes, wanted: tuple[tuple[int, ...], int]) -> None:
+    assert message_indexes(rest) == wanted
+
+
+def test_schema_ids_and_message_indexes() -> None:
+    schema = RegisteredSchema(7, "PROTOBUF", (COMMON, SHOP), ("common.proto", ""), DESCRIPTORS)
+    broken = RegisteredSchema(8, "PROTOBUF", ("message {",), ("",))
+    by_id = {7: schema, 8: broken, 9: RegisteredSchema(9, "AVRO", ('"int"',))}
+    registered = RegisteredProtobuf(parse_type("struct<id: long, sku: string>")[0], by_id)
+    registered = pickle.loads(pickle.dumps(registered))
+    prefix = b"\x00\x00\x00\x00"
+    line = message_class(Messages(DESCRIPTORS).named("shop.Order.Line"))(sku="a").SerializeToString()
+    raws = [
+        prefix + b"\x07\x02\x02" + made({"id": "5"}),  # [1] Order
+        prefix + b"\x07\x04\x02\x00" + line,  # [1, 0] Order.Line
+        prefix + b"\x07\x00",  # [0] Other
+        prefix + b"\x07\x02\x14",  # [10]
+        prefix + b"\x08\x00",
+        prefix + b"\x09\x00",
+        prefix + b"\x0a\x00",
+        prefix + b"\x07",
+        None,
+    ]
+    decoded = registered.decode(pa.array(raws, pa.binary()))
+    assert decoded.values.to_pylist()[:3] == [
+        {"id": 5, "sku": None},
+        {"id": None, "sku": "a"},
+        {"id": None, "sku": None},
+    ]
+    kinds = {row: error.kind for row, error in decoded.errors.items()}
+    assert kinds == {3: "schema", 4: "schema", 5: "schema", 6: "schema", 7: "undecodable"}
