@@ -15,9 +15,9 @@ from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.landing.direct import DirectLanding
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.place import LandingPlace
+from jobs.landing.schema_ids import Registries
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, plan_batch
-from jobs.landing.schema_ids import Registries
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import ClickHouseTable, IcebergTable, Table
@@ -27,16 +27,16 @@ from resources.connections import (
     Connections,
     IcebergConnection,
     KafkaConnection,
+    SchemaRegistryConnection,
     SparkConnection,
 )
 from resources.errors import ConfigurationError
-    SchemaRegistryConnection,
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
+from resources.schema_registry import SchemaRegistry
 from resources.spark import open_session, spark_errors
 
 
-from resources.schema_registry import SchemaRegistry
 @dataclass
 class Pipeline:
     """A pipeline file with its connections opened on demand.
@@ -67,6 +67,11 @@ class Pipeline:
         assert isinstance(destination, IcebergDestination), "checked when the pipeline file was loaded"
         return DirectLanding(destination, place)
 
+    def registries(self) -> dict[str, SchemaRegistry]:
+        """The Schema Registries that the source names, by connection."""
+        names = self.spec.source.registries
+        return {name: SchemaRegistry(name, self.connections.get(name, SchemaRegistryConnection)) for name in names}
+
     @property
     def group(self) -> str:
         """The consumer group that follows the tables."""
@@ -75,11 +80,6 @@ class Pipeline:
     @property
     def run_properties(self) -> dict[str, str]:
         return {PREFIX + "run-id": self.run_id}
-    def registries(self) -> dict[str, SchemaRegistry]:
-        """The Schema Registries that the source names, by connection."""
-        names = self.spec.source.registries
-        return {name: SchemaRegistry(name, self.connections.get(name, SchemaRegistryConnection)) for name in names}
-
 
     def destinations(self) -> list[Destination]:
         return [self.destination_of(table) for table in self.spec.tables]

@@ -124,15 +124,15 @@ class LandingSource:
     """The records of one batch.
 
     Attributes:
-        registries: the Schema Registries that the records' schemas are in.
         value_type: the `value` struct as the table that is written has it.
+        registries: the Schema Registries that the records' schemas are in.
     """
 
     kafka: KafkaCluster
     spec: PipelineSpec
     batch: Batch
-    registries: Registries = field(default_factory=Registries)
     value_type: pa.DataType
+    registries: Registries = field(default_factory=Registries)
 
     def shaped(self, spark: SparkSession) -> DataFrame:
         """Landed rows of all records (`jobs.landing.columns`), and the reports of the tasks among them."""
@@ -177,8 +177,6 @@ def record_reader(
         key_type=pa.struct(key_fields(spec)) if key else None,
         value_type=value_type,
         routes=all_taken(spec),
-    )
-
         topic_decoders={
             topic: {
                 column: decoder_of(encoding, columns, schemas)
@@ -187,6 +185,8 @@ def record_reader(
             }
             for topic, own in source.per_topic.items()
         },
+    )
+
 
 def decoder_of(encoding: Encoding, columns: Format, schemas: Schemas | None) -> Decoder:
     """The decoder of these columns from records that are encoded so."""
