@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs import offsets
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
@@ -53,7 +53,8 @@ def new_commit_id() -> str:
 class Counts:
     """What became of the records of a batch; each is counted on its own, so that they can be checked.
 
-    `gaps` are offsets without a record (compaction, control records, aborted transactions); never used to balance.
+    `skipped` are bad records of which nothing is kept (`on_bad_record: skip`). `gaps` are offsets without a record
+    (compaction, control records, aborted transactions); never used to balance.
     """
 
     read: int = 0
@@ -61,10 +62,15 @@ class Counts:
     quarantined: int = 0
     filtered: int = 0
     gaps: int = 0
+    skipped: int = 0
 
     @property
     def balanced(self) -> bool:
-        return self.read == self.landed + self.quarantined + self.filtered
+        return self.read == self.landed + self.quarantined + self.filtered + self.skipped
+
+    def with_mended(self, mended: int) -> Counts:
+        """As it would have been if these dead letters had been good."""
+        return replace(self, landed=self.landed + mended, quarantined=self.quarantined - mended)
 
 
 @dataclass(frozen=True)

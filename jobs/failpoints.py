@@ -27,6 +27,9 @@ NEWS = (
     "news.complete.written",
     "news.complete.sent",
 )
+# Trying dead letters again (jobs/dead_letters/mending.py).
+DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
+MENDING = ("mend.written", "mend.published", "mend.replayed")
 # Instead of those of NEWS where the control topic is off.
 GROUP = "news.group"
 # The eight steps of a flush into BigQuery (jobs/destinations/bigquery/destination.py), and a replay into it.

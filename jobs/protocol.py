@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination, Merged
 from jobs.failpoints import reached
 from jobs.lineage import next_batches
@@ -52,6 +53,8 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
     pipeline.intermediate.prepare()
     news = LandingNews(pipeline)
     news.catch_up()
+    dead_letters = DeadLetterTopic(pipeline)
+    dead_letters.publish()
     while max_batches == 0 or done < max_batches:
         planned = plan(pipeline)
         if planned.batch is None:
@@ -67,6 +70,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
             pipeline.run_properties,
         )
         news.landed(landed)
+        dead_letters.publish()
         yield landed
         done += 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination, Merged
@@ -35,22 +35,33 @@ def replay_window(pipeline: Pipeline, destination: Destination, start: datetime,
         ConfigurationError: the table's rows cannot be told apart well enough to replay (append without coordinates).
     """
     first, last = start.timestamp() * 1000, end.timestamp() * 1000
-    return _replay(pipeline, destination, lambda b: first <= b.batch.planned_at < last)
+    return _replay(
+        pipeline,
+        destination,
+        lambda b: first <= b.batch.planned_at < last,
+        lambda oldest: first < oldest.batch.planned_at,
+    )
 
 
 def replay_batches(pipeline: Pipeline, destination: Destination, first: int, last: int) -> Replayed | None:
     """Replays landed batches by number, both ends included; None where there are none."""
-    return _replay(pipeline, destination, lambda b: first <= b.number <= last)
+    return _replay(pipeline, destination, lambda b: first <= b.number <= last, lambda oldest: first < oldest.number)
 
 
-def _replay(pipeline: Pipeline, destination: Destination, wanted: Callable[[LandedBatch], bool]) -> Replayed | None:
+def _replay(
+    pipeline: Pipeline,
+    destination: Destination,
+    wanted: Callable[[LandedBatch], bool],
+    before: Callable[[LandedBatch], bool],
+) -> Replayed | None:
+    """`before`: what is wanted begins before this batch, the oldest one that is known."""
     if pipeline.spec.intermediate.direct:
         raise ConfigurationError(
             "the pipeline has no intermediate table (`intermediate.direct`), so there is nothing to replay from",
             where=f"pipeline {pipeline.name}",
             remedy="read from Kafka again, with a new pipeline of another name",
         )
-    _check_coordinates(destination)
+    check_coordinates(destination)
     failed: CommitFailed | None = None
     for attempt in range(1, destination.table.max_commit_attempts + 1):
         committed = destination.committed()
@@ -59,6 +70,8 @@ def _replay(pipeline: Pipeline, destination: Destination, wanted: Callable[[Land
             return None
         landed, complete = pipeline.intermediate.landed()
         next_batches(destination.name, committed, landed, complete)
+        if not complete and before(landed[0]):
+            raise _gone(destination, landed[0])
         batches = [b for b in landed if b.number <= committed.batch_number and wanted(b)]
         if not batches:
             return None
@@ -77,8 +90,23 @@ def _replay(pipeline: Pipeline, destination: Destination, wanted: Callable[[Land
     ) from failed
 
 
-def _check_coordinates(destination: Destination) -> None:
-    """Rows of a table without a unique key are told apart by where they come from."""
+def _gone(destination: Destination, oldest: LandedBatch) -> ConfigurationError:
+    landed_at = datetime.fromtimestamp(oldest.batch.planned_at / 1000, UTC)
+    return ConfigurationError(
+        f"batches before {oldest.number}, landed before {landed_at:%Y-%m-%d %H:%M:%S} UTC, were removed by retention "
+        "(`maintenance.landed`)",
+        where=destination.name,
+        remedy="begin the replay there; or read what is older from Kafka again, as far as Kafka still has it",
+        oldest=oldest.number,
+    )
+
+
+def check_coordinates(destination: Destination) -> None:
+    """Rows of a table without a unique key are told apart by where they come from.
+
+    Raises:
+        ConfigurationError: the table lacks their coordinates.
+    """
     table = destination.table
     missing = [m for m in ("topic", "partition", "offset") if m not in table.metadata_columns]
     if table.mode in ("append", "delete") and missing:

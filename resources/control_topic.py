@@ -44,6 +44,16 @@ _COORDINATOR_MOVES = {
 
 
 @dataclass(frozen=True)
+class Message:
+    """One message to write; `timestamp` in milliseconds, 0: now."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes]] = ()
+    timestamp: int = 0
+
+
+@dataclass(frozen=True)
 class GroupProgress:
     """Offsets to commit for a consumer group without members; `note` is kept beside the first of them."""
 
@@ -105,9 +115,16 @@ class ControlWriter:
     def send(
         self, key: str, values: Sequence[bytes], progress: Sequence[GroupProgress], before_commit: Callable[[], None]
     ) -> None:
+        """Sends these values under one key, as `send_messages` does."""
+        self.send_messages([Message(value, key.encode()) for value in values], progress, before_commit)
+
+    def send_messages(
+        self, messages: Iterable[Message], progress: Sequence[GroupProgress], before_commit: Callable[[], None]
+    ) -> None:
         """Sends messages and commits group offsets, all or nothing.
 
         Args:
+            messages: read one by one while they are sent.
             before_commit: called when everything is written and nothing is committed.
 
         Raises:
@@ -118,9 +135,8 @@ class ControlWriter:
         with _errors(f"control topic {self._topic}"):
             self._producer.begin_transaction()
             try:
-                for value in values:
-                    # No delivery callback: a fenced producer's error would be raised into it. The commit knows.
-                    self._producer.produce(self._topic, value, key)
+                for message in messages:
+                    self._produce(self._producer, message, deadline)
                 for group in progress:
                     self._send_offsets(self._producer, group, _left(deadline))
                 self._producer.flush(_left(deadline))
@@ -131,6 +147,18 @@ class ControlWriter:
                 with contextlib.suppress(KafkaException):
                     self._producer.abort_transaction(1)
                 raise
+
+    def _produce(self, producer: Producer, message: Message, deadline: float) -> None:
+        # No delivery callback: a fenced producer's error would be raised into it. The commit knows.
+        headers = list(message.headers)
+        while True:
+            try:
+                producer.produce(self._topic, message.value, message.key, headers=headers, timestamp=message.timestamp)
+                return
+            except BufferError:  # the producer's queue is full
+                if time.monotonic() > deadline:
+                    raise TimeoutError from None
+                producer.poll(0.1)
 
     def _send_offsets(self, producer: Producer, progress: GroupProgress, timeout: float) -> None:
         wanted = [

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from jobs.batch import Batch, Counts
 from jobs.landing.writing import Written
 from jobs.offsets import total
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import BadRecords, InvariantBroken
-from sql import render
 
 
-def check(batch: Batch, where: str, written: Written, added_rows: int) -> Counts:
+def check(batch: Batch, where: str, written: Written, added_rows: int, skip: bool = False) -> Counts:
     """The batch's counts, if they add up: what was read, what became of it, and what the branch's files hold.
 
     Args:
         added_rows: rows of the data files that were written, from their metadata.
+        skip: nothing of bad records is kept (`on_bad_record: skip`).
 
     Raises:
         InvariantBroken: they do not; nothing was published.
@@ -24,15 +27,16 @@ def check(batch: Batch, where: str, written: Written, added_rows: int) -> Counts
     counts = Counts(
         read=written.read,
         landed=written.landed,
-        quarantined=written.quarantined,
+        quarantined=0 if skip else written.quarantined,
         filtered=written.filtered,
         gaps=total(batch.ranges) - written.read,
+        skipped=written.quarantined if skip else 0,
     )
-    expected = written.landed + written.quarantined
+    expected = counts.landed + counts.quarantined
     if not counts.balanced or counts.gaps < 0 or added_rows != expected:
         raise InvariantBroken(
             f"{batch}: {counts.read} records were read, {counts.landed} landed, {counts.quarantined} quarantined, "
-            f"{counts.filtered} filtered and {added_rows} written; nothing was published",
+            f"{counts.skipped} skipped, {counts.filtered} filtered and {added_rows} written; nothing was published",
             where=where,
             remedy="run again; if it stays, report it with the Spark server's log",
         )
@@ -40,22 +44,35 @@ def check(batch: Batch, where: str, written: Written, added_rows: int) -> Counts
 
 
 def refuse_bad_records(
-    spec: PipelineSpec, batch: Batch, quarantined: int, where: str, spark: SparkSession, table: tuple[str, ...]
+    spec: PipelineSpec, batch: Batch, counts: Counts, where: str, bad: Callable[[], DataFrame]
 ) -> None:
-    """Stops a batch with bad records where the policy is to fail; says where the first of them are.
+    """Stops a batch with bad records where the policy is to fail, or where they are more than the limits allow.
+
+    Terminal: the same records give the same answer. What may pass by itself (a schema registry that is down) is
+    raised where it happens, as a transient error, and never counted as a bad record.
+
+    Args:
+        bad: the batch's bad rows; asked for only to name the first of them.
 
     Raises:
-        BadRecords: nothing was published.
+        BadRecords: nothing was published. Says where the first of them are.
     """
-    if not quarantined or spec.on_bad_record != "fail":
+    found = counts.quarantined + counts.skipped
+    limit = spec.dead_letters.refused(found, counts.read)
+    if not found or not (limit or spec.on_bad_record == "fail"):
         return
-    first = spark.sql(render("spark", "bad_records", table=table), args={"batch": batch.number, "most": 3}).collect()
+    place, error = F.col("kafka"), F.col("error")
+    first = (
+        bad().orderBy("i").select(place["topic"], place["partition"], place["offset"], error["stage"], error["message"])
+    )
     shown = "; ".join(
-        f"{row['topic']}-{row['partition']}@{row['offset']} {row['stage']}: {row['message']}" for row in first
+        f"{topic}-{p}@{offset} {stage}: {said}" for topic, p, offset, stage, said in first.limit(3).collect()
     )
     raise BadRecords(
-        f"{batch} has {quarantined} bad records, for example {shown}",
+        f"{batch} has {found} bad records{f', {limit}' if limit else ''}, for example {shown}",
         where=where,
-        remedy="mend the producer or the declared columns, or set `on_bad_record: quarantine`",
-        quarantined=quarantined,
+        remedy="mend the producer or the declared columns, or raise the limits in `dead_letters`"
+        if limit
+        else "mend the producer or the declared columns, or set `on_bad_record: quarantine`",
+        quarantined=found,
     )

@@ -88,7 +88,10 @@ class DirectLanding:
             attempt = self.destination.attempt(committed)
             reached("land.begun")
             written = write_records(spark, source, attempt, Selection(ROWS, False, self._rows_for(attempt)))
-            counts = check(batch, self.destination.name, written, attempt.added_rows() + written.quarantined)
+            skip = self.destination.spec.on_bad_record == "skip"
+            kept = 0 if skip else written.quarantined
+            counts = check(batch, self.destination.name, written, attempt.added_rows() + kept, skip)
+            refuse_bad_records(self.destination.spec, batch, counts, self.destination.name, lambda: source.bad(spark))
             if counts.quarantined:
                 self._keep_dead_letters(spark, source, counts.quarantined, summary)
             reached("land.written")
@@ -126,6 +129,5 @@ class DirectLanding:
                 where=kept.identifier,
                 remedy="run again; if it stays, report it with the Spark server's log",
             )
-        refuse_bad_records(source.spec, source.batch, expected, kept.identifier, spark, attempt.path)
         # On its base only: two runs at once must not both add the same dead letters.
         attempt.publish_head(summary, {})

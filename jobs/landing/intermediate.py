@@ -147,8 +147,8 @@ class IntermediateTable:
             skip = self.spec.on_bad_record == "skip"
             written = write_records(spark, source, attempt, Selection(CHANGES, not skip, lambda rows: rows))
             reached("land.written")
-            counts = check(batch, self.identifier, written, attempt.added_rows())
-            refuse_bad_records(self.spec, batch, counts.quarantined, self.identifier, spark, attempt.path)
+            counts = check(batch, self.identifier, written, attempt.added_rows(), skip)
+            refuse_bad_records(self.spec, batch, counts, self.identifier, lambda: source.bad(spark))
         return publish_landed(attempt, batch, committed, counts, written.newest, log_ends, summary)
 
 
@@ -169,11 +169,12 @@ def publish_landed(
     snapshot = attempt.publish_append({**landed_to_properties(landed), **summary}, state)
     reached("land.published")
     _LOG.info(
-        "landed %s: read %d, landed %d, quarantined %d, filtered %d, gaps %d",
+        "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",
         batch,
         counts.read,
         counts.landed,
         counts.quarantined,
+        counts.skipped,
         counts.filtered,
         counts.gaps,
     )

@@ -149,6 +149,9 @@ class LandingSource:
             }
         ).select(schema.names)
 
+    def bad(self, spark: SparkSession) -> DataFrame:
+        """Only the bad records, read again."""
+        return self.shaped(spark).where(F.col("error").isNotNull())
 
 
 def record_reader(

@@ -17,6 +17,8 @@ from jobs.spec.automation import Retry, Trigger
 from jobs.spec.base import Spec
 from jobs.spec.changes import Changes
 from jobs.spec.control import Control
+from jobs.spec.dead_letters import DeadLetters
+from jobs.spec.maintenance import Maintenance
 from jobs.spec.routing import route_problems
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
@@ -74,9 +76,11 @@ class PipelineSpec(Spec):
         description="field (a key column, a column of the value, or a path `column.part`) whose value names the table "
         "that takes the record, with or without its namespace, in upper or lower case",
     )
-    on_bad_record: Literal["quarantine", "fail"] = Field(
-        "quarantine", description="quarantine: land it as a dead letter; fail: stop the batch"
+    on_bad_record: Literal["quarantine", "fail", "skip"] = Field(
+        "quarantine",
+        description="quarantine: land it as a dead letter; fail: stop the batch; skip: count it, keep nothing",
     )
+    dead_letters: DeadLetters = DeadLetters()
     cron: str = Field("*/5 * * * *", description="when the schedule runs (UTC)")
     trigger: Trigger | None = Field(None, description="starts runs by lag, beside the schedule")
     retry: Retry = Retry()

@@ -24,6 +24,8 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("orchestration.cli.plan:plan", "Show what the next run of a pipeline would do, without doing it."),
     "check": ("orchestration.cli.check:check", "Check files and connections."),
     "offsets": ("orchestration.cli.offsets:offsets", "Show where Kafka, landing and every table stand."),
+    "dead-letters": ("orchestration.cli.dead_letters:dead_letters", "Bad records: show them, and try them again."),
+    "import": ("orchestration.cli.moving:import_", "Make a pipeline of a Kafka Connect sink."),
     "ui": ("orchestration.cli.ui:ui", "Open Dagster on the pipelines."),
     "status": ("orchestration.cli.services:status", "Show how services and pipelines are."),
 }

@@ -100,6 +100,7 @@ def total(batches: Sequence[LandedBatch]) -> Counts:
         quarantined=sum(c.quarantined for c in every),
         filtered=sum(c.filtered for c in every),
         gaps=sum(c.gaps for c in every),
+        skipped=sum(c.skipped for c in every),
     )
 
 

@@ -10,6 +10,8 @@ IN_EVERY_TEST_RUN = (
     "test_iceberg_crash.py::test_run_that_wakes_up_late_is_refused",
     "test_iceberg_crash.py::test_two_runs_at_once",
     "test_news_crash.py::test_news_of_a_killed_run_are_told_by_the_next[news.complete.",
+    "test_dead_letters_crash.py::test_killed_retry_is_finished_by_the_next[mend.published]",
+    "test_dead_letters_crash.py::test_killed_landing_sends_each_letter_once[dead-letters.written]",
     "test_clickhouse_crash.py::test_killed_upserts_are_finished",
     "test_clickhouse_crash.py::test_late_insert_of_a_dead_run_is_stopped",
     "test_clickhouse_crash.py::test_two_runs_at_once",

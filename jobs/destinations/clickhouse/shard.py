@@ -147,6 +147,10 @@ class Shard:
                 self.server.execute(self.statements.create_dead_letters())
         return [f"{self.where}: {change}" for change in changes]
 
+    def has_dead_letters(self) -> bool:
+        """The table for rows that do not fit is there: a run has made it."""
+        return tables.describe(self.server, self.statements.dead_letters) is not None
+
     def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Inserted:
         """Applies those of these batches that this shard does not have yet."""
         lease = self.store.lease()

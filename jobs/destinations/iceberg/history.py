@@ -7,13 +7,18 @@ never past the table's root (DESIGN section 4).
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from jobs.batch import LENGTHS, PREFIX, CommittedState, LandedBatch, landed_from_properties
+
+# In the summary of a snapshot that mended dead letters: batch number to how many, as JSON.
+MENDED = PREFIX + "mended"
 
 
 def tag_name(pipeline: str, branch: str) -> str:
@@ -67,13 +72,17 @@ def read_history(metadata: TableMetadata, pipeline: str, branch: str) -> History
 def landed_batches(metadata: TableMetadata, pipeline: str, branch: str = "main") -> tuple[list[LandedBatch], bool]:
     """All landed batches that the intermediate table's snapshots still know, ascending; True if that is from the first.
 
-    A snapshot of maintenance carries no batch and is passed over.
+    A snapshot of maintenance carries no batch and is passed over. Dead letters that were mended since count as landed.
     """
-    found = [
-        landed_from_properties(_summary(s), s.snapshot_id)
-        for s in ancestors(metadata, branch)
-        if _summary(s).get(PREFIX + "pipeline") == pipeline and LENGTHS in _summary(s)
-    ]
+    found, mended = list[LandedBatch](), Counter[int]()
+    for snapshot in ancestors(metadata, branch):
+        summary = _summary(snapshot)
+        if summary.get(PREFIX + "pipeline") != pipeline:
+            continue
+        mended.update({int(number): count for number, count in json.loads(summary.get(MENDED, "{}")).items()})
+        if LENGTHS in summary:
+            landed = landed_from_properties(summary, snapshot.snapshot_id)
+            found.append(replace(landed, counts=landed.counts.with_mended(mended[landed.number])))
     found.reverse()
     return found, not found or found[0].batch.previous_commit_id is None
 

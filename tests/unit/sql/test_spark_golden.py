@@ -55,7 +55,9 @@ ROWS: dict[str, Any] = {
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None}
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "bad_records": ("bad_records", {"table": LANDED}),
+    "dead_letters": ("dead_letters", {"table": LANDED, "values": False}),
+    "dead_letters.values": ("dead_letters", {"table": LANDED, "values": True}),
+    "mend": ("mend", {"target": BRANCH, "mended": ["batchmerge_mended"], "keyed": True, "first": 3, "last": 5}),
     "duplicate_keys": ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
     "keep_tombstones": ("keep_tombstones", {**MERGE, "tombstones": TOMBSTONES, "order_by": "version"}),
     "key_bounds": ("key_bounds", {"keys": KEYS, "changes": ["batchmerge_changes"]}),

@@ -2,10 +2,13 @@ SELECT
   `kafka`.`topic` AS `topic`,
   `kafka`.`partition` AS `partition`,
   `kafka`.`offset` AS `offset`,
+  `kafka`.`timestamp` AS `timestamp`,
+  `batchNumber` AS `batch`,
+  `i`,
   `error`.`stage` AS `stage`,
   `error`.`kind` AS `kind`,
   `error`.`message` AS `message`
 FROM `lake`.`landing`.`flights_tmp`
-WHERE `batchNumber` = :batch AND `error` IS NOT NULL
-ORDER BY `i`
+WHERE `error` IS NOT NULL AND `batchNumber` BETWEEN :first AND :last
+ORDER BY `batchNumber`, `i`
 LIMIT :most

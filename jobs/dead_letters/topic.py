@@ -1,0 +1,105 @@
+"""The dead-letter topic (`dead_letters.topic`): each dead letter once, as Kafka Connect's sinks would send it.
+
+After a batch is landed its dead letters go out in one Kafka transaction, together with a note, kept beside the offsets
+of the consumer group ``batchmerge-<pipeline>/dead-letters``, that says up to which batch this was done. So a run that
+dies before the transaction's end has sent nothing, and the next one begins after the note: once per record for
+readers with `isolation.level=read_committed`, as long as Kafka remembers the group (`offsets.retention.minutes`).
+
+Headers: https://github.com/apache/kafka/blob/trunk/connect/runtime/src/main/java/org/apache/kafka/connect/runtime/
+errors/DeadLetterQueueReporter.java. There is no stack trace; the exception's class is our kind of error.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import SparkSession
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.control.unsaid import Said, newest_said, unsaid
+from jobs.dead_letters.reading import ALL, Letter, letters
+from jobs.failpoints import reached
+from jobs.pipeline import Pipeline
+from resources.control_topic import ControlWriter, GroupProgress, Message, read_notes
+from resources.errors import BatchmergeError
+
+_LOG = logging.getLogger("batchmerge")
+
+PREFIX = "__connect.errors."
+# What Kafka Connect calls the stages (org.apache.kafka.connect.runtime.errors.Stage).
+STAGES = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER", "transform": "TRANSFORMATION"}
+_OTHER_STAGE = "TASK_PUT"
+
+
+class DeadLetterTopic:
+    """What one run of landing sends into the dead-letter topic; nothing where the pipeline has none."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._options = pipeline.spec.dead_letters
+        self._group = f"{pipeline.group}/dead-letters"
+        self._writer: ControlWriter | None = None
+
+    def publish(self, spark: SparkSession | None = None) -> None:
+        """Sends the dead letters of all landed batches that were not sent yet. Data never waits for it to succeed."""
+        if self._options.topic is None:
+            return
+        try:
+            self._publish(spark)
+        except BatchmergeError as problem:
+            _LOG.warning("dead letters could not be sent to the topic, the next run sends them: %s", problem)
+            self._writer = None
+
+    def _publish(self, spark: SparkSession | None) -> None:
+        landed, _ = self._pipeline.intermediate.landed()
+        if not landed:
+            return
+        # Older runs have to be fenced before the note is read: only then it cannot move any more.
+        writer = self._open()
+        newest = CommittedState.after(landed[-1])
+        for batch in self._unsent(landed, newest):
+            state = CommittedState.after(batch)
+            found = letters(self._pipeline, ALL, True, batch.number, batch.number, spark)
+            messages = (to_message(self._pipeline.name, letter) for letter in found)
+            offsets = {(tp.topic, tp.partition): offset for tp, offset in state.offsets.items()}
+            note = Said(state.batch_number, state.commit_id).to_note()
+            progress = [GroupProgress(self._group, offsets, note)]
+            has_letters = batch.counts.quarantined > 0
+            writer.send_messages(messages if has_letters else (), progress, lambda: reached("dead-letters.written"))
+            reached("dead-letters.sent")
+
+    def _unsent(self, landed: Sequence[LandedBatch], newest: CommittedState) -> Iterator[LandedBatch]:
+        partitions = [(tp.topic, tp.partition) for tp in newest.offsets]
+        limit = self._options.time_limit_seconds
+        said = newest_said(read_notes(self._pipeline.kafka, self._group, partitions, limit))
+        wanted = {state.batch_number for state in unsaid(said, landed, newest, int(time.time() * 1000))}
+        return (batch for batch in landed if batch.number in wanted)
+
+    def _open(self) -> ControlWriter:
+        if self._writer is None:
+            assert self._options.topic is not None, "checked by publish"
+            limit = float(self._options.time_limit_seconds)
+            writer = ControlWriter(self._pipeline.kafka, self._options.topic, self._group, limit)
+            writer.open(self._options.create_topic)
+            self._writer = writer
+        return self._writer
+
+
+def to_message(pipeline: str, letter: Letter) -> Message:
+    """The record as it came, with Kafka Connect's headers."""
+    said = {
+        "topic": letter.topic,
+        "partition": str(letter.partition),
+        "offset": str(letter.offset),
+        "connector.name": pipeline,
+        "task.id": "0",
+        "stage": STAGES.get(letter.stage, _OTHER_STAGE),
+        "class.name": "batchmerge",
+        "exception.class.name": letter.kind,
+        "exception.message": letter.message,
+    }
+    headers = [(PREFIX + name, value.encode()) for name, value in said.items()]
+    time_ = int(letter.timestamp.timestamp() * 1000) if letter.timestamp else 0
+    return Message(letter.value, letter.key, headers, time_)

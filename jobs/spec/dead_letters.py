@@ -1,0 +1,44 @@
+"""The `dead_letters` part of a pipeline file: how many bad records a batch may have, and where else they go."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from jobs.spec.base import Spec
+
+
+class DeadLetters(Spec):
+    """Limits for bad records, and a topic for them."""
+
+    max_share: float | None = Field(
+        None, gt=0, lt=1, description="a batch with more than this share of bad records stops; nothing of it is landed"
+    )
+    share_from: int = Field(100, gt=0, description="batches of fewer records are not judged by their share")
+    max_records: int | None = Field(
+        None, gt=0, description="a batch with more bad records than this stops; nothing of it is landed"
+    )
+    topic: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]{1,249}$",
+        description="a topic in the source's cluster that gets each dead letter too: key and value as they came, and "
+        "Kafka Connect's `__connect.errors.*` headers",
+    )
+    create_topic: bool = Field(True, description="create the topic when it is missing: one partition")
+    time_limit_seconds: int = Field(
+        60, gt=0, description="for one transaction into the topic; what was not sent, the next run sends"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_shares_are_numbers(cls, given: object) -> object:
+        if isinstance(given, dict) and given.get("max_share") == 1:
+            raise ValueError("`max_share: 1` never stops anything: leave it out")
+        return given
+
+    def refused(self, bad: int, read: int) -> str:
+        """Why a batch with so many bad records among those read is stopped; empty where it is not."""
+        if self.max_records is not None and bad > self.max_records:
+            return f"more than `dead_letters.max_records: {self.max_records}`"
+        if self.max_share is not None and read >= self.share_from and bad > self.max_share * read:
+            return f"more than `dead_letters.max_share: {self.max_share:g}` of {read}"
+        return ""

@@ -1,0 +1,98 @@
+"""`batchmerge dead-letters list | retry`: bad records of a pipeline, and trying them again."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import click
+from rich.table import Table
+
+from jobs.dead_letters.mending import retry as retry_letters
+from jobs.dead_letters.reading import Letter, letters, letters_beside, summary
+from jobs.pipeline import Pipeline
+from orchestration.cli.report import console, engine_log
+from orchestration.files import open_pipeline
+from resources.connections import load_connections
+
+_GROUPS = ("place", "stage", "kind", "records", "first", "message")
+_ROWS = ("topic", "partition", "offset", "batch", "stage", "kind", "message")
+_VALUES = ("key", "value")
+
+
+@click.group("dead-letters")
+def dead_letters() -> None:
+    """Bad records of a pipeline: what is wrong with them, and trying them again."""
+
+
+@dead_letters.command("list")
+@click.argument("pipeline")
+@click.option("--rows", type=click.IntRange(min=1), metavar="N", help="Show the first N of each table one by one.")
+@click.option("--values", is_flag=True, help="Show keys and values too; needs --rows.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(pipeline: str, rows: int | None, values: bool, as_json: bool) -> None:
+    """Show the dead letters of PIPELINE: how many of which kind, or one by one.
+
+    Also rows that a ClickHouse table could not take. Values are shown only with --values.
+    """
+    if values and rows is None:
+        raise click.UsageError("--values needs --rows")
+    opened = open_pipeline(pipeline, load_connections())
+    if rows is not None:
+        _show([_row(letter) for letter in _letters(opened, rows, values)], _ROWS + (_VALUES if values else ()), as_json)
+    else:
+        _show([asdict(group) for group in summary(opened)], _GROUPS, as_json)
+
+
+@dead_letters.command()
+@click.argument("pipeline")
+def retry(pipeline: str) -> None:
+    """Read the dead letters of PIPELINE again with its file as it is now; the good ones go into its tables.
+
+    Each takes the place that it would have had, so newer changes of the same key stay. May be repeated at any time,
+    also after it was killed.
+    """
+    with engine_log():
+        done = retry_letters(open_pipeline(pipeline, load_connections()))
+    click.echo(f"{done.mended:,} of {done.tried:,} dead letters are mended")
+    for table, replayed in done.replayed.items():
+        counts = replayed.merged.counts
+        numbers = f"{counts.inserted:,} inserted, {counts.updated:,} updated, {counts.deleted:,} deleted"
+        click.echo(f"  {table}: batches {replayed.batches[0].number} to {replayed.batches[-1].number}: {numbers}")
+
+
+def _letters(pipeline: Pipeline, most: int, values: bool) -> Iterator[Letter]:
+    yield from letters(pipeline, most, values)
+    for destination in pipeline.destinations():
+        yield from letters_beside(destination, most, values)
+
+
+def _row(letter: Letter) -> dict[str, object]:
+    fields = asdict(letter)
+    fields["timestamp"] = letter.timestamp.isoformat() if letter.timestamp else None
+    return {**fields, **{name: _text(fields[name]) for name in _VALUES}}
+
+
+def _text(raw: bytes | None) -> str | None:
+    """Text as it is; what is no text as base64, marked as such."""
+    if raw is None:
+        return None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(raw).decode()
+
+
+def _show(found: list[dict[str, object]], columns: tuple[str, ...], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([{name: row[name] for name in ("place", *columns)} for row in found], indent=2))
+        return
+    if not found:
+        click.echo("no dead letters")
+        return
+    table = Table(*columns)
+    for row in found:
+        table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
+    console().print(table)

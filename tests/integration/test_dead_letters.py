@@ -1,0 +1,188 @@
+"""Dead letters: limits, and trying them again without overwriting what is newer, however often."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from pyspark.sql import SparkSession
+
+from jobs.dead_letters.mending import retry
+from jobs.dead_letters.reading import letters, letters_beside, summary
+from resources.connections import Connections
+from resources.errors import BadRecords, ConfigurationError
+from tests.kit.clickhouse import clickhouse_flow
+from tests.kit.clickhouse import rows as clickhouse_rows
+from tests.kit.engine import Engine
+from tests.kit.flow import Flow
+from tests.kit.records import Record, bootstrap, produce
+
+WHERE = {"metadata_columns": ["topic", "partition", "offset"]}
+
+
+LARGE = 2**40
+
+
+def put(key: int, name: object, op: str = "u", amount: int = 1) -> Record:
+    return Record(0, key, {"id": key, "name": name, "amount": amount, "op": op})
+
+
+def tell(engine: Engine, *records: Record) -> None:
+    produce(bootstrap(engine.connections), engine.flow.topic, records)
+
+
+def test_mended_letters_take_their_place_once(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    flow = Flow(topic(), ["append", "upsert", "upsert_delete"], table_options=WHERE)
+    narrow, engine = narrowed(Engine(flow, connections, spark))
+    tell(engine, put(1, "first"), *(put(key, "large", amount=LARGE) for key in (1, 2, 3)))
+    narrow.advance()
+    # Newer than two of the letters; the third key has nothing newer.
+    tell(engine, put(1, "newer"), put(2, "gone", op="d"), Record(0, 4, "{bad for ever"))
+    narrow.advance()
+    assert [(g.kind, g.records) for g in summary(narrow.pipeline)] == [("range", 3), ("undecodable", 1)]
+
+    done = retry(engine.pipeline)
+    assert (done.tried, done.mended) == (4, 3)
+    expected = [(1, "newer", 1.0), (3, "large", LARGE)]
+    assert engine.read("upsert_delete") == expected
+    assert engine.read("upsert") == [(1, "newer", 1.0), (2, "large", LARGE), (3, "large", LARGE)]
+    assert engine.read("append") == [
+        (1, "first", 1.0),
+        (1, "large", LARGE),
+        (1, "newer", 1.0),
+        (2, "large", LARGE),
+        (3, "large", LARGE),
+    ]
+    landed = engine.pipeline.intermediate.landed()[0]
+    assert [(b.counts.landed, b.counts.quarantined) for b in landed] == [(4, 0), (2, 1)]
+    assert [letter.offset for letter in letters(engine.pipeline, 10)] == [6]
+
+    again = retry(engine.pipeline)
+    assert (again.tried, again.mended, again.replayed) == (1, 0, {})
+    tell(engine, put(3, "after"))
+    engine.advance()
+    assert engine.read("upsert_delete") == [(1, "newer", 1.0), (3, "after", 1.0)]
+    assert len(engine.read("append")) == 6
+
+
+def narrowed(engine: Engine) -> tuple[Engine, Engine]:
+    """The engine with a pipeline file whose `amount` is too narrow for some records, and after it was mended."""
+    given: Any = engine.document["source"]
+    columns = {"id": "long", "name": "string", "op": "string"}
+    sources = [
+        {**given, "value": {"format": "json", "columns": {**columns, "amount": kind}}} for kind in ("int", "long")
+    ]
+    return engine.edited(source=sources[0]), engine.edited(source=sources[1])
+
+
+@pytest.mark.usefixtures("clickhouse")
+def test_rows_that_clickhouse_cannot_take_are_listed(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    flow = clickhouse_flow(topic(), ["upsert_delete"], column_types={"amount": "Int8"})
+    before, after = narrowed(Engine(flow, connections, spark))
+    tell(before, put(1, "a"), put(2, "b", amount=300), put(3, "c", amount=LARGE))
+    before.advance()
+    (landed, unfit) = summary(before.pipeline)
+    assert (landed.kind, landed.records, unfit.kind, unfit.records) == ("range", 1, "Unfit", 1)
+    assert unfit.first == f"{flow.topic}-0@1"
+    (letter,) = letters_beside(before.destination("upsert_delete"), 10)
+    assert (letter.offset, letter.value) == (1, None)
+    assert "300" not in letter.message
+    assert retry(after.pipeline).mended == 1
+    assert clickhouse_rows(connections, flow.table("upsert_delete")) == [(1, "a", 1)]
+    assert [g.kind for g in summary(after.pipeline)] == ["Unfit"]
+
+
+def test_retry_is_refused_where_rows_cannot_be_told_apart(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    engine = Engine(Flow(topic(), ["append"]), connections, spark)
+    with pytest.raises(ConfigurationError, match="metadata_columns"):
+        retry(engine.pipeline)
+
+
+def test_limits_and_skip(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
+    engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
+    tell(engine, put(1, "a"), put(2, 17), put(3, 18), put(4, "d"))
+    share = {"max_share": 0.4, "share_from": 4}
+    for limits, said in ((share, "max_share: 0.4"), ({"max_records": 1}, "max_records: 1")):
+        for policy in ("quarantine", "skip"):
+            with pytest.raises(BadRecords, match=said) as caught:
+                engine.edited(dead_letters=limits, on_bad_record=policy).advance()
+            assert "17" not in str(caught.value)
+    assert engine.pipeline.intermediate.committed() is None, "nothing was landed"
+    (landed,) = engine.edited(on_bad_record="skip", dead_letters={"max_records": 2}).advance()
+    assert (landed.counts.landed, landed.counts.skipped, landed.counts.quarantined) == (2, 2, 0)
+    assert landed.counts.balanced
+    assert engine.read("upsert") == [(1, "a", 1.0), (4, "d", 1.0)]
+    assert summary(engine.pipeline) == []
+
+
+def test_topic_gets_each_letter_once(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
+    queue = topic("dlq")
+    options = {"dead_letters": {"topic": queue}}
+    engine = Engine(Flow(topic(), ["upsert"], overrides=options), connections, spark)
+    tell(engine, put(1, "a"), Record(0, 2, "{bad"), Record(0, None, {"id": 3, "name": "a", "amount": 1, "op": "u"}))
+    engine.advance()
+    tell(engine, Record(0, 4, "{worse"))
+    engine.advance()
+    engine.advance()  # nothing new; what was sent is known
+    received = read_all(connections, queue, 3)
+    assert [(m.key(), m.value()) for m in received] == [
+        (b'{"id": 2}', b"{bad"),
+        (None, b'{"id": 3, "name": "a", "amount": 1, "op": "u"}'),
+        (b'{"id": 4}', b"{worse"),
+    ]
+    headers = [{name.removeprefix("__connect.errors."): raw.decode() for name, raw in m.headers()} for m in received]
+    assert [(h["topic"], h["partition"], h["offset"]) for h in headers] == [
+        (engine.flow.topic, "0", offset) for offset in ("1", "2", "3")
+    ]
+    assert [(h["stage"], h["exception.class.name"]) for h in headers] == [
+        ("VALUE_CONVERTER", "undecodable"),
+        ("KEY_CONVERTER", "NullKey"),
+        ("VALUE_CONVERTER", "undecodable"),
+    ]
+    assert all(h["connector.name"] == engine.flow.name and h["exception.message"] for h in headers)
+
+
+def read_all(connections: Connections, queue: str, least: int) -> list[Message]:
+    """All committed messages of a topic with one partition; fails where there are fewer."""
+    settings = {"bootstrap.servers": bootstrap(connections), "group.id": queue, "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(queue, 0, 0)])
+    found = []
+    try:
+        while (message := consumer.poll(30)) is not None:
+            if message.error() is None:
+                found.append(message)
+            elif message.error().code() == KafkaError._PARTITION_EOF and len(found) >= least:
+                return found
+        raise AssertionError(f"{len(found)} messages came, {least} were expected")
+    finally:
+        consumer.close()
+
+
+def test_listing_shows_values_only_when_asked(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
+    tell(engine, put(1, "a"), Record(0, 2, "{secret"))
+    engine.advance()
+    (plain,) = letters(engine.pipeline, 10)
+    assert (plain.topic, plain.partition, plain.offset, plain.batch, plain.stage) == (
+        engine.flow.topic,
+        0,
+        1,
+        1,
+        "value",
+    )
+    assert (plain.key, plain.value) == (None, None)
+    assert "secret" not in plain.message
+    (full,) = letters(engine.pipeline, 10, values=True)
+    assert (json.loads(full.key or b""), full.value) == ({"id": 2}, b"{secret")
