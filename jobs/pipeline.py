@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC
 
@@ -21,6 +23,7 @@ from jobs.plan import TopicState, plan_batch
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import ClickHouseTable, IcebergTable, Table
+from jobs.time_limit import within
 from resources.connections import (
     BigQueryConnection,
     ClickHouseConnection,
@@ -30,11 +33,16 @@ from resources.connections import (
     SchemaRegistryConnection,
     SparkConnection,
 )
-from resources.errors import ConfigurationError
+from resources.errors import BatchmergeError, ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.schema_registry import SchemaRegistry
 from resources.spark import open_session, spark_errors
+
+_LOG = logging.getLogger("batchmerge")
+
+# A table that does not answer holds up a pipeline's first landing for so many seconds.
+_PATIENCE = 20.0
 
 
 @dataclass
@@ -142,9 +150,14 @@ class Pipeline:
         )
 
     def _highest_elsewhere(self) -> int:
-        """Batch numbers never restart: with a new intermediate table the destinations still know the highest."""
-        states = [destination.committed() for destination in self.destinations()]
-        return max((state.batch_number for state in states if state), default=0)
+        """Batch numbers never restart: with a new intermediate table the destinations still know the highest.
+
+        A table that does not answer does not hold up landing: should it know a higher number, then its merge is
+        refused by its lineage, as it would be with any number.
+        """
+        destinations = self.destinations()
+        with ThreadPoolExecutor(len(destinations)) as pool:
+            return max(pool.map(_committed_number, destinations))
 
     def check_generation(self, committed: CommittedState | None) -> None:
         """Refuses to go on under changed keys, op mapping or order: never a silent mix.
@@ -204,3 +217,12 @@ class Pipeline:
 
 def _named(offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:
     return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+def _committed_number(destination: Destination) -> int:
+    try:
+        state = within(_PATIENCE, destination.name, destination.committed, lambda: None)
+    except BatchmergeError as problem:
+        _LOG.warning("the first batch is planned without %s: %s", destination.name, problem)
+        return 0
+    return state.batch_number if state else 0
+
+

@@ -27,7 +27,7 @@ def _forget(pipeline: Pipeline, destination: Destination) -> bool:
 
 
 def _forget_clickhouse(destination: ClickHouseDestination) -> bool:
-    leases = destination.leases() if all(s.store.lease() for s in destination.shards) else []
+    leases = destination.leases()
     for shard in destination.shards:
         for table in (destination.layout.path, shard.statements.dead_letters):
             shard.server.execute(render("clickhouse", "table_drop", table=table))

@@ -26,7 +26,7 @@ def run_landing(
     """Lands, or in a replay only says what was landed in those hours."""
     with as_failures(), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
-        pipeline = launch.open(context.run_id)
+        pipeline = launch.open(context.run.run_id)
         result = _report(pipeline, replayed) if replayed else _land(context, pipeline, config)
         results = checks.landing_results(key, pipeline.intermediate.landed()[0])
     yield dg.MaterializeResult(asset_key=key, check_results=results, **result)

@@ -44,7 +44,7 @@ def run_merge(
     """Merges within the table's time limit, so that a hanging system delays nobody else for longer."""
     with as_failures(), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
-        pipeline = launch.open(context.run_id)
+        pipeline = launch.open(context.run.run_id)
         destination = pipeline.destination_of(table)
 
         def work() -> _Done:

@@ -16,6 +16,7 @@ from orchestration.components.launch import Launch
 from orchestration.components.plan_job import plan_job
 from orchestration.sensors.control import control_sensor
 from orchestration.sensors.lag import lag_sensor
+from orchestration.sensors.keeper import keeper_sensor
 
 
 @dataclass
@@ -62,4 +63,9 @@ class KafkaPipeline(dg.Component):
                 *([lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else []),
                 *([control_sensor(self.name, self.spec)] if self.spec.control.enabled else []),
             ],
+                *([keeper_sensor(self.name, self.spec, job, hours)] if _in_clickhouse(self.spec) else []),
         )
+
+
+def _in_clickhouse(spec: PipelineSpec) -> bool:
+    return any(table.kind == "clickhouse" for table in spec.tables)

@@ -184,39 +184,50 @@ def test_transient_failure_is_tried_again_and_terminal_is_not(
     assert not events(instance, missing, dg.DagsterEventType.STEP_RESTARTED)
 
 
-def test_hanging_table_stops_neither_landing_nor_the_other_table(
+def test_hanging_tables_stop_neither_a_first_landing_nor_the_other_table(
     connections: Connections,
     topic: Topic,
     instance: dg.DagsterInstance,
     altered: Callable[[dict[str, object]], None],
     silent_server: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    flow = Flow(topic(), ["append"], overrides={"retry": {"max_retries": 0}})
+    flow = Flow(topic(), ["append"], overrides={"retry": {"max_retries": 0}, "control": {"time_limit_seconds": 1}})
     good = flow.spec_document["tables"]
     assert isinstance(good, list)
-    named = {"table": f"tests.{flow.name}_other", "mode": "append"}
-    other = {"kind": "iceberg", "connection": "second", **named, "time_limit_seconds": 300}
-    flow.overrides["tables"] = [other, *good]
-    lake = connections.get("lake", IcebergConnection).model_dump(exclude_defaults=True)
-    altered({"second": lake})
+    name = f"tests.{flow.name}_other"
+    hanging = [
+        {"kind": "iceberg", "connection": "second", "table": name, "mode": "append", "time_limit_seconds": 2},
+        {"kind": "clickhouse", "connection": "third", "table": name, "mode": "append", "time_limit_seconds": 2},
+        {"kind": "bigquery", "connection": "fourth", "table": name, "mode": "append", "time_limit_seconds": 2},
+    ]
+    flow.overrides["tables"] = [*hanging, *good]
+    altered(
+        {
+            "second": {"kind": "iceberg", "type": "rest", "uri": f"http://{silent_server}"},
+            "third": {"kind": "clickhouse", "endpoints": [silent_server]},
+            "fourth": {"kind": "bigquery", "project": "p", "endpoint": f"http://{silent_server}"},
+        }
+    )
+    # A first landing asks every table for the highest batch number that it knows.
+    monkeypatch.setattr("jobs.pipeline._PATIENCE", 1)
     produce(bootstrap(connections), flow.topic, _upserts(0, 10))
-    assert advance(instance, flow).success
-    # Now the second catalog hangs.
-    altered({"second": {"kind": "iceberg", "type": "rest", "uri": f"http://{silent_server}"}})
-    flow.overrides["tables"] = [{**other, "time_limit_seconds": 2}, *good]
-    produce(bootstrap(connections), flow.topic, _upserts(10, 10))
 
     result = advance(instance, flow)
 
     by_asset = {step.asset: step for step in result.steps}
     assert result.landing.problem is None
     assert by_asset[f"iceberg/tests/{flow.name}_append"].problem is None
-    assert len(rows(connections, flow.table("append"))) == 20
-    hung = by_asset[f"iceberg/second/tests/{flow.name}_other"]
-    assert hung.transient
-    assert "time limit of 2 s" in str(hung.problem)
+    assert len(rows(connections, flow.table("append"))) == 10
+    for where in ("iceberg/second", "clickhouse/third", "bigquery/fourth"):
+        hung = by_asset[f"{where}/tests/{flow.name}_other"]
+        assert hung.transient
+        assert "time limit of 2 s" in str(hung.problem)
 
+    # What hung catches up once it answers.
+    lake = connections.get("lake", IcebergConnection).model_dump(exclude_defaults=True)
     altered({"second": lake})
+    flow.overrides["tables"] = [hanging[0] | {"time_limit_seconds": 300}, *good]
     assert advance(instance, flow).success
-    other_table = IcebergCatalog("second", connections.get("lake", IcebergConnection)).require(str(named["table"]))
-    assert other_table.scan().to_arrow().num_rows == 20
+    caught_up = IcebergCatalog("second", connections.get("lake", IcebergConnection)).require(name)
+    assert caught_up.scan().to_arrow().num_rows == 10

@@ -33,7 +33,8 @@ _COLUMNS = {
     "endpoints": "Array(String)",
     "table_id": "String",
 }
-_UNKNOWN_TABLE, _UNKNOWN_DATABASE = 60, 81
+# Codes of an unknown table and an unknown database: no run has come here yet.
+NO_STATE_TABLE = (60, 81)
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class KeeperStore:
         try:
             return retried(lambda: self.server.rows(sql, {"names": names}))
         except TerminalError as problem:
-            if problem.facts.get("code") in (_UNKNOWN_TABLE, _UNKNOWN_DATABASE):
+            if problem.facts.get("code") in NO_STATE_TABLE:
                 return []
             raise
 

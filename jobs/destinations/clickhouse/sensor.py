@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.batch import CommittedState
+from jobs.destinations.clickhouse.keeper import NO_STATE_TABLE
 from jobs.destinations.clickhouse.lease import state_from_text
 from resources.clickhouse import ClickHouseServer, Row
+from resources.errors import TerminalError
 from sql import render
 
 
@@ -63,7 +65,12 @@ class LeaseState:
 
 def partition_states(server: ClickHouseServer, state_table: tuple[str, str], name: str) -> LeaseState | None:
     """The lease of this name (pipeline/table/shard) with its topic-partitions; None before the first run."""
-    rows = server.rows(render("clickhouse", "state_rows", table=state_table, prefix=True), {"prefix": f"{name}"})
+    try:
+        rows = server.rows(render("clickhouse", "state_rows", table=state_table, prefix=True), {"prefix": name})
+    except TerminalError as problem:
+        if problem.facts.get("code") in NO_STATE_TABLE:
+            return None
+        raise
     lease = next((row for row in rows if row["name"] == name), None)
     if lease is None:
         return None

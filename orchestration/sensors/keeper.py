@@ -1,0 +1,187 @@
+"""The KeeperMap state sensor: shows what ClickHouse's leases say, and recovers what a dead run has left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from jobs.destinations.clickhouse.destination import ClickHouseDestination
+from jobs.destinations.clickhouse.sensor import LeaseState
+from jobs.offsets import Offsets, TopicPartition
+from jobs.pipeline import Pipeline
+from jobs.spec import PipelineSpec
+from jobs.spec.tables import ClickHouseTable
+from jobs.time_limit import within
+from orchestration.names import PIPELINE_TAG, table_key
+from orchestration.sensors.busy import busy_reason
+from orchestration.sensors.leases import Cursor, after_asking, is_due, left_behind, read_cursor
+from resources.connections import load_connections
+from resources.errors import BatchmergeError
+
+_EVERY = 30
+# A tick may ask for so long; the daemon gives all sensors of a code location a minute each.
+_PATIENCE = 15
+_MOST_ROWS = 200
+
+
+def keeper_sensor(
+    name: str, spec: PipelineSpec, job: dg.UnresolvedAssetJobDefinition, hours: dg.HourlyPartitionsDefinition
+) -> dg.SensorDefinition:
+    """Named ``<pipeline>_clickhouse_state``; for pipelines with ClickHouse tables."""
+    status = dg.DefaultSensorStatus.STOPPED if spec.paused else dg.DefaultSensorStatus.RUNNING
+
+    @dg.sensor(
+        name=f"{name}_clickhouse_state",
+        target=job,
+        minimum_interval_seconds=_EVERY,
+        default_status=status,
+        description=f"Shows state and lag of each topic-partition in the ClickHouse tables of {name}, and starts a run "
+        "of a table where a dead run has left a batch half done (BEFORE).",
+        tags={PIPELINE_TAG: name},
+    )
+    def clickhouse_state(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return tick(context, name, spec, hours)
+
+    return clickhouse_state
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """One table as a tick found it; `problem` where it did not answer."""
+
+    table: ClickHouseTable
+    leases: Sequence[LeaseState] = ()
+    problem: str | None = None
+
+
+def tick(
+    context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, hours: dg.HourlyPartitionsDefinition
+) -> dg.SensorResult:
+    """One tick. A server that does not answer is no crash of the sensor, and keeps no other table waiting for long."""
+    cursor = read_cursor(context.cursor)
+    try:
+        pipeline = Pipeline(name, spec, load_connections())
+    except BatchmergeError as problem:
+        return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
+    looked = [_look(pipeline, table) for table in spec.tables if isinstance(table, ClickHouseTable)]
+    ends = _ends(pipeline)
+    shown, events = dict(cursor.shown), list[dg.AssetObservation]()
+    for one in looked:
+        version = _version(one, ends)
+        if one.leases and shown.get(one.table.table) != version:
+            shown[one.table.table] = version
+            events.append(dg.AssetObservation(table_key(one.table), metadata=_metadata(one.leases, ends)))
+    requests, asked, told = _recover(context.instance, name, looked, cursor, hours)
+    return dg.SensorResult(
+        run_requests=requests,
+        skip_reason=None if requests else "; ".join(told),
+        cursor=Cursor(shown=shown, asked=asked).model_dump_json(),
+        # mypy: a list of one kind of event is no list of both
+        asset_events=[*events],
+    )
+
+
+def _look(pipeline: Pipeline, table: ClickHouseTable) -> _Looked:
+    destination = pipeline.destination_of(table)
+    assert isinstance(destination, ClickHouseDestination)
+    try:
+        return _Looked(table, within(_PATIENCE, destination.name, destination.leases, lambda: None))
+    except BatchmergeError as problem:
+        return _Looked(table, problem=str(problem))
+
+
+def _ends(pipeline: Pipeline) -> Offsets:
+    """Where the topics end; nothing where Kafka does not answer: then lag is not shown."""
+    try:
+        return within(_PATIENCE, "Kafka", pipeline.topic_state, lambda: None).stable
+    except BatchmergeError:
+        return {}
+
+
+def _recover(
+    instance: dg.DagsterInstance,
+    name: str,
+    looked: Sequence[_Looked],
+    cursor: Cursor,
+    hours: dg.HourlyPartitionsDefinition,
+) -> tuple[list[dg.RunRequest], dict[str, object], list[str]]:
+    """Run requests, whom was asked for, and why nothing is asked for the others."""
+    requests, asked, told = list[dg.RunRequest](), dict[str, object](cursor.asked), list[str]()
+    now = datetime.now(UTC)
+    busy = busy_reason(instance, name)
+    for one in looked:
+        table = one.table.table
+        verdicts = [left_behind(s, _status(instance, s.run_id), now, one.table.time_limit_seconds) for s in one.leases]
+        dead = [lease for lease, (is_dead, _) in zip(one.leases, verdicts, strict=True) if is_dead]
+        reasons = [text for _, text in verdicts]
+        before = cursor.asked.get(table)
+        if not dead:
+            asked.pop(table, None)
+            told.append(f"{table}: {one.problem or '; '.join(dict.fromkeys(reasons)) or 'no run has come to it yet'}")
+        elif busy:
+            told.append(f"{table}: {'; '.join(reasons)}; but {busy}")
+        elif not is_due(before, dead, time.time()):
+            told.append(f"{table}: {'; '.join(reasons)}; a run was asked for already")
+        else:
+            asked[table] = after_asking(before, dead[0].batch, time.time())
+            tags = {"batchmerge/reason": f"recovers batch {dead[0].batch} of {table}"[:60]}
+            hour = hours.get_last_partition_key()
+            requests.append(dg.RunRequest(partition_key=hour, tags=tags, asset_selection=[table_key(one.table)]))
+    return requests, asked, told
+
+
+def _status(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus | None:
+    run = instance.get_run_by_id(run_id) if run_id else None
+    return run.status if run else None
+
+
+def _version(one: _Looked, ends: Offsets) -> str:
+    """Changes with the state and with what waits, so that an event row is written only where something has moved."""
+    seen = [(s.shard, s.epoch, s.batch, s.committed.commit_id if s.committed else "") for s in one.leases]
+    return hashlib.sha256(repr((seen, sorted(ends.items()))).encode()).hexdigest()[:16]
+
+
+def _metadata(leases: Sequence[LeaseState], ends: Offsets) -> dict[str, dg.MetadataValue]:
+    reached = [s.committed.offsets if s.committed else {} for s in leases]
+    lag = max(sum(max(0, end - offsets.get(tp, 0)) for tp, end in ends.items()) for offsets in reached)
+    under_way = [s for s in leases if s.left_behind]
+    found = {
+        "committed batch": dg.MetadataValue.int(min(s.committed.batch_number if s.committed else 0 for s in leases)),
+        "batch under way": dg.MetadataValue.int(max((s.batch for s in under_way), default=0)),
+        "partitions in BEFORE": dg.MetadataValue.int(sum(len(s.open_partitions) for s in leases)),
+        "held by": dg.MetadataValue.text(", ".join(dict.fromkeys(s.run_id for s in leases if s.owner)) or "nobody"),
+        "partitions": _table(leases, ends),
+    }
+    return {**found, **({"lag": dg.MetadataValue.int(lag)} if ends else {})}
+
+
+def _table(leases: Sequence[LeaseState], ends: Offsets) -> dg.MetadataValue:
+    """One row per topic-partition and endpoint."""
+    rows = []
+    for lease in leases:
+        reached = lease.committed.offsets if lease.committed else {}
+        for p in lease.partitions:
+            tp = TopicPartition(p.topic, p.partition)
+            rows.append(
+                dg.TableRecord(
+                    {
+                        "topic-partition": str(tp),
+                        "endpoint": lease.endpoint,
+                        "state": p.phase,
+                        "batch": p.batch,
+                        "first offset": p.first,
+                        "last offset": p.last,
+                        "lag": max(0, ends[tp] - reached.get(tp, 0)) if tp in ends else -1,
+                        "changed": p.changed_at.isoformat(timespec="seconds"),
+                    }
+                )
+            )
+    integers = {"batch", "first offset", "last offset", "lag"}
+    names = ("topic-partition", "endpoint", "state", "batch", "first offset", "last offset", "lag", "changed")
+    columns = [dg.TableColumn(name, "int" if name in integers else "string") for name in names]
+    return dg.MetadataValue.table(rows[:_MOST_ROWS], schema=dg.TableSchema(columns))

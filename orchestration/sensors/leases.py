@@ -1,0 +1,72 @@
+"""Is what a ClickHouse lease shows left behind by a dead run, and is it time to ask for another one? Pure decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import dagster as dg
+from pydantic import BaseModel, ConfigDict, Field
+
+from jobs.destinations.clickhouse.sensor import LeaseState
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
+
+
+class Asked(BaseModel):
+    """Recovery runs that were asked for one batch of one table."""
+
+    model_config = ConfigDict(frozen=True)
+    batch: int
+    times: int
+    at: float
+
+
+class Cursor(BaseModel):
+    """What the sensor remembers between ticks: what it last showed of each table, and the runs it has asked for."""
+
+    model_config = ConfigDict(frozen=True)
+    shown: dict[str, str] = Field(default_factory=dict)
+    asked: dict[str, Asked] = Field(default_factory=dict)
+
+
+def read_cursor(text: str | None) -> Cursor:
+    """The remembered cursor; a fresh one where there is none, or one that is not ours."""
+    try:
+        return Cursor.model_validate_json(text) if text else Cursor()
+    except ValueError:
+        return Cursor()
+
+
+def left_behind(
+    lease: LeaseState, status: dg.DagsterRunStatus | None, now: datetime, time_limit: float
+) -> tuple[bool, str]:
+    """Whether a batch was begun by a run that is dead, and a sentence about it.
+
+    Args:
+        status: of the lease's run; None where this Dagster instance does not know it (a run elsewhere, or by hand).
+        time_limit: seconds that a step may take: a run that nobody knows has these since the lease last changed.
+    """
+    if not lease.left_behind:
+        return False, f"batch {lease.committed.batch_number if lease.committed else 0} is complete"
+    run = f"batch {lease.batch} was begun by run {lease.run_id[:8]}"
+    if status is not None:
+        if status in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED):
+            return True, f"{run}, which has ended ({status.value.lower()})"
+        return False, f"{run}, which is {status.value.lower()}"
+    age = (now - lease.changed_at).total_seconds()
+    if age >= time_limit:
+        return True, f"{run} of elsewhere, {age:.0f} s ago"
+    return False, f"{run} of elsewhere, {age:.0f} s ago; it has {time_limit:.0f} s"
+
+
+def is_due(asked: Asked | None, leases: Sequence[LeaseState], now: float) -> bool:
+    """Whether to ask (again): at once for a new batch, then after pauses that double, up to an hour."""
+    if asked is None or all(lease.batch != asked.batch for lease in leases):
+        return True
+    return bool(now - asked.at >= min(_FIRST_PAUSE * 2 ** (asked.times - 1), _LONGEST_PAUSE))
+
+
+def after_asking(asked: Asked | None, batch: int, now: float) -> Asked:
+    times = asked.times + 1 if asked and asked.batch == batch else 1
+    return Asked(batch=batch, times=times, at=now)

@@ -1,0 +1,112 @@
+"""The KeeperMap state sensor on a real ClickHouse server: what it shows, and the recovery that it asks for."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.test_utils import create_run_for_test
+
+from orchestration.names import PIPELINE_TAG
+from resources.connections import Connections
+from tests.kit.clickhouse import clickhouse_flow, destination, rows
+from tests.kit.flow import Flow
+from tests.kit.records import Record, bootstrap, produce
+from tests.orchestration.launching import definitions
+
+Topic = Callable[..., str]
+
+
+def _tick(instance: dg.DagsterInstance, flow: Flow, cursor: str | None = None) -> dg.SensorResult:
+    whole = definitions(flow)
+    sensor = whole.resolve_sensor_def(f"{flow.name}_clickhouse_state")
+    found = sensor(dg.build_sensor_context(instance=instance, cursor=cursor, definitions=whole))
+    assert isinstance(found, dg.SensorResult)
+    return found
+
+
+def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
+    clickhouse: Path, connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = clickhouse_flow(topic(partitions=2), ["append"], time_limit_seconds=100)
+    key = dg.AssetKey(["clickhouse", *flow.table("append").split(".")])
+    produce(
+        bootstrap(connections),
+        flow.topic,
+        [Record(n % 2, n, {"id": n, "name": "n", "amount": 1.0, "op": "u"}) for n in range(10)],
+    )
+    assert "no run has come to it yet" in str(_tick(instance, flow).skip_reason)
+    code, output = flow.run(clickhouse, failpoint="clickhouse.before")
+    assert code == -signal.SIGKILL, output
+
+    # The killed run is none of this instance: it has its time limit before it counts as dead.
+    early = _tick(instance, flow)
+    assert early.run_requests == []
+    assert "of elsewhere" in str(early.skip_reason)
+    (event,) = early.asset_events
+    assert event.asset_key == key
+    assert (event.metadata["partitions in BEFORE"].value, event.metadata["lag"].value) == (2, 10)
+    table = event.metadata["partitions"].records
+    assert [(r.data["state"], r.data["lag"]) for r in table] == [("BEFORE", 5), ("BEFORE", 5)]
+    assert _tick(instance, flow, early.cursor).asset_events == []
+
+    hurried = flow.spec_document["tables"]
+    assert isinstance(hurried, list)
+    flow.overrides["tables"] = [{**hurried[0], "time_limit_seconds": 1}]
+    busy = create_run_for_test(
+        instance, job_name=flow.name, status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: flow.name}
+    )
+    until = time.monotonic() + 60
+    while "is started" not in str(_tick(instance, flow, early.cursor).skip_reason):
+        assert time.monotonic() < until
+    instance.delete_run(busy.run_id)
+    due = _tick(instance, flow, early.cursor)
+    assert due.run_requests
+    assert due.run_requests[0].asset_selection == [key]
+    assert "asked for already" in str(_tick(instance, flow, due.cursor).skip_reason)
+
+    flow.overrides["tables"] = hurried
+    done = (
+        definitions(flow)
+        .resolve_job_def(flow.name)
+        .execute_in_process(
+            instance=instance,
+            partition_key=due.run_requests[0].partition_key,
+            asset_selection=list(due.run_requests[0].asset_selection or []),
+        )
+    )
+    assert done.success
+    assert len(rows(connections, flow.table("append"))) == 10
+    after = _tick(instance, flow, due.cursor)
+    assert after.run_requests == []
+    assert "batch 1 is complete" in str(after.skip_reason)
+    assert after.asset_events[0].metadata["lag"].value == 0
+    assert json.loads(str(after.cursor))["asked"] == {}
+    (lease,) = destination(flow.pipeline(connections), flow.table("append")).leases()
+    assert not lease.left_behind
+
+
+def test_a_server_that_never_answers_is_told_and_crashes_nothing(
+    stack: Path,
+    tmp_path: Path,
+    topic: Topic,
+    instance: dg.DagsterInstance,
+    silent_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    document = yaml.safe_load((stack / "connections.yaml").read_text())
+    document["connections"]["clickhouse"] = {"kind": "clickhouse", "endpoints": [silent_server]}
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    monkeypatch.setattr("orchestration.sensors.keeper._PATIENCE", 1)
+
+    found = _tick(instance, clickhouse_flow(topic(), ["append"]))
+
+    assert "no answer within the time limit" in str(found.skip_reason)
+    assert (found.run_requests, found.asset_events) == ([], [])
