@@ -150,7 +150,7 @@ class ControlWriter:
 
     def _produce(self, producer: Producer, message: Message, deadline: float) -> None:
         # No delivery callback: a fenced producer's error would be raised into it. The commit knows.
-        headers = list(message.headers)
+        headers: list[tuple[str, str | bytes | None]] = list(message.headers)
         while True:
             try:
                 producer.produce(self._topic, message.value, message.key, headers=headers, timestamp=message.timestamp)
@@ -240,6 +240,52 @@ def _read(consumer: Consumer, after: dict[int, int], unfinished: set[int], limit
                 after[partition] = offset + 1
                 messages.append(message.value() or b"")
     return messages
+
+
+@dataclass(frozen=True)
+class Place:
+    """A message and where it is."""
+
+    partition: int
+    offset: int
+    value: bytes
+
+
+def read_to_end(cluster: KafkaCluster, topic: str, seconds: float) -> list[Place]:
+    """All committed messages of a topic up to its last stable offset.
+
+    Raises:
+        TopicMissing, Unavailable: also where the end was not reached in time.
+    """
+    _, partitions = cluster.describe(cluster.topics([topic], None))
+    settings = {
+        **cluster.client_settings(),
+        "group.id": "batchmerge-control-readers",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    deadline, unfinished, found = time.monotonic() + seconds, {p for _, p in partitions}, list[Place]()
+    with _errors(f"topic {topic}"):
+        consumer = Consumer(settings, logger=_LOG)
+        try:
+            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for _, p in partitions])
+            while unfinished:
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+                for message in consumer.consume(500, 1.0):
+                    partition, offset, problem = message.partition(), message.offset(), message.error()
+                    assert partition is not None
+                    assert offset is not None
+                    if problem is None:
+                        found.append(Place(partition, offset, message.value() or b""))
+                    elif problem.code() == KafkaError._PARTITION_EOF:
+                        unfinished.discard(partition)
+                    else:
+                        raise KafkaException(problem)
+        finally:
+            consumer.close()
+    return found
 
 
 def _parse_cursor(cursor: str | None, topic_id: str) -> dict[int, int]:

@@ -158,6 +158,17 @@ class KafkaCluster:
             found = self._result(next(iter(futures.values())))
         return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions if tp.offset >= 0}
 
+    def group_members(self, group: str) -> int:
+        """How many members a consumer group has now; 0 where there is no such group."""
+        with self._errors(f"consumer group {group}"):
+            futures = self._admin.describe_consumer_groups([group], request_timeout=self._timeout)
+            try:
+                return len(self._result(futures[group]).members)
+            except KafkaException as problem:
+                if problem.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                    return 0
+                raise
+
     def _list_offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
         wanted = {_TopicPartition(*p): spec for p in partitions}
         if not wanted:

@@ -17,9 +17,9 @@ from jobs import failpoints
 from jobs.dead_letters.mending import retry
 from jobs.dead_letters.reading import summary
 from resources.connections import Connections
-from tests.integration.test_dead_letters import LARGE, WHERE, narrowed, put, read_all, tell
 from tests.kit.engine import Engine
 from tests.kit.flow import ROOT, Flow
+from tests.kit.letters import LARGE, WHERE, narrowed, put, read_all, tell
 from tests.kit.records import Record
 
 pytestmark = pytest.mark.crash

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import SparkSession
 
 from jobs.dead_letters.mending import retry
@@ -18,20 +16,8 @@ from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
-from tests.kit.records import Record, bootstrap, produce
-
-WHERE = {"metadata_columns": ["topic", "partition", "offset"]}
-
-
-LARGE = 2**40
-
-
-def put(key: int, name: object, op: str = "u", amount: int = 1) -> Record:
-    return Record(0, key, {"id": key, "name": name, "amount": amount, "op": op})
-
-
-def tell(engine: Engine, *records: Record) -> None:
-    produce(bootstrap(engine.connections), engine.flow.topic, records)
+from tests.kit.letters import LARGE, WHERE, narrowed, put, read_all, tell
+from tests.kit.records import Record
 
 
 def test_mended_letters_take_their_place_once(
@@ -68,16 +54,6 @@ def test_mended_letters_take_their_place_once(
     engine.advance()
     assert engine.read("upsert_delete") == [(1, "newer", 1.0), (3, "after", 1.0)]
     assert len(engine.read("append")) == 6
-
-
-def narrowed(engine: Engine) -> tuple[Engine, Engine]:
-    """The engine with a pipeline file whose `amount` is too narrow for some records, and after it was mended."""
-    given: Any = engine.document["source"]
-    columns = {"id": "long", "name": "string", "op": "string"}
-    sources = [
-        {**given, "value": {"format": "json", "columns": {**columns, "amount": kind}}} for kind in ("int", "long")
-    ]
-    return engine.edited(source=sources[0]), engine.edited(source=sources[1])
 
 
 @pytest.mark.usefixtures("clickhouse")
@@ -149,23 +125,6 @@ def test_topic_gets_each_letter_once(connections: Connections, spark: SparkSessi
         ("VALUE_CONVERTER", "undecodable"),
     ]
     assert all(h["connector.name"] == engine.flow.name and h["exception.message"] for h in headers)
-
-
-def read_all(connections: Connections, queue: str, least: int) -> list[Message]:
-    """All committed messages of a topic with one partition; fails where there are fewer."""
-    settings = {"bootstrap.servers": bootstrap(connections), "group.id": queue, "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition(queue, 0, 0)])
-    found = []
-    try:
-        while (message := consumer.poll(30)) is not None:
-            if message.error() is None:
-                found.append(message)
-            elif message.error().code() == KafkaError._PARTITION_EOF and len(found) >= least:
-                return found
-        raise AssertionError(f"{len(found)} messages came, {least} were expected")
-    finally:
-        consumer.close()
 
 
 def test_listing_shows_values_only_when_asked(

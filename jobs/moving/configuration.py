@@ -1,0 +1,92 @@
+"""A connector's configuration as a file holds it: flat JSON, JSON with `name` and `config`, or properties."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from resources.errors import ConfigurationError
+
+SECRET = re.compile(r"password|secret|token|credential|keyfile|api[._-]?key|jaas|user\.info|access-key|\.key$", re.I)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A connector's options as text, as Connect has them.
+
+    Attributes:
+        name: the connector's name; its consumer group follows from it.
+    """
+
+    name: str
+    options: Mapping[str, str]
+
+    def text(self, name: str, default: str = "") -> str:
+        return self.options.get(name, default).strip()
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return self.text(name, str(default)).lower() == "true"
+
+    def items(self, name: str, separator: str = ",") -> list[str]:
+        return [part.strip() for part in self.text(name).split(separator) if part.strip()]
+
+    def below(self, prefix: str) -> dict[str, str]:
+        """Options that begin with the prefix, without it."""
+        return {k.removeprefix(prefix): v for k, v in self.options.items() if k.startswith(prefix)}
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Reads a connector's file.
+
+    Raises:
+        ConfigurationError: unreadable, or no connector's configuration.
+    """
+    where = str(path)
+    try:
+        text = path.read_text()
+    except OSError as problem:
+        raise ConfigurationError(f"cannot be read: {problem.strerror}", where=where, remedy="check the path") from None
+    options = _json(text, where) if text.lstrip().startswith("{") else _properties(text)
+    if "connector.class" not in options:
+        raise ConfigurationError(
+            "there is no `connector.class`",
+            where=where,
+            remedy="give the connector's configuration, as GET /connectors/<name> of Kafka Connect answers it",
+        )
+    return Configuration(options.get("name", path.stem), options)
+
+
+def _json(text: str, where: str) -> dict[str, str]:
+    try:
+        document = json.loads(text)
+    except ValueError as problem:
+        raise ConfigurationError(f"not JSON: {problem}", where=where, remedy="mend the file") from None
+    inner = document.get("config", document)
+    if not isinstance(inner, dict):
+        raise ConfigurationError("`config` is no object", where=where, remedy="mend the file")
+    named = {"name": document["name"]} if "config" in document and "name" in document else {}
+    return {**named, **{k: _text(v) for k, v in inner.items() if v is not None}}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _properties(text: str) -> dict[str, str]:
+    """Java properties: `key=value` or `key: value`, comments with # and !, lines continued with a backslash."""
+    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
+    found = {}
+    for line in joined.splitlines():
+        match = re.fullmatch(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", line.strip())
+        if match and line.strip()[0] not in "#!":
+            found[_unescaped(match[1])] = _unescaped(match[2])
+    return found
+
+
+def _unescaped(text: str) -> str:
+    known = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), text)
+    return re.sub(r"\\(.)", lambda m: known.get(m[1], m[1]), text)

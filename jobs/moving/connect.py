@@ -1,0 +1,177 @@
+"""Options that Kafka Connect itself has for every sink, and what becomes of them.
+
+Source: Apache Kafka's documentation, "Sink connector configs"; `org.apache.kafka.connect.runtime.SinkConnectorConfig`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs.moving.configuration import SECRET, Configuration
+from jobs.moving.options import Options, equivalent, none, not_needed
+
+OPTIONS: Options = {
+    "name": equivalent("the pipeline's name"),
+    "connector.class": equivalent("the kind of the tables"),
+    "connector.plugin.version": not_needed("there are no plugins"),
+    "tasks.max": not_needed("Spark reads partitions in parallel as far as it has cores"),
+    "tasks.max.enforce": not_needed("there are no tasks"),
+    "topics": equivalent("source.topics"),
+    "topics.regex": equivalent("source.pattern"),
+    "key.converter": equivalent("source.key.format"),
+    "value.converter": equivalent("source.value.format"),
+    "key.converter.*": equivalent("source.key, and the schema registry's connection"),
+    "value.converter.*": equivalent("source.value, and the schema registry's connection"),
+    "key.converter.plugin.version": not_needed("there are no plugins"),
+    "value.converter.plugin.version": not_needed("there are no plugins"),
+    "header.converter": none("headers are not decoded"),
+    "header.converter.*": none("headers are not decoded"),
+    "config.action.reload": not_needed("secrets are read when a run starts"),
+    "transforms": none("each is named below, with what to do instead"),
+    "transforms.*": none("see the list of transforms below"),
+    "predicates": none("tables[].route takes records by topic or field"),
+    "predicates.*": none("tables[].route takes records by topic or field"),
+    "errors.tolerance": equivalent("on_bad_record: all is quarantine, none is fail"),
+    "errors.deadletterqueue.topic.name": equivalent("dead_letters.topic; dead letters are in a table besides"),
+    "errors.deadletterqueue.topic.replication.factor": not_needed("a topic we create has the cluster's default"),
+    "errors.deadletterqueue.context.headers.enable": not_needed("the headers are always sent"),
+    "errors.log.enable": not_needed("`batchmerge dead-letters list` shows them, and each batch counts them"),
+    "errors.log.include.messages": not_needed("values are never logged; `batchmerge dead-letters list --values`"),
+    "errors.retry.timeout": equivalent("retry"),
+    "errors.retry.delay.max.ms": equivalent("retry.delay_seconds"),
+    "consumer.override.auto.offset.reset": equivalent("source.start, for partitions without a committed offset"),
+    "consumer.override.isolation.level": not_needed("only committed records are ever read"),
+    "consumer.override.max.poll.records": not_needed("batch.max_records bounds a batch"),
+    "consumer.override.group.id": equivalent("the group whose offsets are taken over"),
+    "consumer.override.*": equivalent("the Kafka connection, as far as it is about security"),
+    "producer.override.*": not_needed("we write to the control topic with the Kafka connection's settings"),
+    "admin.override.*": not_needed("the Kafka connection's settings are used"),
+    "confluent.*": not_needed("there is no licence"),
+}
+
+# Transforms by the end of their class name; what to do instead.
+TRANSFORMS = {
+    "DebeziumTransform": "set `source.value` to the envelope's columns and `changes.op`",
+    "ExtractNewRecordState": "set `source.value` to the flattened columns and `changes.op`",
+    "DmsTransform": "name the columns of the data and `changes.op: {field: op}`",
+    "MongoDebeziumTransform": "take the document as a string column",
+    "KafkaMetadataTransform": "tables[].metadata_columns",
+    "InsertField": "tables[].metadata_columns for topic, partition, offset and timestamp",
+    "RegexRouter": "tables[].route.topics",
+    "TimestampRouter": "partition the table by time instead",
+    "KeyToValue": "changes.key: key columns become columns of the tables",
+    "ValueToKey": "changes.key.source: value",
+    "ReplaceField": "leave the column out of `source.value.columns`",
+    "Filter": "tables[].route",
+    "Cast": "declare the type in `source.value.columns`",
+    "TimestampConverter": "declare date or timestamp in `source.value.columns`",
+    "JsonToMapTransform": "declare the column as map<string, string>",
+    "Flatten": "declare the column as a struct",
+    "HoistField": "format string or bytes gives one column",
+}
+
+# A converter's format, and whether its records begin with the id of a schema in a registry.
+_CONVERTERS = {
+    "org.apache.kafka.connect.json.JsonConverter": ("json", False),
+    "org.apache.kafka.connect.storage.StringConverter": ("string", False),
+    "org.apache.kafka.connect.converters.ByteArrayConverter": ("bytes", False),
+    "io.confluent.connect.avro.AvroConverter": ("avro", True),
+    "io.confluent.connect.protobuf.ProtobufConverter": ("protobuf", True),
+    "io.confluent.connect.json.JsonSchemaConverter": ("json", True),
+}
+_ONE_COLUMN = {"string": "string", "bytes": "binary"}
+
+
+def group(configuration: Configuration) -> str:
+    """The consumer group that Connect gives the connector."""
+    named = configuration.text("consumer.override.group.id") or configuration.text("iceberg.connect.group-id")
+    return named or f"connect-{configuration.name}"
+
+
+def source(
+    configuration: Configuration, columns: dict[str, str], key: dict[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The `source` part, and what a person has to look at."""
+    found: dict[str, Any] = {"connection": "kafka"}
+    topics = configuration.items("topics")
+    found |= {"topics": topics} if topics else {"pattern": configuration.text("topics.regex")}
+    todo = []
+    if key:
+        found["key"], told = _format(configuration, "key", key)
+        todo += told
+    found["value"], told = _format(configuration, "value", columns)
+    return found, [*todo, *told]
+
+
+def _format(configuration: Configuration, side: str, columns: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+    converter = configuration.text(f"{side}.converter")
+    name, registered = _CONVERTERS.get(converter, ("json", False))
+    # JsonConverter writes the schema into each record unless it is told not to.
+    if converter.endswith(".JsonConverter") and configuration.flag(f"{side}.converter.schemas.enable", True):
+        name = "connect_json"
+    if name in _ONE_COLUMN and len(columns) != 1:
+        columns = {side: _ONE_COLUMN[name]}
+    found: dict[str, Any] = {"format": name, **({"registry": "registry"} if registered else {}), "columns": columns}
+    if converter in _CONVERTERS:
+        return found, []
+    said = f"{converter} is not known" if converter else "the converter is the worker's"
+    return found, [f"source.{side}.format: {said}; json stands in its place"]
+
+
+def errors(configuration: Configuration) -> dict[str, Any]:
+    """The error policy: Connect's default is to stop at the first bad record."""
+    tolerant = configuration.text("errors.tolerance", "none") == "all"
+    queue = configuration.text("errors.deadletterqueue.topic.name")
+    return {
+        "on_bad_record": "quarantine" if tolerant else "fail",
+        **({"dead_letters": {"topic": queue}} if queue and tolerant else {}),
+    }
+
+
+def transforms(configuration: Configuration) -> list[str]:
+    """What stands in for each transform of the chain."""
+    found = []
+    for name in configuration.items("transforms"):
+        kind = configuration.text(f"transforms.{name}.type")
+        short = kind.rsplit(".", 1)[-1].split("$")[0]
+        found.append(f"transform {name} ({short}): {TRANSFORMS.get(short, 'nothing stands in for it')}")
+    return found
+
+
+def kafka_connection(configuration: Configuration) -> dict[str, Any]:
+    """The Kafka cluster's connection, secrets as references to the environment."""
+    given = {**configuration.below("iceberg.kafka."), **configuration.below("consumer.override.")}
+    found: dict[str, Any] = {
+        "kind": "kafka",
+        "bootstrap_servers": given.get("bootstrap.servers", "${env:KAFKA_BOOTSTRAP_SERVERS}"),
+    }
+    if "security.protocol" in given:
+        found["security_protocol"] = given["security.protocol"]
+    if "sasl.mechanism" in given:
+        found["sasl_mechanism"] = given["sasl.mechanism"]
+        found |= {"username": "${env:KAFKA_USERNAME}", "password": "${env:KAFKA_PASSWORD}"}
+    if "ssl.truststore.location" in given:
+        found["ca_file"] = "${env:KAFKA_CA_FILE}"
+    if "ssl.keystore.location" in given:
+        found |= {"certificate_file": "${env:KAFKA_CERTIFICATE_FILE}", "key_file": "${env:KAFKA_KEY_FILE}"}
+    return found
+
+
+def registry_connection(configuration: Configuration) -> dict[str, Any] | None:
+    for side in ("value", "key"):
+        url = configuration.text(f"{side}.converter.schema.registry.url")
+        if url:
+            found: dict[str, Any] = {"kind": "schema_registry", "url": url.split(",")[0]}
+            if configuration.text(f"{side}.converter.basic.auth.credentials.source"):
+                found |= {"username": "${env:REGISTRY_USERNAME}", "password": "${env:REGISTRY_PASSWORD}"}
+            return found
+    return None
+
+
+def environment(name: str) -> str:
+    """A reference to the environment variable that is to hold this secret option."""
+    return "${env:" + "".join(c if c.isalnum() else "_" for c in name).upper() + "}"
+
+
+def is_secret(name: str) -> bool:
+    return SECRET.search(name) is not None

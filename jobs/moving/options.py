@@ -1,0 +1,54 @@
+"""What becomes of an option of another product: it has an equivalent, is not needed any more, or has none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Fate(Enum):
+    """In the words of the report."""
+
+    EQUIVALENT = "equivalent"
+    NOT_NEEDED = "not needed any more"
+    NONE = "no equivalent"
+
+
+@dataclass(frozen=True)
+class Option:
+    """What becomes of an option, and where it went, why it is not needed, or what to do instead."""
+
+    fate: Fate
+    text: str
+
+
+def equivalent(text: str) -> Option:
+    return Option(Fate.EQUIVALENT, text)
+
+
+def not_needed(why: str) -> Option:
+    return Option(Fate.NOT_NEEDED, why)
+
+
+def none(instead: str) -> Option:
+    return Option(Fate.NONE, instead)
+
+
+# Option name to what becomes of it; `*` in a name stands for anything.
+Options = Mapping[str, Option]
+
+
+def find(name: str, *tables: Options) -> Option | None:
+    """The entry of this option: the exact name first, then the longest pattern that matches."""
+    for table in tables:
+        if name in table and "*" not in name:
+            return table[name]
+    patterns = [(pattern, table[pattern]) for table in tables for pattern in table if "*" in pattern]
+    matching = [(pattern, option) for pattern, option in patterns if _matches(pattern, name)]
+    return max(matching, key=lambda entry: len(entry[0]))[1] if matching else None
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return re.fullmatch(".*".join(re.escape(part) for part in pattern.split("*")), name) is not None

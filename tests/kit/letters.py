@@ -1,0 +1,51 @@
+"""Dead letters under test: records that a pipeline file cannot take before it is mended, and a topic of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from resources.connections import Connections
+from tests.kit.engine import Engine
+from tests.kit.records import Record, bootstrap, produce
+
+WHERE = {"metadata_columns": ["topic", "partition", "offset"]}
+
+
+LARGE = 2**40
+
+
+def put(key: int, name: object, op: str = "u", amount: int = 1) -> Record:
+    return Record(0, key, {"id": key, "name": name, "amount": amount, "op": op})
+
+
+def tell(engine: Engine, *records: Record) -> None:
+    produce(bootstrap(engine.connections), engine.flow.topic, records)
+
+
+def narrowed(engine: Engine) -> tuple[Engine, Engine]:
+    """The engine with a pipeline file whose `amount` is too narrow for some records, and after it was mended."""
+    given: Any = engine.document["source"]
+    columns = {"id": "long", "name": "string", "op": "string"}
+    sources = [
+        {**given, "value": {"format": "json", "columns": {**columns, "amount": kind}}} for kind in ("int", "long")
+    ]
+    return engine.edited(source=sources[0]), engine.edited(source=sources[1])
+
+
+def read_all(connections: Connections, queue: str, least: int) -> list[Message]:
+    """All committed messages of a topic with one partition; fails where there are fewer."""
+    settings = {"bootstrap.servers": bootstrap(connections), "group.id": queue, "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(queue, 0, 0)])
+    found = []
+    try:
+        while (message := consumer.poll(30)) is not None:
+            if message.error() is None:
+                found.append(message)
+            elif message.error().code() == KafkaError._PARTITION_EOF and len(found) >= least:
+                return found
+        raise AssertionError(f"{len(found)} messages came, {least} were expected")
+    finally:
+        consumer.close()
