@@ -12,6 +12,8 @@ from jobs.spec.tables import Table
 PIPELINE_TAG = "batchmerge/pipeline"
 # When a schedule asked for the run, which may start later than in its hour.
 ASKED_AT_TAG = "batchmerge/asked_at"
+# Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.
+MAINTENANCE_TAG = "batchmerge/maintenance"
 # In an asset key the connection is left out where it is the one that everybody has.
 _USUAL = {"iceberg": "lake", "clickhouse": "clickhouse", "bigquery": "bigquery"}
 
@@ -40,3 +42,7 @@ def op_name(pipeline: str, key: dg.AssetKey) -> str:
 def pool(key: dg.AssetKey) -> str:
     """One pool per table: maintenance of it may take the same one."""
     return "/".join(key.path)
+
+
+def maintenance_job(pipeline: str) -> str:
+    return f"{pipeline}_maintenance"

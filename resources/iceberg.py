@@ -38,6 +38,7 @@ from resources.errors import (
     Unavailable,
 )
 
+_COMMIT_TURNS = 3
 _SPARK_TYPES = {"sql": "jdbc", "rest": "rest", "hive": "hive", "glue": "glue"}
 
 
@@ -147,6 +148,9 @@ class IcebergCatalog:
     def commit(self, table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
         """One conditional commit: all updates or none.
 
+        A catalog also refuses where another commit got in between that none of the requirements is about, as by
+        maintenance. So a refused commit is tried again at once: one that is really too late is refused again.
+
         Raises:
             CommitFailed: a requirement does not hold (any more).
             CommitStateUnknown: the answer was lost.
@@ -154,7 +158,13 @@ class IcebergCatalog:
         where = ".".join(table.name())
         try:
             with catalog_errors(where):
-                self._catalog.commit_table(table, tuple(requirements), tuple(updates))
+                for turn in range(1, _COMMIT_TURNS + 1):
+                    try:
+                        self._catalog.commit_table(table, tuple(requirements), tuple(updates))
+                        return
+                    except CommitFailedException:
+                        if turn == _COMMIT_TURNS:
+                            raise
         except Unavailable as lost:
             raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the table first") from lost
 
@@ -168,6 +178,11 @@ def catalog_errors(where: str) -> Iterator[None]:
         raise CommitFailed(str(problem), where=where) from problem
     except CommitStateUnknownException as problem:
         raise CommitStateUnknown(str(problem), where=where) from problem
+    except ValueError as problem:
+        # pyiceberg checks this after the requirements, and not as one of them.
+        if "older than last sequence number" not in str(problem):
+            raise
+        raise CommitFailed("another commit took this one's sequence number", where=where) from problem
     except sqlalchemy.exc.OperationalError as problem:
         # str(problem) would repeat the statement and its parameters; the driver's own text is enough.
         raise Unavailable(

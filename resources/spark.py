@@ -145,6 +145,7 @@ _CONFLICT = (
     "Found conflicting",
     "Found new conflicting",
     "Missing required files to delete",
+    "Deleted manifest .* could not be found in the latest snapshot",
     "Cannot determine history between",
     r"Cannot use branch \(does not exist\)",
     "TABLE_OR_VIEW_NOT_FOUND.*`branch_attempt--",

@@ -86,6 +86,7 @@ class PipelineSpec(Spec):
     retry: Retry = Retry()
     paused: bool = Field(False, description="true: the schedule is off until somebody starts it")
     freshness: Freshness | None = Freshness()
+    maintenance: Maintenance = Maintenance()
     since: str = Field(
         "2026-01-01-00:00", pattern=r"^\d{4}-\d{2}-\d{2}-\d{2}:00$", description="first hour that Dagster shows (UTC)"
     )
@@ -196,6 +197,7 @@ class PipelineSpec(Spec):
             problems.append("intermediate.direct: the table and `intermediate` must be in the same connection")
         if any(t.needs_key for t in self.tables) and not self.changes.order_by:
             problems.extend(self._order_problems())
+        problems.extend(self.maintenance.problems(self.batch.time_limit_seconds, self.tables))
         return problems
 
     def _order_problems(self) -> list[str]:

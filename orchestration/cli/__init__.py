@@ -21,6 +21,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("orchestration.cli.demo:demo", "Real flights from Kafka into three tables, and the proof."),
     "run": ("orchestration.cli.run:run", "Advance a pipeline: land what is new, merge it into its tables."),
     "replay": ("orchestration.cli.replay:replay", "Merge again what was landed in some hours."),
+    "maintain": ("orchestration.cli.maintain:maintain", "Compact, expire and clean up the tables of a pipeline."),
     "plan": ("orchestration.cli.plan:plan", "Show what the next run of a pipeline would do, without doing it."),
     "check": ("orchestration.cli.check:check", "Check files and connections."),
     "offsets": ("orchestration.cli.offsets:offsets", "Show where Kafka, landing and every table stand."),

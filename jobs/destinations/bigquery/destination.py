@@ -29,7 +29,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -198,24 +198,38 @@ class BigQueryDestination:
 
     def _clean_up(self, row: StateRow, flush: Flush) -> None:
         """Informational or repeatable, all of it: what fails here is done by the next flush."""
-        keep = order_column(self.spec, self.columns) is not None and self.table.mode in ("upsert_delete", "delete")
-        text = render("bigquery", "clean_up", intermediate=self.bigquery.table_id(row.intermediate), keep_deletes=keep)
         try:
-            self.bigquery.change(text, {"last": flush.last.number}, self.name)
-            self._drop_leftovers(row)
+            self._remove_merged(row, flush.last.number)
             self._label_destination(flush)
         except BatchmergeError as problem:
             _LOG.warning("%s: clean-up is left to the next merge: %s", self.name, problem)
 
-    def _drop_leftovers(self, row: StateRow) -> None:
-        """Intermediate tables of generations that no state row names any more."""
+    def clean_up(self) -> Mapping[str, int]:
+        """What every merge does at its end, for a table whose merges are far apart or could not finish it."""
+        row = self.state.read()
+        if row is None or row.committed is None or self.bigquery.find_table(row.intermediate) is None:
+            return {}
+        return {"intermediate tables dropped": self._remove_merged(row, row.committed.batch_number)}
+
+    def _remove_merged(self, row: StateRow, last: int) -> int:
+        """Takes merged batches out of the intermediate table and drops those of older generations: how many."""
+        keep = order_column(self.spec, self.columns) is not None and self.table.mode in ("upsert_delete", "delete")
+        text = render("bigquery", "clean_up", intermediate=self.bigquery.table_id(row.intermediate), keep_deletes=keep)
+        self.bigquery.change(text, {"last": last}, self.name)
+        return self._drop_leftovers(row)
+
+    def _drop_leftovers(self, row: StateRow) -> int:
+        """Drops intermediate tables of generations that no state row names any more: how many."""
         if self._row().generation != row.generation:
-            return
+            return 0
+        dropped = 0
         mine = intermediate_table(self.bigquery.table_id(row.intermediate), self.pipeline, self.table.table, []).labels
         for table, labels in self.bigquery.tables(self.table.table.split(".")[0]):
             if table != row.intermediate and mine.items() <= labels.items() and "batchmerge-replay" not in labels:
                 _LOG.info("%s: dropping the left-over intermediate table %s", self.name, table)
                 self.bigquery.delete_table(table)
+                dropped += 1
+        return dropped
 
     def _label_destination(self, flush: Flush) -> None:
         found = self.bigquery.find_table(self.table.table)

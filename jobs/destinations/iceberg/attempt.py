@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
@@ -28,12 +29,14 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from jobs.batch import PREFIX, CommittedState
+from jobs.destinations.iceberg.branches import attempt_branch, attempt_prefix
 from jobs.destinations.iceberg.history import ancestors, read_history, tag_name
 from jobs.destinations.iceberg.schema import arrow_schema
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from resources.iceberg import IcebergCatalog, catalog_errors
 
 ATTEMPT = PREFIX + "attempt"
+_REBASES = 20
 
 
 class Attempt:
@@ -65,7 +68,7 @@ class Attempt:
         self.target = target
         self._skip_undone = skip_undone
         self.id = uuid.uuid4().hex
-        self._branch = f"{_branch_prefix(pipeline, target)}{self.id}"
+        self._branch = attempt_branch(pipeline, target, self.id, datetime.now(UTC))
         self._table = catalog.require(identifier)
         self.base = self._begin()
 
@@ -92,14 +95,14 @@ class Attempt:
             metadata = self._table.metadata
         self._check_lineage(metadata)
         base = metadata.refs[self.target].snapshot_id
-        prefix = _branch_prefix(self._pipeline, self.target)
+        prefix = attempt_prefix(self._pipeline, self.target)
         left = [name for name in metadata.refs if name.startswith(prefix)]
         self._catalog.commit(
             self._table,
             [AssertTableUUID(uuid=metadata.table_uuid)],
             [
                 *(RemoveSnapshotRefUpdate(ref_name=name) for name in left),
-                _point(self._branch, base),
+                point(self._branch, base),
             ],
         )
         return base
@@ -118,7 +121,7 @@ class Attempt:
         main = metadata.refs.get("main")
         missing = AssertRefSnapshotId(ref=self.target, snapshot_id=None)
         if main:
-            branch = _point(self.target, main.snapshot_id)
+            branch = point(self.target, main.snapshot_id)
             self._catalog.commit(self._table, [missing], [branch])
         else:
             added, _ = self._stage_append(self._table, [], {})
@@ -160,15 +163,23 @@ class Attempt:
         Returns:
             The published snapshot's id.
         """
-        head = self.head()
-        metadata = self._table.metadata
-        self._check_lineage(metadata)
-        files = [] if head == self.base else list(added_files(self._table, head))
-        if any(f.spec_id != metadata.default_spec_id for f in files):
-            raise CommitFailed("the partition spec changed while the batch was written", where=self.identifier)
-        added, snapshot_id = self._stage_append(self._table, files, {**properties, **self.summary})
-        self._publish(self._current(metadata), head, snapshot_id, added, mirrored)
-        return snapshot_id
+        for turn in range(1, _REBASES + 1):
+            head = self.head()
+            metadata = self._table.metadata
+            self._check_lineage(metadata)
+            files = [] if head == self.base else list(added_files(self._table, head))
+            if any(f.spec_id != metadata.default_spec_id for f in files):
+                raise CommitFailed("the partition spec changed while the batch was written", where=self.identifier)
+            added, snapshot_id = self._stage_append(self._table, files, {**properties, **self.summary})
+            try:
+                self._publish(self._current(metadata), head, snapshot_id, added, mirrored)
+            except CommitFailed:
+                # Somebody was faster in these milliseconds: on top of that one then, if the lineage allows it.
+                if turn == _REBASES:
+                    raise
+            else:
+                return snapshot_id
+        raise AssertionError("the last turn returns or raises")
 
     def publish_head(self, properties: dict[str, str], mirrored: dict[str, str]) -> int:
         """Moves the target to the branch's head: for a MERGE, which is valid only on its base.
@@ -231,8 +242,8 @@ class Attempt:
         ]
         updates: list[TableUpdate] = [
             *(u for u in added if not isinstance(u, SetSnapshotRefUpdate)),
-            _point(self.target, published, like=metadata.refs[self.target]),
-            _point(tag_name(self._pipeline, self.target), published, SnapshotRefType.TAG),
+            point(self.target, published, like=metadata.refs[self.target]),
+            point(tag_name(self._pipeline, self.target), published, SnapshotRefType.TAG),
             RemoveSnapshotRefUpdate(ref_name=self._branch),
             SetPropertiesUpdate(updates=mirrored),
         ]
@@ -248,11 +259,7 @@ class Attempt:
         return table is not None and any(s.snapshot_id == snapshot_id for s in ancestors(table.metadata, self.target))
 
 
-def _branch_prefix(pipeline: str, target: str) -> str:
-    return f"attempt--{pipeline}--{target}--"
-
-
-def _point(
+def point(
     name: str, snapshot_id: int, kind: SnapshotRefType = SnapshotRefType.BRANCH, like: SnapshotRef | None = None
 ) -> SetSnapshotRefUpdate:
     """Points a branch or tag to a snapshot; `like` is the branch as it is, whose retention settings stay."""

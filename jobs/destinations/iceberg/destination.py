@@ -99,19 +99,19 @@ class IcebergDestination:
             )
 
     def _prepare_tombstones(self, columns: list[RowColumn], dry_run: bool) -> list[str]:
-        if not self._tombstones:
+        if not self.tombstones:
             return []
         order = next(c for c in columns if c.name == self._order_by)
         kept = pa.schema([pa.field(c.name, c.type) for c in columns if c.is_key] + [pa.field("__order", order.type)])
-        found = self.catalog.load(self._tombstones)
+        found = self.catalog.load(self.tombstones)
         if found is not None:
-            changes = plan_evolution(self._tombstones, arrow_schema(found), kept, self.table.evolve)
+            changes = plan_evolution(self.tombstones, arrow_schema(found), kept, self.table.evolve)
             if not dry_run:
                 apply_changes(found, changes)
-            return [f"{self._tombstones}: {change}" for change in changes]
+            return [f"{self.tombstones}: {change}" for change in changes]
         if not dry_run:
-            self.catalog.create(self._tombstones, iceberg_schema(kept), properties=_PROPERTIES)
-        return [f"create {self._tombstones} for the order of deletes"]
+            self.catalog.create(self.tombstones, iceberg_schema(kept), properties=_PROPERTIES)
+        return [f"create {self.tombstones} for the order of deletes"]
 
     def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         state = CommittedState.after(batches[-1])
@@ -145,7 +145,7 @@ class IcebergDestination:
             columns=tuple(self.columns()),
             keys=tuple(key.columns) if key else (),
             order_by=self._order_by,
-            tombstones=(self.catalog.name, *self._tombstones.split(".")) if self._tombstones else None,
+            tombstones=(self.catalog.name, *self.tombstones.split(".")) if self.tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
             route=taken_by(self.spec, self.table),
         )
@@ -156,7 +156,7 @@ class IcebergDestination:
         return order if order != "arrival" else None
 
     @property
-    def _tombstones(self) -> str | None:
+    def tombstones(self) -> str | None:
         """The table that keeps the order of deletes, so that an older change cannot bring a row back."""
         deletes = self.table.mode in ("upsert_delete", "delete")
         return f"{self.table.table}__tombstones" if self._order_by and deletes else None

@@ -1,0 +1,27 @@
+"""Branches that dead runs left on a table. A living attempt's is younger than every time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotRefUpdate
+
+from jobs.destinations.iceberg.branches import begun_before
+from jobs.maintenance.kept import KeptTable
+from jobs.spec.maintenance import Orphans
+
+
+def sweep(kept: KeptTable, options: Orphans) -> Mapping[str, int]:
+    """Removes them in one commit; none of them can be published any more."""
+    table = kept.load()
+    refs = table.metadata.refs
+    dead = begun_before(refs, datetime.now(UTC) - timedelta(hours=options.older_than_hours))
+    if dead:
+        still = [AssertRefSnapshotId(ref=name, snapshot_id=refs[name].snapshot_id) for name in dead]
+        kept.catalog.commit(
+            table,
+            [AssertTableUUID(uuid=table.metadata.table_uuid), *still],
+            [RemoveSnapshotRefUpdate(ref_name=name) for name in dead],
+        )
+    return {"branches removed": len(dead)}

@@ -1,0 +1,90 @@
+"""Compaction: Iceberg's `rewrite_data_files`, published so that it never makes somebody else's work void."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotRefUpdate
+from pyspark.sql import SparkSession
+
+from jobs.destinations.iceberg.attempt import point
+from jobs.destinations.iceberg.branches import maintenance_branch
+from jobs.maintenance.kept import KeptTable, before_and_after, sizes
+from jobs.spec.maintenance import Compaction
+
+
+def compact(spark: SparkSession, kept: KeptTable, options: Compaction) -> Mapping[str, int]:
+    """Rewrites what is worth it.
+
+    Raises:
+        GaveWay, CommitFailed: the table is being changed; nothing was published.
+    """
+    before = kept.load()
+    kept.give_way()
+    if kept.merged:
+        with _branch(kept, before) as branch:
+            counts = _rewrite(spark, kept, options, branch)
+            kept.give_way()
+            _publish(kept, before, branch)
+    else:
+        counts = _rewrite(spark, kept, options, kept.branch)
+    after = kept.load()
+    return {
+        "files rewritten": counts["rewritten_data_files_count"],
+        "delete files removed": counts["removed_delete_files_count"],
+        "bytes rewritten": counts["rewritten_bytes_count"],
+        **before_and_after(sizes(before, kept.branch), sizes(after, kept.branch)),
+    }
+
+
+def _rewrite(spark: SparkSession, kept: KeptTable, options: Compaction, branch: str) -> Mapping[str, int]:
+    return kept.call(
+        spark,
+        "rewrite_data_files",
+        branch=branch,
+        sort_by=_order(kept, options),
+        min_input_files=options.min_input_files,
+        max_deletes_per_file=options.max_deletes_per_file,
+        target_file_mb=options.target_file_mb,
+    )
+
+
+def _order(kept: KeptTable, options: Compaction) -> tuple[str, ...]:
+    return () if options.strategy == "bin_pack" else tuple(options.sort_by) or kept.sort_by
+
+
+@contextmanager
+def _branch(kept: KeptTable, table: Table) -> Iterator[str]:
+    """A branch of this compaction at the table's head, which is gone afterwards."""
+    name = maintenance_branch(kept.pipeline, kept.branch, uuid.uuid4().hex, datetime.now(UTC))
+    base = table.metadata.refs[kept.branch].snapshot_id
+    kept.catalog.commit(table, [AssertRefSnapshotId(ref=kept.branch, snapshot_id=base)], [point(name, base)])
+    try:
+        yield name
+    finally:
+        left = kept.catalog.load(kept.identifier)
+        if left and name in left.metadata.refs:
+            uuid_then = AssertTableUUID(uuid=left.metadata.table_uuid)
+            kept.catalog.commit(left, [uuid_then], [RemoveSnapshotRefUpdate(ref_name=name)])
+
+
+def _publish(kept: KeptTable, before: Table, branch: str) -> None:
+    """Moves the table to the compacted files, only if it is still where the compaction began."""
+    table = kept.load()
+    base = before.metadata.refs[kept.branch]
+    head = table.metadata.refs[branch].snapshot_id
+    if head == base.snapshot_id:
+        return
+    kept.catalog.commit(
+        table,
+        [
+            AssertTableUUID(uuid=before.metadata.table_uuid),
+            AssertRefSnapshotId(ref=kept.branch, snapshot_id=base.snapshot_id),
+            AssertRefSnapshotId(ref=branch, snapshot_id=head),
+        ],
+        [point(kept.branch, head, like=base), RemoveSnapshotRefUpdate(ref_name=branch)],
+    )

@@ -1,0 +1,34 @@
+"""Many small manifests, one per commit, become few: planning a read opens them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from jobs.maintenance.kept import KeptTable
+from jobs.spec.maintenance import Manifests
+from resources.iceberg import catalog_errors
+
+
+def rewrite_manifests(spark: SparkSession, kept: KeptTable, options: Manifests) -> Mapping[str, int]:
+    """Only where there are enough of them: it is one more commit on the table.
+
+    Iceberg rewrites those of `main` alone, so a table that is published to another branch is left as it is.
+
+    Raises:
+        GaveWay, CommitFailed: the table is being changed; nothing was published.
+    """
+    before = _count(kept)
+    if before < options.min_count or kept.branch != "main":
+        return {"manifests": before}
+    kept.give_way()
+    kept.call(spark, "rewrite_manifests")
+    return {"manifests before": before, "manifests after": _count(kept)}
+
+
+def _count(kept: KeptTable) -> int:
+    table = kept.load()
+    with catalog_errors(kept.identifier):
+        snapshot = table.snapshot_by_name(kept.branch)
+        return len(snapshot.manifests(table.io)) if snapshot else 0

@@ -1,0 +1,27 @@
+"""Files below a table's location that no snapshot has: what dead and refused attempts wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import SparkSession
+
+from jobs.maintenance.kept import KeptTable
+from jobs.spec.maintenance import Orphans
+from resources.spark import spark_errors
+from sql import render
+
+
+def remove_orphans(spark: SparkSession, kept: KeptTable, options: Orphans) -> Mapping[str, int]:
+    """Removes those that are old enough to be nobody's: a running attempt's files are younger."""
+    instant = datetime.now(UTC) - timedelta(hours=options.older_than_hours)
+    text = render(
+        "spark",
+        "remove_orphan_files",
+        catalog=kept.catalog.name,
+        table=tuple(kept.identifier.split(".")),
+        older_than=f"{instant:%Y-%m-%d %H:%M:%S}",
+    )
+    with spark_errors(kept.identifier):
+        return {"orphan files removed": spark.sql(text).count()}

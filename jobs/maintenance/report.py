@@ -1,0 +1,55 @@
+"""What one task of maintenance did to one table."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from resources.errors import BatchmergeError, CommitFailed
+
+_LOG = logging.getLogger("batchmerge")
+
+
+class GaveWay(CommitFailed):
+    """The table was changed, or is about to be, by somebody whose work counts for more."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """One task on one table.
+
+    Attributes:
+        counts: what it did, by name: files, bytes, snapshots.
+        note: why nothing was done, where that is not plain from the counts.
+        problem: why it failed; the other tasks are done all the same.
+    """
+
+    task: str
+    table: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""
+    problem: BatchmergeError | None = None
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
+        said = self.note or (str(self.problem) if self.problem else "") or told or "nothing to do"
+        return f"{self.task} of {self.table}: {said}"
+
+
+def do(task: str, table: str, work: Callable[[], Mapping[str, int]]) -> Done:
+    """Does the task and says what came of it; a conflict is no failure, the next maintenance finds the table again."""
+    began = time.monotonic()
+    counts: Mapping[str, int] = {}
+    note, problem = "", None
+    try:
+        counts = work()
+    except CommitFailed as conflict:
+        note = f"gave way: {conflict.what}"
+    except BatchmergeError as failed:
+        problem = failed
+    done = Done(task, table, counts, note, problem, round(time.monotonic() - began, 3))
+    _LOG.log(logging.WARNING if problem else logging.INFO, "%s", done)
+    return done

@@ -1,0 +1,84 @@
+"""Retention of landed batches: which may go is decided by their age and by what every table has merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.maintenance.kept import KeptTable, milliseconds_ago
+from jobs.maintenance.snapshots import expirable, expire_these
+from jobs.pipeline import Pipeline
+from jobs.spec.maintenance import Landed
+from resources.errors import BatchmergeError, Unavailable
+from resources.spark import spark_errors
+from sql import quote, render
+
+
+def first_kept(
+    landed: Sequence[LandedBatch], committed: Sequence[CommittedState | None], before: int
+) -> LandedBatch | None:
+    """The oldest landed batch that has to stay; all before it may go. None where nothing is landed.
+
+    The newest batch always stays: the lineage of the tables ends in it.
+
+    Args:
+        landed: ascending.
+        committed: of every table; None: the table has no batch yet and needs them all.
+        before: batches that were planned then or later stay, in milliseconds.
+    """
+    merged = min((state.batch_number if state else 0 for state in committed), default=0)
+    for batch in landed[:-1]:
+        if batch.number > merged or batch.batch.planned_at >= before:
+            return batch
+    return landed[-1] if landed else None
+
+
+def retire(spark: SparkSession, pipeline: Pipeline, kept: KeptTable, options: Landed) -> Mapping[str, int]:
+    """Forgets old batches, then deletes their rows: a run that dies between the two leaves rows that nobody asks for,
+    and the next maintenance deletes them. Whoever has forgotten a batch says so when it is asked for.
+
+    Raises:
+        Unavailable: a table cannot be asked what it has merged, so everything stays.
+    """
+    landed, _ = pipeline.intermediate.landed()
+    oldest = first_kept(landed, _committed(pipeline), milliseconds_ago(timedelta(days=options.keep_days)))
+    if oldest is None:
+        return {}
+    metadata = kept.load().metadata
+    ids = expirable(metadata, kept.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
+    expired = expire_these(spark, kept, ids) if oldest.number > landed[0].number else {}
+    known, _ = pipeline.intermediate.landed()
+    rows = _delete(spark, kept, "batchNumber", known[0].number)
+    return {"batches removed": len(landed) - len(known), "batches kept": len(known), "rows deleted": rows, **expired}
+
+
+def _committed(pipeline: Pipeline) -> list[CommittedState | None]:
+    states = []
+    for destination in pipeline.destinations():
+        try:
+            states.append(destination.committed())
+        except BatchmergeError as problem:
+            raise Unavailable(
+                f"all landed batches stay, because {destination.name} cannot be asked what it has merged: {problem}",
+                where=f"pipeline {pipeline.name}",
+            ) from problem
+    return states
+
+
+def retire_dead_letters(spark: SparkSession, kept: KeptTable, options: Landed) -> Mapping[str, int]:
+    """For a pipeline with `intermediate.direct`, where the dead letters are all that is kept beside the table."""
+    instant = datetime.now(UTC) - timedelta(days=options.keep_days)
+    return {"rows deleted": _delete(spark, kept, "landedAt", instant)}
+
+
+def _delete(spark: SparkSession, kept: KeptTable, column: str, below: object) -> int:
+    path = (kept.catalog.name, *kept.identifier.split("."))
+    with spark_errors(kept.identifier):
+        rows: int = spark.table(quote("spark", path)).where(F.col(column) < F.lit(below)).count()
+        if rows:
+            spark.sql(render("spark", "delete_landed", table=path, column=column), args={"below": below})
+    return rows

@@ -1,0 +1,75 @@
+"""Expiry of snapshots: which ones may go is decided here, snapshot by snapshot, because two kinds must stay.
+
+Iceberg's expiry by age alone would cut the way from a branch's head back to the batches that the pipeline still has to
+know: the landed batches of an intermediate table, and the newest batch of a destination beneath other writers' commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from pyiceberg.table.metadata import TableMetadata
+from pyspark.sql import SparkSession
+
+from jobs.batch import PREFIX
+from jobs.destinations.iceberg.history import ancestors
+from jobs.maintenance.kept import KeptTable, milliseconds_ago
+from jobs.spec.maintenance import Orphans, Snapshots
+
+# Ids are listed in the statement.
+_AT_ONCE = 500
+
+
+def expirable(metadata: TableMetadata, branch: str, before: int, keep_last: int, oldest_kept: int | None) -> list[int]:
+    """Snapshots of a branch that may be expired, oldest first; never a branch's head or a tagged one.
+
+    Args:
+        before: only snapshots that are older than this, in milliseconds.
+        keep_last: the branch keeps so many, however old.
+        oldest_kept: the branch keeps all from its head back to this snapshot; None: to its newest batch.
+    """
+    line = list(ancestors(metadata, branch))
+    named = {ref.snapshot_id for ref in metadata.refs.values()}
+    ids = [s.snapshot_id for s in line]
+    batches = [n for n, s in enumerate(line) if s.summary and PREFIX + "pipeline" in s.summary.additional_properties]
+    if oldest_kept is not None and oldest_kept not in ids:
+        return []
+    needed = min(batches, default=len(line) - 1) if oldest_kept is None else ids.index(oldest_kept)
+    kept = max(keep_last, needed + 1)
+    # One line without holes: a snapshot stays as long as an older one does.
+    while kept < len(line) and line[kept].timestamp_ms >= before:
+        kept += 1
+    return [i for i in reversed(ids[kept:]) if i not in named]
+
+
+def unreferenced(metadata: TableMetadata, before: int) -> list[int]:
+    """Snapshots that no branch and no tag leads to, older than this: what attempts that were given up have written."""
+    led_to = {s.snapshot_id for name in metadata.refs for s in ancestors(metadata, name)}
+    return [s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in led_to and s.timestamp_ms < before]
+
+
+def expire(
+    spark: SparkSession,
+    kept: KeptTable,
+    options: Snapshots,
+    orphans: Orphans,
+    oldest_kept: int | None = None,
+) -> Mapping[str, int]:
+    """Expires a branch's old snapshots and those of dead runs, with the files that only they have."""
+    metadata = kept.load().metadata
+    old = milliseconds_ago(timedelta(days=options.keep_days))
+    dead = milliseconds_ago(timedelta(hours=orphans.older_than_hours))
+    ids = expirable(metadata, kept.branch, old, options.keep_last, oldest_kept)
+    return expire_these(spark, kept, [*ids, *unreferenced(metadata, min(old, dead))])
+
+
+def expire_these(spark: SparkSession, kept: KeptTable, ids: list[int]) -> Mapping[str, int]:
+    """Expires these snapshots. Branches do not move, so nobody's attempt is void by it."""
+    before = {s.snapshot_id for s in kept.load().metadata.snapshots}
+    files = 0
+    for first in range(0, len(ids), _AT_ONCE):
+        counts = kept.call(spark, "expire_snapshots", snapshots=ids[first : first + _AT_ONCE])
+        files += sum(count or 0 for name, count in counts.items() if name.endswith("_files_count"))
+    after = {s.snapshot_id for s in kept.load().metadata.snapshots}
+    return {"snapshots before": len(before), "snapshots removed": len(before - after), "files deleted": files}

@@ -1,0 +1,98 @@
+"""The `maintenance` part of a pipeline file: what keeps its tables small and quick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from jobs.spec.base import Spec
+from jobs.spec.tables import Table
+
+
+class Compaction(Spec):
+    """Small data files become large ones; merge-on-read deletes are applied (Iceberg)."""
+
+    enabled: bool = True
+    strategy: Literal["auto", "bin_pack", "sort"] = Field(
+        "auto", description="auto: sort by the table's sort order where it has one, else bin_pack"
+    )
+    sort_by: list[str] = Field(default_factory=list, description="columns for `sort`; left out: the table's sort order")
+    min_input_files: int = Field(5, ge=2, description="files of one partition that are worth rewriting")
+    target_file_mb: int | None = Field(None, gt=0, description="size of a new file; left out: the table's own setting")
+    max_deletes_per_file: int = Field(3, ge=1, description="rewrite a data file that has so many delete files")
+
+
+class Manifests(Spec):
+    """Many small manifests become few large ones (Iceberg)."""
+
+    enabled: bool = True
+    min_count: int = Field(50, ge=2, description="only a table with so many manifests")
+
+
+class Snapshots(Spec):
+    """Old snapshots are expired, with the files that only they have (Iceberg). Committed offsets stay readable."""
+
+    enabled: bool = True
+    keep_days: float = Field(5, gt=0, description="keep snapshots that are younger")
+    keep_last: int = Field(10, ge=1, description="keep so many, however old they are")
+
+
+class Orphans(Spec):
+    """Files and branches that dead runs left behind are removed (Iceberg)."""
+
+    enabled: bool = True
+    older_than_hours: int = Field(
+        72, ge=24, description="younger files may be of a run that still writes; more than every time limit"
+    )
+
+
+class Landed(Spec):
+    """Landed batches that every table has merged are deleted after some time; they cannot be replayed any more."""
+
+    enabled: bool = True
+    keep_days: float = Field(
+        14,
+        gt=0,
+        description="counted from landing. Dead letters go with their batch. The bytes are free when the last snapshot "
+        "with them has expired: after twice this time",
+    )
+
+
+class CleanUp(Spec):
+    """ClickHouse: replaced versions of rows are merged away for good. BigQuery cleans up after each merge."""
+
+    enabled: bool = True
+    deletes: bool = Field(
+        False, description="also drop the rows that stand for deletes (upsert_delete without a named order)"
+    )
+
+
+class Maintenance(Spec):
+    """Upkeep of all tables of the pipeline, on a schedule of its own."""
+
+    enabled: bool = Field(True, description="false: the schedule is off; a launch by hand still works")
+    cron: str = Field("20 3 * * *", description="when it runs (UTC)")
+    skip_tables: list[str] = Field(default_factory=list, description="tables that somebody else looks after")
+    time_limit_seconds: int = Field(3600, gt=0, description="for all tasks of one table")
+    compaction: Compaction = Compaction()
+    manifests: Manifests = Manifests()
+    snapshots: Snapshots = Snapshots()
+    orphans: Orphans = Orphans()
+    landed: Landed = Landed()
+    clean_up: CleanUp = CleanUp()
+
+    def problems(self, landing_seconds: int, tables: Sequence[Table]) -> list[str]:
+        """What does not fit the rest of the pipeline file."""
+        found = []
+        names = {t.table for t in tables}
+        unknown = [name for name in self.skip_tables if name not in names]
+        if unknown:
+            found.append(f"maintenance.skip_tables: {', '.join(unknown)} is no table of the pipeline")
+        longest = max(landing_seconds, *(t.time_limit_seconds for t in tables))
+        if self.orphans.enabled and longest >= self.orphans.older_than_hours * 3600:
+            found.append(
+                f"maintenance.orphans.older_than_hours: a run may take {longest} s, and its files look like orphans"
+            )
+        return found

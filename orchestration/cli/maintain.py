@@ -1,0 +1,63 @@
+"""`batchmerge maintain`: one run of a pipeline's maintenance job, in this process."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import click
+import dagster as dg
+from rich.table import Table
+
+from orchestration.cli.instance import dagster_instance
+from orchestration.cli.report import console, engine_log
+from orchestration.files import pipeline_spec
+from orchestration.names import maintenance_job
+
+
+@click.command()
+@click.argument("pipeline")
+def maintain(pipeline: str) -> None:
+    """Compact, expire and clean up the tables of PIPELINE, beside its runs. What it does is in its file
+    (`maintenance`).
+
+    Exit code 2: something has to be mended; 3: try again later. Tasks that failed keep no other from being done.
+    """
+    pipeline_spec(pipeline)
+    # Imported late: reading all pipeline files takes a second, a wrong name should not.
+    from orchestration.definitions import defs
+
+    with engine_log(), dagster_instance() as instance:
+        logging.getLogger("dagster").setLevel(logging.CRITICAL)
+        result = (
+            defs()
+            .resolve_job_def(maintenance_job(pipeline))
+            .execute_in_process(
+                instance=instance,
+                raise_on_error=False,
+                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            )
+        )
+    _show(result)
+    problems = [e.step_failure_data.user_failure_data for e in result.all_events if e.is_step_failure]
+    for problem in problems:
+        click.echo(problem.description if problem else "a step failed, see its log", err=True)
+    if problems:
+        transient = [p and str(p.metadata["class"].value).startswith("transient") for p in problems]
+        sys.exit(3 if all(transient) else 2)
+
+
+def _show(result: dg.ExecuteInProcessResult) -> None:
+    table = Table(title=f"run {result.run_id}", title_justify="left")
+    for column in ("table", "what", "count"):
+        table.add_column(column, justify="right" if column == "count" else "left")
+    for event in result.get_asset_observation_events():
+        asset, shown = event.asset_observation_data.asset_observation, ""
+        for name, value in sorted(asset.metadata.items()):
+            if name.endswith(": seconds"):
+                continue
+            key = "/".join(asset.asset_key.path)
+            count = f"{value.value:,}" if isinstance(value.value, int) else str(value.value)
+            table.add_row(key if key != shown else "", name, count)
+            shown = key
+    console().print(table)

@@ -1,0 +1,109 @@
+"""Maintenance as a Dagster job with a schedule of its own: one op per table, in the table's pool."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import dagster as dg
+
+from jobs.destinations.base import Destination
+from jobs.maintenance.report import Done
+from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, role_of
+from jobs.pipeline import Pipeline
+from jobs.spec.tables import Table
+from jobs.time_limit import within
+from orchestration import names
+from orchestration.components.failures import as_failures, retry_policy
+from orchestration.components.launch import Launch
+from orchestration.components.progress import engine_log_in_run
+
+# Two tables at a time: maintenance leaves room for the pipelines beside it.
+_AT_ONCE = 2
+
+
+def maintenance_job(launch: Launch) -> dg.JobDefinition:
+    """Named ``<pipeline>_maintenance``.
+
+    Without the tag of the pipeline's own runs: the pipeline goes on beside it. The pools keep a table's maintenance
+    and its merges apart, and what maintenance does to a table gives way to merges from elsewhere.
+    """
+    ops = [_landing_op(launch)]
+    ops += [_table_op(launch, t) for t in launch.spec.tables if t.table not in launch.spec.maintenance.skip_tables]
+    executor = dg.multiprocess_executor.configured({"max_concurrent": _AT_ONCE})
+
+    @dg.job(
+        name=names.maintenance_job(launch.name),
+        description=f"Compacts, expires and cleans up the tables of {launch.name}; deletes old landed batches.",
+        tags={names.MAINTENANCE_TAG: launch.name},
+        executor_def=executor,
+    )
+    def maintenance() -> None:
+        for op in ops:
+            op()
+
+    return maintenance
+
+
+def maintenance_schedule(launch: Launch, job: dg.JobDefinition) -> dg.ScheduleDefinition:
+    """Runs the job by `maintenance.cron`."""
+    running = launch.spec.maintenance.enabled and not launch.spec.paused
+    return dg.ScheduleDefinition(
+        name=f"{names.maintenance_job(launch.name)}_schedule",
+        job=job,
+        cron_schedule=launch.spec.maintenance.cron,
+        default_status=dg.DefaultScheduleStatus.RUNNING if running else dg.DefaultScheduleStatus.STOPPED,
+        description=f"Maintenance of {launch.name}, beside its runs.",
+    )
+
+
+def _landing_op(launch: Launch) -> dg.OpDefinition:
+    key = names.landing_key(launch.name)
+
+    def work(pipeline: Pipeline) -> tuple[str, str, Iterator[Done]]:
+        return pipeline.intermediate.identifier, LANDING, maintain_landing(pipeline)
+
+    return _op(launch, key, work)
+
+
+def _table_op(launch: Launch, table: Table) -> dg.OpDefinition:
+    def work(pipeline: Pipeline) -> tuple[str, str, Iterator[Done]]:
+        destination: Destination = pipeline.destination_of(table)
+        return destination.name, role_of(destination), maintain_table(pipeline, destination)
+
+    return _op(launch, names.table_key(table), work)
+
+
+def _op(
+    launch: Launch, key: dg.AssetKey, work: Callable[[Pipeline], tuple[str, str, Iterator[Done]]]
+) -> dg.OpDefinition:
+    options = launch.spec.maintenance
+
+    @dg.op(
+        name=f"{names.op_name(launch.name, key)}__maintenance",
+        out=dg.Out(dg.Nothing),
+        pool=names.pool(key),
+        retry_policy=retry_policy(launch.spec.retry),
+    )
+    def maintain(context: dg.OpExecutionContext) -> None:
+        with as_failures(), engine_log_in_run(context.log):
+            pipeline = launch.open(context.run_id)
+            where, role, tasks = work(pipeline)
+            done = within(options.time_limit_seconds, where, lambda: list(tasks), lambda: pipeline.interrupt(role))
+            shown = metadata(done)
+            context.log_event(dg.AssetObservation(key, metadata=shown))
+            context.add_output_metadata(shown)
+            for one in done:
+                if one.problem:
+                    raise one.problem
+
+    return maintain
+
+
+def metadata(done: Sequence[Done]) -> dict[str, dg.MetadataValue]:
+    """Every count of every task as ``<task>: <count>``, of a second table (tombstones) with its name before it."""
+    shown: dict[str, dg.MetadataValue] = {}
+    for one in done:
+        prefix = one.task if one.table == done[0].table else f"{one.table} {one.task}"
+        shown |= {f"{prefix}: {name}": dg.MetadataValue.int(count) for name, count in one.counts.items()}
+        if said := one.note or (one.problem and str(one.problem)):
+            shown[prefix] = dg.MetadataValue.text(said)
+        shown[f"{prefix}: seconds"] = dg.MetadataValue.float(one.seconds)
+    return shown

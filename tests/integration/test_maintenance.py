@@ -1,0 +1,321 @@
+"""Maintenance on real tables: what it removes, what stays, and that pipelines and other writers go on beside it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from jobs.destinations.iceberg import destination as iceberg_destination
+from jobs.destinations.iceberg.branches import attempt_branch
+from jobs.maintenance.report import Done
+from jobs.maintenance.run import maintain_landing, maintain_table
+from resources.connections import Connections
+from resources.errors import CommitFailed, ConfigurationError, TerminalError
+from tests.kit import model
+from tests.kit.engine import Engine, catalog
+from tests.kit.flow import Flow
+from tests.kit.records import Record, bootstrap, produce
+
+EAGER = {
+    "compaction": {"min_input_files": 2},
+    "manifests": {"min_count": 2},
+    "snapshots": {"keep_days": 1e-6, "keep_last": 1},
+    "landed": {"keep_days": 1e-6},
+}
+
+
+def put(key: int, name: str = "a") -> Record:
+    return Record(0, key, {"id": key, "name": name, "amount": 1.0, "op": "u"})
+
+
+@pytest.fixture
+def engine(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> Callable[..., Engine]:
+    def make(*modes: str, **maintenance: object) -> Engine:
+        options = {"metadata_columns": ["topic", "partition", "offset"]}
+        overrides: dict[str, object] = {"maintenance": {**EAGER, **maintenance}, "control": {"enabled": False}}
+        return Engine(Flow(topic(), list(modes), table_options=options, overrides=overrides), connections, spark)
+
+    return make
+
+
+def tell(engine: Engine, *records: Record) -> None:
+    produce(bootstrap(engine.connections), engine.flow.topic, records)
+
+
+def maintain(engine: Engine) -> dict[tuple[str, str], Done]:
+    """All tasks on all tables, by table (the last part of its name) and task; none may fail."""
+    pipeline = engine.pipeline
+    done = list(maintain_landing(pipeline))
+    for destination in pipeline.destinations():
+        done += maintain_table(pipeline, destination)
+    assert [str(d) for d in done if d.problem] == []
+    return {(d.table.removeprefix(f"tests.{engine.flow.name}_").removeprefix("landing."), d.task): d for d in done}
+
+
+def table_of(engine: Engine, mode: str) -> Table:
+    return catalog(engine.connections).require(engine.flow.table(mode))
+
+
+def ids(engine: Engine, mode: str) -> list[int]:
+    return sorted(table_of(engine, mode).scan().to_arrow()["id"].to_pylist())
+
+
+def folder(table: Table) -> Path:
+    return Path(table.location().removeprefix("file://"))
+
+
+def age(table: Table, days: int) -> None:
+    """Makes all files of a table look as if they had been written some days ago."""
+    then = (datetime.now(UTC) - timedelta(days=days)).timestamp()
+    for path in folder(table).rglob("*"):
+        if path.is_file():
+            os.utime(path, (then, then))
+
+
+MODES = ["append", "upsert_delete"]
+
+
+def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None:
+    one = engine(*MODES)
+    told = []
+    for n in range(6):
+        told += [put(n), put(n % 2, f"n{n}")]
+        tell(one, *told[-2:])
+        one.advance()
+    landing = f"{one.flow.name}_tmp"
+    dead = attempt_branch(one.flow.name, "main", uuid.uuid4().hex, datetime.now(UTC) - timedelta(days=9))
+    for mode in MODES:
+        table = table_of(one, mode)
+        (folder(table) / "data" / "of-a-dead-run.parquet").write_bytes(b"x")
+        table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, dead).commit()  # type: ignore[union-attr]
+        age(table, days=9)
+    states = {mode: one.destination(mode).committed() for mode in MODES}
+
+    done = maintain(one)
+
+    assert done[landing, "retention"].counts["batches removed"] == 5
+    assert done[landing, "retention"].counts["batches kept"] == 1
+    assert done[landing, "retention"].counts["rows deleted"] == 10
+    for mode in MODES:
+        counts = {task: done[mode, task].counts for _, task in done if (mode, task) in done}
+        assert counts["branches"] == {"branches removed": 1}, mode
+        assert counts["compaction"]["files before"] > counts["compaction"]["files after"] == 1, mode
+        assert counts["manifests"]["manifests after"] == 1, mode
+        assert counts["snapshots"]["snapshots removed"] > 0, mode
+        assert counts["orphans"] == {"orphan files removed": 1}, mode
+        assert one.read(mode) == model.expected(told, mode), mode
+        assert dead not in table_of(one, mode).metadata.refs
+        assert one.destination(mode).committed() == states[mode], "offsets stay readable"
+
+    for n in (20, 21):
+        told.append(put(n))
+        tell(one, told[-1])
+        one.advance()
+        for mode in MODES:
+            assert one.read(mode) == model.expected(told, mode), mode
+    known, complete = one.pipeline.intermediate.landed()
+    assert ([b.number for b in known], complete) == ([6, 7, 8], False)
+    assert one.replay("append", 6, 8)
+    with pytest.raises(ConfigurationError, match=r"batches before 6, landed before .* were removed by retention"):
+        one.replay("append", 5, 8)
+    assert one.read("append") == model.expected(told, "append")
+
+
+def test_landed_batches_wait_for_a_table_that_is_behind(engine: Callable[..., Engine]) -> None:
+    one = engine("append", "upsert")
+    for n in range(4):
+        tell(one, put(n))
+        one.land()
+        one.merge("append")
+        if n < 2:
+            one.merge("upsert")
+    landing = f"{one.flow.name}_tmp"
+    assert maintain(one)[landing, "retention"].counts["batches removed"] == 2
+    one.merge_all()
+    assert [row[0] for row in one.read("upsert")] == [0, 1, 2, 3]
+    assert maintain(one)[landing, "retention"].counts["batches kept"] == 1
+
+
+def test_retention_that_died_in_the_middle_is_finished_by_the_next(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = engine("append")
+    for n in range(3):
+        tell(one, put(n))
+        one.advance()
+
+    def dies(*_: object) -> int:
+        raise CommitFailed("died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.maintenance.retention._delete", dies)
+        assert "died" in maintain(one)[f"{one.flow.name}_tmp", "retention"].note
+    with pytest.raises(ConfigurationError, match="removed by retention"):
+        one.replay("append", 1, 3)
+    assert maintain(one)[f"{one.flow.name}_tmp", "retention"].counts["rows deleted"] == 2
+
+
+def test_direct_pipeline_goes_on_after_maintenance(engine: Callable[..., Engine]) -> None:
+    one = engine("append")
+    one = one.edited(intermediate={"direct": True})
+    for n in range(3):
+        tell(one, put(n), Record(0, n, "{bad"))
+        one.land()
+    done = maintain(one)
+    assert done[f"{one.flow.name}_tmp", "retention"].counts == {"rows deleted": 3}
+    assert done["append", "compaction"].counts["files after"] == 1
+    tell(one, put(3))
+    one.land()
+    assert [row[0] for row in one.read("append")] == [0, 1, 2, 3]
+
+
+def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a merge nothing is done that would make it void: it commits in its first attempt."""
+    one = engine("upsert")
+    for n in range(3):
+        tell(one, put(n))
+        one.advance()
+    seen: list[str] = []
+    notes: dict[str, str] = {}
+
+    def reached(name: str) -> None:
+        seen.append(name)
+        if name == "merge.written" and seen.count(name) == 1:
+            notes.update({task: done.note for (_, task), done in maintain(one).items()})
+
+    monkeypatch.setattr(iceberg_destination, "reached", reached)
+    tell(one, put(0, "b"))
+    one.advance()
+    assert seen == ["merge.begun", "merge.written", "merge.published"]
+    assert notes["compaction"] == notes["manifests"] == "gave way: a merge is under way"
+    assert one.read("upsert")[0] == (0, "b", 1.0)
+    assert maintain(one)["upsert", "compaction"].counts["files after"] == 1
+
+
+def test_compaction_that_was_overtaken_is_dropped(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = engine("upsert")
+    for n in range(3):
+        tell(one, put(n))
+        one.advance()
+    tell(one, put(0, "b"))
+    one.land()
+    merged = []
+
+    def merge_meanwhile(*_: object) -> None:
+        if not merged:
+            merged.append(one.merge("upsert"))
+
+    from jobs.maintenance import compaction
+
+    publish = compaction._publish
+    monkeypatch.setattr(compaction, "_publish", lambda *given: (merge_meanwhile(), publish(*given)))
+    assert maintain(one)["upsert", "compaction"].note.startswith("gave way: ")
+    assert one.read("upsert") == [(0, "b", 1.0), (1, "a", 1.0), (2, "a", 1.0)]
+    assert [name for name in table_of(one, "upsert").metadata.refs if "--" in name] == []
+
+
+# ---- other writers --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def writing_beside(engine: Engine, modes: list[str], pause: float) -> Iterator[Callable[[], int]]:
+    """Another writer that appends to the tables and compacts them, all the time; how many rows it has appended."""
+    stop, problems, appended = threading.Event(), list[BaseException](), list[int]()
+
+    def write() -> None:
+        try:
+            while not stop.wait(pause):
+                for mode in modes:
+                    _append(table_of(engine, mode), 1000 + len(appended))
+                appended.append(1)
+                maintain(engine)
+        except BaseException as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+
+        def rows() -> int:
+            assert problems == []
+            return len(appended)
+
+        yield rows
+    finally:
+        stop.set()
+        thread.join()
+    assert problems == []
+
+
+def _append(table: Table, key: int) -> None:
+    """One row; as patient as any other writer."""
+    row = {"id": key, "name": "theirs", "amount": 0.0}
+    rows = pa.Table.from_pylist([row], table.schema().as_arrow())
+    for _ in range(50):
+        try:
+            table.refresh().append(rows)
+            return
+        except CommitFailedException:
+            continue
+    raise AssertionError("their append never came through")
+
+
+def test_pipeline_goes_on_beside_appends_and_compaction(engine: Callable[..., Engine]) -> None:
+    one = engine("append", "upsert_delete")
+    told = [put(n) for n in range(4)]
+    tell(one, *told)
+    one.advance()
+    with writing_beside(one, MODES, 0.2) as appended:
+        for n in range(2):
+            while appended() <= n:
+                time.sleep(0.05)
+            told += [put(n, f"n{n}"), put(50 + n)]
+            tell(one, *told[-2:])
+            one.advance()
+    for mode in MODES:
+        ours = [row for row in one.read(mode) if row[1] != "theirs"]
+        theirs = [n for n in ids(one, mode) if n >= 1000]
+        assert ours == model.expected(told, mode), mode
+        assert len(theirs) == appended(), mode
+
+
+def test_writer_that_is_always_faster_ends_in_a_clear_error(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = engine("upsert")
+    tell(one, put(1))
+    one.advance()
+    tell(one, put(2))
+    one.land()
+    tables = one.document["tables"]
+    assert isinstance(tables, list)
+    bounded = one.edited(tables=[{**tables[0], "max_commit_attempts": 3}])
+    seen: list[str] = []
+
+    def reached(name: str) -> None:
+        seen.append(name)
+        if name == "merge.written":
+            _append(table_of(one, "upsert"), 1000 + len(seen))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(iceberg_destination, "reached", reached)
+        with pytest.raises(TerminalError, match="during each of 3 attempts") as caught:
+            bounded.merge("upsert")
+    assert "max_commit_attempts" in caught.value.remedy
+    assert seen.count("merge.written") == 3
+    one.merge("upsert")
+    assert {1, 2} <= set(ids(one, "upsert"))

@@ -1,0 +1,156 @@
+"""What maintenance may remove: decided by pure functions, here over tables of cases."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.types import LongType, NestedField
+
+from jobs.destinations.iceberg.branches import (
+    attempt_branch,
+    attempt_prefix,
+    attempts_since,
+    begun_at,
+    begun_before,
+    maintenance_branch,
+)
+from jobs.maintenance.retention import first_kept
+from jobs.maintenance.snapshots import expirable, unreferenced
+from jobs.spec import PipelineSpec
+from tests.kit.batches import committed, landed
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+HEX = "0123456789abcdef0123456789abcdef"
+
+
+def test_branch_says_whose_it_is_and_since_when() -> None:
+    name = attempt_branch("p", "main", HEX, NOON)
+    assert name.startswith(attempt_prefix("p", "main"))
+    assert begun_at(name) == NOON
+    assert begun_at(maintenance_branch("p", "main", HEX, NOON)) == NOON
+    assert begun_at("audit") is None
+    assert begun_at(f"attempt--p--main--{HEX}") is None
+
+
+def test_only_young_attempts_are_alive_and_only_old_ones_dead() -> None:
+    old, young = (attempt_branch("p", "main", HEX, NOON - timedelta(hours=h)) for h in (30, 1))
+    compaction = maintenance_branch("p", "main", HEX, NOON - timedelta(hours=30))
+    names = ["main", "theirs--20200101T000000", old, young, compaction]
+    assert attempts_since(names, NOON - timedelta(hours=2)) == [young]
+    assert begun_before(names, NOON - timedelta(hours=24)) == [old, compaction]
+
+
+def history(count: int, batches: set[int], refs: dict[str, int], strays: set[int] = frozenset()) -> TableMetadata:  # type: ignore[assignment]
+    """Snapshots 1..count in one line, snapshot n taken at 1000 n; `batches` carry a state, `strays` hang off it."""
+    snapshots = []
+    for n in range(1, count + 1):
+        more = {"batchmerge.pipeline": "p"} if n in batches else {}
+        parent = next((m for m in range(n - 1, 0, -1) if m not in strays), None)
+        snapshots.append(
+            Snapshot(
+                snapshot_id=n,
+                parent_snapshot_id=parent,
+                sequence_number=n,
+                timestamp_ms=1000 * n,
+                manifest_list=f"m{n}",
+                summary=Summary(Operation.APPEND, **more),
+                schema_id=0,
+            )
+        )
+    kinds = {name: SnapshotRefType.TAG if name.startswith("tag") else SnapshotRefType.BRANCH for name in refs}
+    return TableMetadataV2(
+        location="file:///t",
+        last_column_id=1,
+        schemas=[Schema(NestedField(1, "id", LongType()))],
+        current_schema_id=0,
+        last_sequence_number=count,
+        last_updated_ms=1000 * count,
+        current_snapshot_id=refs["main"],
+        snapshots=snapshots,
+        partition_specs=[{"spec-id": 0, "fields": []}],
+        default_spec_id=0,
+        last_partition_id=999,
+        sort_orders=[{"order-id": 0, "fields": []}],
+        default_sort_order_id=0,
+        refs={name: SnapshotRef(snapshot_id=s, snapshot_ref_type=kinds[name]) for name, s in refs.items()},
+    )
+
+
+ALL = set(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("what", "batches", "refs", "before", "keep_last", "oldest_kept", "expected"),
+    [
+        ("by age", ALL, {"main": 8}, 5500, 1, None, [1, 2, 3, 4, 5]),
+        ("so many stay, however old", ALL, {"main": 8}, 99_000, 3, None, [1, 2, 3, 4, 5]),
+        ("the head always stays", ALL, {"main": 8}, 99_000, 1, None, [1, 2, 3, 4, 5, 6, 7]),
+        ("young ones stay", ALL, {"main": 8}, 500, 1, None, []),
+        ("down to the newest batch beneath other writers", {2, 4}, {"main": 8}, 99_000, 1, None, [1, 2, 3]),
+        ("down to the oldest landed batch that is known", ALL, {"main": 8}, 99_000, 1, 3, [1, 2]),
+        ("one that is not in the line: nothing", ALL, {"main": 8}, 99_000, 1, 77, []),
+        ("what a tag or branch points to stays", ALL, {"main": 8, "tag": 2, "audit": 3}, 99_000, 2, None, [1, 4, 5, 6]),
+        ("no batch at all: nothing is known to be old", set(), {"main": 8}, 99_000, 1, None, []),
+    ],
+)
+def test_snapshots_that_may_be_expired(
+    what: str,
+    batches: set[int],
+    refs: dict[str, int],
+    before: int,
+    keep_last: int,
+    oldest_kept: int | None,
+    expected: list[int],
+) -> None:
+    assert expirable(history(8, batches, refs), "main", before, keep_last, oldest_kept) == expected, what
+
+
+def test_snapshots_of_attempts_that_were_given_up() -> None:
+    metadata = history(8, ALL, {"main": 8, "tag": 4}, strays={3, 4, 7})
+    assert unreferenced(metadata, before=99_000) == [3, 7], "4 is tagged"
+    assert unreferenced(metadata, before=5000) == [3]
+
+
+@pytest.mark.parametrize(
+    ("what", "states", "before", "expected"),
+    [
+        ("all are old and merged: the newest stays", [4], 99_000, 4),
+        ("by age", [4], 2500, 3),
+        ("a table that is behind needs what follows", [4, 2], 99_000, 3),
+        ("a table without a batch needs all", [4, None], 99_000, 1),
+        ("none is old enough", [4], 500, 1),
+    ],
+)
+def test_landed_batches_that_have_to_stay(what: str, states: list[int | None], before: int, expected: int) -> None:
+    known = [landed(n) for n in (1, 2, 3, 4)]
+    oldest = first_kept(known, [committed(n) if n else None for n in states], before)
+    assert oldest, what
+    assert oldest.number == expected, what
+
+
+def test_nothing_landed_nothing_kept() -> None:
+    assert first_kept([], [None], 0) is None
+
+
+def document(**maintenance: object) -> dict[str, object]:
+    return {
+        "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long"}}},
+        "tables": [{"kind": "iceberg", "table": "n.t", "mode": "append", "time_limit_seconds": 90_000}],
+        "maintenance": maintenance,
+    }
+
+
+def test_files_of_a_run_that_may_still_write_are_no_orphans() -> None:
+    with pytest.raises(ValueError, match="a run may take 90000 s"):
+        PipelineSpec.model_validate(document(orphans={"older_than_hours": 25}))
+    assert PipelineSpec.model_validate(document(orphans={"older_than_hours": 26}))
+
+
+def test_tables_to_skip_must_be_there() -> None:
+    with pytest.raises(ValueError, match=r"skip_tables: n\.u is no table"):
+        PipelineSpec.model_validate(document(skip_tables=["n.t", "n.u"]))
