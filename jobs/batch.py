@@ -14,6 +14,7 @@ from jobs.watermark import Watermark
 PREFIX = "batchmerge."
 # Only the summary of a landed batch has it: how many offsets of each topic-partition it took.
 LENGTHS = PREFIX + "lengths"
+_CONTINUES = PREFIX + "continues"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Batch:
         topic_ids: Kafka's id per topic (a recreated topic has another).
         planned_at: milliseconds since the epoch.
         spec_hash: hash of the parts of the pipeline file that change meaning.
+        continues: only of a batch that resets offsets (`jobs.resetting`), which reads no records: the commit ids that
+            it may follow, each with the offsets that were committed there; "" for a table without a batch. Its empty
+            ranges stand where the next batch begins.
     """
 
     pipeline: str
@@ -40,9 +44,20 @@ class Batch:
     topic_ids: Mapping[str, str]
     planned_at: int
     spec_hash: str
+    continues: Mapping[str, Offsets] | None = None
 
     def __str__(self) -> str:
         return f"batch {self.number} ({self.commit_id[:8]})"
+
+    def follows(self, commit_id: str | None) -> bool:
+        """Whether the batch may be applied on top of that one; None: to a table without a batch."""
+        if self.continues is not None:
+            return (commit_id or "") in self.continues
+        return commit_id == self.previous_commit_id
+
+    def begins_after(self, commit_id: str) -> Offsets:
+        """Where it begins, as seen from a batch that it follows."""
+        return offsets.starts(self.ranges) if self.continues is None else self.continues.get(commit_id, {})
 
 
 def new_commit_id() -> str:
@@ -161,6 +176,7 @@ def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
         **CommittedState.after(landed).to_properties(),
         PREFIX + "previous-commit-id": batch.previous_commit_id or "",
         LENGTHS: offsets.encode(offsets.lengths(batch.ranges)),
+        **_continues_to_property(batch.continues),
         PREFIX + "planned-at": str(batch.planned_at),
         PREFIX + "counts": json.dumps(counts.__dict__, sort_keys=True),
     }
@@ -183,5 +199,18 @@ def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> L
         topic_ids=state.topic_ids,
         planned_at=int(properties[PREFIX + "planned-at"]),
         spec_hash=state.spec_hash,
+        continues=_continues_from(properties),
     )
     return LandedBatch(batch, Counts(**json.loads(properties[PREFIX + "counts"])), state.watermark, snapshot_id)
+
+
+def _continues_to_property(continues: Mapping[str, Offsets] | None) -> dict[str, str]:
+    if continues is None:
+        return {}
+    return {_CONTINUES: json.dumps({commit_id: offsets.encode(at) for commit_id, at in continues.items()})}
+
+
+def _continues_from(properties: Mapping[str, str]) -> dict[str, Offsets] | None:
+    if _CONTINUES not in properties:
+        return None
+    return {commit_id: offsets.decode(at) for commit_id, at in json.loads(properties[_CONTINUES]).items()}

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.offsets import starts
 from resources.errors import LineageBroken
 
-_NEW_PIPELINE = "begin a pipeline of another name that fills a new table from Kafka"
-CHOICES = f"restore the intermediate table (roll it forward), or {_NEW_PIPELINE}"
+
+def choices(pipeline: str) -> str:
+    """What can be done about a broken lineage."""
+    return (
+        "restore the intermediate table (roll it forward), or go on from the tables' own offsets, without the landed "
+        f"batches that are missing: `batchmerge offsets reset {pipeline} --to committed`"
+    )
 
 
 def next_batches(
@@ -30,11 +34,15 @@ def next_batches(
     """
     _check_chain(table, landed)
     if committed is None:
+        begun = [n for n, b in enumerate(landed) if b.batch.continues is not None and b.batch.follows(None)]
+        if begun:
+            return list(landed[begun[-1] :])
         if landed and not oldest_complete:
             raise LineageBroken(
                 f"the table has no batch yet, but landed batches before {landed[0].number} were removed by retention",
                 where=table,
-                remedy=_NEW_PIPELINE,
+                remedy="let it begin with what comes from now on: `batchmerge offsets reset "
+                f"{landed[0].batch.pipeline} --to committed`; or fill a new table by a pipeline of another name",
             )
         return list(landed)
     newer = [b for b in landed if b.number > committed.batch_number]
@@ -46,9 +54,11 @@ def next_batches(
 
 def _check_chain(table: str, landed: Sequence[LandedBatch]) -> None:
     for before, after in pairwise(landed):
-        if after.batch.previous_commit_id != before.batch.commit_id:
+        if not after.batch.follows(before.batch.commit_id):
             raise LineageBroken(
-                f"landed {after.batch} does not follow landed {before.batch}", where=table, remedy=CHOICES
+                f"landed {after.batch} does not follow landed {before.batch}",
+                where=table,
+                remedy=choices(after.batch.pipeline),
             )
 
 
@@ -60,7 +70,7 @@ def _check_same(table: str, committed: CommittedState, landed: Sequence[LandedBa
             f"batch {committed.batch_number} is committed here, but the intermediate table {newest}: it was rolled "
             "back or recreated",
             where=table,
-            remedy=CHOICES,
+            remedy=choices(committed.pipeline),
             committed=committed.batch_number,
         )
     for b in landed:
@@ -68,28 +78,38 @@ def _check_same(table: str, committed: CommittedState, landed: Sequence[LandedBa
             raise LineageBroken(
                 f"batch {b.number} was landed again as {b.batch.commit_id}, but {committed.commit_id} is committed",
                 where=table,
-                remedy=CHOICES,
+                remedy=choices(committed.pipeline),
                 committed=committed.batch_number,
             )
 
 
 def _check_continues(table: str, committed: CommittedState, first: LandedBatch) -> None:
-    if first.batch.previous_commit_id != committed.commit_id:
+    follows = first.batch.follows(committed.commit_id)
+    if not follows and first.number > committed.batch_number + 1:
+        raise LineageBroken(
+            f"batch {committed.batch_number} is committed, and the landed batches after it, up to {first.number - 1}, "
+            "were removed by retention",
+            where=table,
+            remedy=choices(committed.pipeline),
+            committed=committed.batch_number,
+            first_landed=first.number,
+        )
+    if not follows:
         raise LineageBroken(
             f"landed {first.batch} follows {first.batch.previous_commit_id}, but {committed.commit_id} "
             f"(batch {committed.batch_number}) is committed",
             where=table,
-            remedy=CHOICES,
+            remedy=choices(committed.pipeline),
             committed=committed.batch_number,
             first_landed=first.number,
         )
-    begins = starts(first.batch.ranges)
+    begins = first.batch.begins_after(committed.commit_id)
     for tp, offset in committed.offsets.items():
         if begins.get(tp, offset) != offset:
             raise LineageBroken(
                 f"landed {first.batch} starts at offset {begins[tp]} of {tp}, but {offset} is committed",
                 where=table,
-                remedy=CHOICES,
+                remedy=choices(committed.pipeline),
                 committed=committed.batch_number,
                 first_landed=first.number,
             )

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from jobs.batch import PREFIX, Batch, CommittedState
+from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination, Work
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.landing.direct import DirectLanding
@@ -159,18 +159,26 @@ class Pipeline:
         with ThreadPoolExecutor(len(destinations)) as pool:
             return max(pool.map(_committed_number, destinations))
 
-    def check_generation(self, committed: CommittedState | None) -> None:
+    def check_generation(self, committed: CommittedState | None, batches: Sequence[LandedBatch] = ()) -> None:
         """Refuses to go on under changed keys, op mapping or order: never a silent mix.
+
+        Args:
+            batches: what would be merged next; a reset among them may have accepted the change.
 
         Raises:
             ConfigurationError: says which choices there are.
         """
-        if committed and committed.spec_hash != self.spec.meaning_hash:
+        meaning = self.spec.meaning_hash
+        if batches and batches[0].batch.continues is not None and batches[0].batch.spec_hash == meaning:
+            committed = None
+        made_with = [*([committed.spec_hash] if committed else []), *(b.batch.spec_hash for b in batches)]
+        if any(one != meaning for one in made_with):
             raise ConfigurationError(
                 "`changes` (key, op mapping or order) is not what the committed batches were made with",
                 where=f"pipeline {self.name}",
-                remedy="take the change back, or start a new generation: a pipeline of another name with tables of "
-                "another name",
+                remedy="take the change back; or accept it for what comes (rows of before stay as they are) with "
+                f"`batchmerge offsets reset {self.name} --to committed --accept-changes`; or start a new generation: a "
+                "pipeline of another name with tables of another name",
             )
 
     def _start(self, topics: TopicState) -> Callable[[list[TopicPartition]], Offsets]:
@@ -181,10 +189,14 @@ class Pipeline:
             return lambda partitions: {tp: topics.stable[tp] for tp in partitions}
         if isinstance(start, FromTimestamp):
             instant = start.timestamp if start.timestamp.tzinfo else start.timestamp.replace(tzinfo=UTC)
-            return lambda partitions: _named(self.kafka.offsets_at(partitions, int(instant.timestamp() * 1000)))
+            return lambda partitions: self.offsets_at(partitions, instant)
         assert isinstance(start, FromOffsets)
         named = {TopicPartition(t, p): o for t, ps in start.offsets.items() for p, o in ps.items()}
         return lambda partitions: self._named_start(named, partitions, topics)
+
+    def offsets_at(self, partitions: list[TopicPartition], instant: datetime) -> Offsets:
+        """Of each partition the first offset at or after this time; its end where there is none."""
+        return _named(self.kafka.offsets_at(partitions, int(instant.timestamp() * 1000)))
 
     def _named_start(self, named: Offsets, partitions: list[TopicPartition], topics: TopicState) -> Offsets:
         unknown = sorted(tp for tp in named if tp not in topics.stable)
@@ -215,8 +227,6 @@ class Pipeline:
         return IcebergCatalog(connection, self.connections.get(connection, IcebergConnection))
 
 
-def _named(offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:
-    return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 def _committed_number(destination: Destination) -> int:
     try:
         state = within(_PATIENCE, destination.name, destination.committed, lambda: None)
@@ -226,3 +236,5 @@ def _committed_number(destination: Destination) -> int:
     return state.batch_number if state else 0
 
 
+def _named(offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:
+    return {TopicPartition(*partition): offset for partition, offset in offsets.items()}

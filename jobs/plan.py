@@ -9,9 +9,6 @@ from jobs.batch import Batch, CommittedState, new_commit_id
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
 from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecreated
 
-# What is committed stays with the tables of a pipeline; starting elsewhere is a pipeline and tables of their own.
-_NEW_PIPELINE = "begin a pipeline of another name, with tables of another name"
-
 
 @dataclass(frozen=True)
 class TopicState:
@@ -56,7 +53,7 @@ def plan_batch(
     """
     wanted = _wanted(committed, topics, start, key_must_stay)
     _check_topic_ids(committed, topics)
-    _check_available(wanted, topics, bool(committed))
+    _check_available(wanted, topics, committed)
     backlog = {tp: OffsetRange(begin, max(begin, topics.stable[tp])) for tp, begin in wanted.items()}
     ranges = bound(backlog, max_records)
     if not any(len(r) for r in ranges.values()) and (committed or not pin_start):
@@ -109,7 +106,8 @@ def _wanted(
         raise TopicRecreated(
             f"committed, but no longer in Kafka or no longer named as a source: {', '.join(map(str, missing[:5]))}",
             where=f"topic {missing[0].topic}",
-            remedy=f"restore the topic (in Kafka, or in `source`), or {_NEW_PIPELINE}",
+            remedy="restore the topic (in Kafka, or in `source`), or take it out of `source` and forget its offsets: "
+            + (_reset(committed, missing[0].topic) if committed else ""),
             partitions=[str(tp) for tp in missing],
         )
     grown = [tp for tp in new if any(tp.topic == other.topic for other in known)]
@@ -136,20 +134,21 @@ def _check_topic_ids(committed: CommittedState | None, topics: TopicState) -> No
             raise TopicRecreated(
                 f"the topic was recreated: its id is {found}, the committed one is {committed_id}",
                 where=f"topic {topic}",
-                remedy=f"for the new topic {_NEW_PIPELINE}",
+                remedy=f"to go on with the new topic from its first record: {_reset(committed, topic)}",
                 topic=topic,
             )
 
 
-def _check_available(wanted: Offsets, topics: TopicState, resuming: bool) -> None:
+def _check_available(wanted: Offsets, topics: TopicState, committed: CommittedState | None) -> None:
     for tp in sorted(wanted):
         first, stable = topics.first[tp], topics.stable[tp]
         if wanted[tp] < first:
             raise OffsetsGone(
                 f"offset {wanted[tp]} is wanted, but Kafka has only {first} to {stable} (retention deleted the rest)",
                 where=f"topic {tp.topic}, partition {tp.partition}",
-                remedy=f"{_NEW_PIPELINE}, from `start: {{offsets: {{{tp.topic}: {{{tp.partition}: {first}}}}}}}`"
-                if resuming
+                remedy=f"skip what is lost: `batchmerge offsets set {committed.pipeline} {tp}={first}`, or all at once "
+                f"with {_reset(committed, tp.topic)}"
+                if committed
                 else "start the pipeline at `earliest`",
                 topic=tp.topic,
                 partition=tp.partition,
@@ -161,13 +160,22 @@ def _check_available(wanted: Offsets, topics: TopicState, resuming: bool) -> Non
             raise TopicRecreated(
                 f"offset {wanted[tp]} is committed, but the topic ends at {stable}: it was recreated or is another "
                 "cluster's"
-                if resuming
+                if committed
                 else f"offset {wanted[tp]} is wanted, but the topic ends at {stable}",
                 where=f"topic {tp.topic}, partition {tp.partition}",
-                remedy=f"check the connection; for another topic {_NEW_PIPELINE}",
+                remedy="check the connection"
+                + (
+                    f"; to go on with this topic from its first record: {_reset(committed, tp.topic)}"
+                    if committed
+                    else ""
+                ),
                 topic=tp.topic,
                 partition=tp.partition,
                 wanted=wanted[tp],
                 first=first,
                 end=stable,
             )
+
+
+def _reset(committed: CommittedState, topic: str) -> str:
+    return f"`batchmerge offsets reset {committed.pipeline} --topic {topic} --to earliest`"

@@ -97,9 +97,9 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
     for attempt in range(1, destination.table.max_commit_attempts + 1):
         destination.prepare()
         committed = destination.committed()
-        pipeline.check_generation(committed)
         landed, complete = pipeline.intermediate.landed()
         batches = next_batches(destination.name, committed, landed, complete)
+        pipeline.check_generation(committed, batches)
         if not batches:
             publish_news(pipeline, destination, landed)
             return None

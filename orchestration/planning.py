@@ -104,9 +104,9 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
     name, mode, kind = destination.name, destination.table.mode, destination.table.kind
     try:
         committed = destination.committed()
-        pipeline.check_generation(committed)
         landed, complete = pipeline.intermediate.landed()
         waiting = next_batches(name, committed, landed, complete)
+        pipeline.check_generation(committed, waiting)
         return TablePlan(
             name,
             mode,

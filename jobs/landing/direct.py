@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.destinations.iceberg.changes import with_all_columns
 from jobs.destinations.iceberg.destination import IcebergDestination
@@ -22,9 +22,10 @@ from jobs.destinations.iceberg.history import landed_batches
 from jobs.failpoints import reached
 from jobs.landing.accounting import check, refuse_bad_records
 from jobs.landing.columns import ROWS, landing_schema
-from jobs.landing.intermediate import IntermediateTable, publish_landed
+from jobs.landing.intermediate import IntermediateTable, publish_batch, publish_landed
 from jobs.landing.writing import LandingSource, Selection, write_records
 from jobs.offsets import Offsets
+from jobs.watermark import Watermark
 from resources.errors import InvariantBroken, TerminalError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
@@ -58,6 +59,19 @@ class DirectLanding:
 
     def committed(self) -> CommittedState | None:
         return self.destination.committed()
+
+    def standing(self) -> tuple[CommittedState | None, int]:
+        """The destination's state; what a rollback means there, its `on_rollback` says."""
+        state = self.destination.committed()
+        return state, state.batch_number if state else 0
+
+    def reset(
+        self, batch: Batch, standing: CommittedState | None, watermark: Watermark, summary: dict[str, str]
+    ) -> None:
+        """Publishes a batch that resets offsets in the destination."""
+        self.prepare()
+        attempt = self.destination.attempt(standing)
+        publish_batch(attempt, LandedBatch(batch, Counts(), watermark, snapshot_id=0), summary)
 
     def landed(self) -> tuple[list[LandedBatch], bool]:
         """The batches that the destination's snapshots still know, ascending, and whether from the first one on."""

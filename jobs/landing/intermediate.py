@@ -99,9 +99,24 @@ class IntermediateTable:
                 f"the intermediate table was rolled back: it stands at {at}, batch {history.undone.batch_number} "
                 "was landed",
                 where=self.identifier,
-                remedy="roll it forward again, or begin a pipeline of another name, with tables of another name",
+                remedy="roll it forward again, or go on from the tables' own offsets: "
+                f"`batchmerge offsets reset {self.pipeline} --to committed`",
             )
         return history.committed
+
+    def standing(self) -> tuple[CommittedState | None, int]:
+        """The state that the table stands at now, be it by a rollback, and the highest batch number it ever had."""
+        table = self.catalog.load(self.identifier)
+        history = read_history(table.metadata, self.pipeline, "main") if table else History(None, None)
+        return history.committed, max(s.batch_number if s else 0 for s in (history.committed, history.undone))
+
+    def reset(
+        self, batch: Batch, standing: CommittedState | None, watermark: Watermark, summary: dict[str, str]
+    ) -> None:
+        """Publishes a batch that resets offsets, on top of the state that the table stands at."""
+        self.prepare()
+        attempt = Attempt(self.catalog, self.identifier, self.pipeline, standing)
+        publish_batch(attempt, LandedBatch(batch, Counts(), watermark, snapshot_id=0), summary)
 
     def landed(self) -> tuple[list[LandedBatch], bool]:
         """The landed batches that are still known, ascending, and whether that is from the first one on."""
@@ -164,10 +179,7 @@ def publish_landed(
     """Publishes what the attempt has written as this batch, with the state after it."""
     before = committed.watermark if committed else Watermark()
     watermark = before.advance(batch.ranges, newest, log_ends, batch.planned_at)
-    landed = LandedBatch(batch, counts, watermark, snapshot_id=0)
-    state = state_properties(CommittedState.after(landed), attempt.target)
-    snapshot = attempt.publish_append({**landed_to_properties(landed), **summary}, state)
-    reached("land.published")
+    landed = publish_batch(attempt, LandedBatch(batch, counts, watermark, snapshot_id=0), summary)
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",
         batch,
@@ -178,4 +190,12 @@ def publish_landed(
         counts.filtered,
         counts.gaps,
     )
+    return landed
+
+
+def publish_batch(attempt: Attempt, landed: LandedBatch, summary: dict[str, str]) -> LandedBatch:
+    """Publishes what the attempt has written as this batch; returns it with its snapshot."""
+    state = state_properties(CommittedState.after(landed), attempt.target)
+    snapshot = attempt.publish_append({**landed_to_properties(landed), **summary}, state)
+    reached("land.published")
     return replace(landed, snapshot_id=snapshot)

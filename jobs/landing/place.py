@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.offsets import Offsets
+from jobs.watermark import Watermark
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 
@@ -38,6 +39,18 @@ class LandingPlace(Protocol):
 
     def snapshot_with(self, newest: LandedBatch) -> int:
         """A snapshot that holds this batch and all before it."""
+
+    def standing(self) -> tuple[CommittedState | None, int]:
+        """The state that it stands at now, be it by a rollback, and the highest batch number that it ever had."""
+
+    def reset(
+        self, batch: Batch, standing: CommittedState | None, watermark: Watermark, summary: dict[str, str]
+    ) -> None:
+        """Publishes a batch that resets offsets, on top of the state that it stands at.
+
+        Raises:
+            CommitFailed: another run landed meanwhile.
+        """
 
     def land(
         self,

@@ -14,12 +14,13 @@ def offset_jumps(landed: Sequence[LandedBatch]) -> list[str]:
     wrong = []
     for before, after in pairwise(landed):
         reached = ends(before.batch.ranges)
-        for tp, r in after.batch.ranges.items():
-            if tp in reached and r.start != reached[tp]:
+        begins = after.batch.begins_after(before.batch.commit_id)
+        for tp, start in begins.items():
+            if tp in reached and start != reached[tp]:
                 wrong.append(
-                    f"batch {after.number} starts at {r.start} of {tp}, batch {before.number} ended at {reached[tp]}"
+                    f"batch {after.number} starts at {start} of {tp}, batch {before.number} ended at {reached[tp]}"
                 )
-        lost = sorted(set(reached) - set(after.batch.ranges))
+        lost = sorted(set(reached) - set(begins))
         wrong += [f"batch {after.number} leaves out {tp}" for tp in lost]
     return wrong
 
@@ -40,8 +41,12 @@ def not_next(landed: Sequence[LandedBatch]) -> list[str]:
         f"batch {after.number} follows {after.batch.previous_commit_id}, but batch {before.number} is "
         f"{before.batch.commit_id}"
         for before, after in pairwise(landed)
-        if after.batch.previous_commit_id != before.batch.commit_id or after.number != before.number + 1
+        if not _follows(before, after) or (after.number != before.number + 1 and after.batch.continues is None)
     ]
+
+
+def _follows(before: LandedBatch, after: LandedBatch) -> bool:
+    return after.batch.follows(before.batch.commit_id)
 
 
 def strayed(state: CommittedState | None, landed: Sequence[LandedBatch]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`batchmerge offsets`: where Kafka, the intermediate table and every table stand."""
+"""`batchmerge offsets`: where Kafka, the intermediate table and every table stand, and moving it by hand."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.table import Table
 
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
+from orchestration.cli.offset_reset import reset, set_offsets
 from orchestration.cli.report import console
 from orchestration.files import open_pipeline
 from resources.connections import load_connections
@@ -18,6 +19,10 @@ from resources.errors import BatchmergeError
 @click.group()
 def offsets() -> None:
     """Offsets of a pipeline."""
+
+
+offsets.add_command(set_offsets)
+offsets.add_command(reset)
 
 
 @offsets.command()

@@ -19,7 +19,7 @@ from jobs.destinations.clickhouse.chunks import Chunk, cut, whole
 from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite, StateStore, state_text
 from jobs.destinations.clickhouse.transitions import Phase, Span, decide
 from jobs.failpoints import reached
-from jobs.lineage import CHOICES
+from jobs.lineage import choices
 from jobs.offsets import TopicPartition
 from resources.clickhouse import NEWER_RUN
 from resources.errors import CommitFailed, Interrupted, LineageBroken
@@ -106,6 +106,9 @@ class Advance:
 
     def _apply(self, held: Lease, landed: LandedBatch, recovering: bool) -> Inserted:
         batch = landed.batch
+        if batch.continues is not None:
+            self._forget(held, batch)
+            return Inserted()
         spans = {tp: whole(piece) for tp, piece in batch.ranges.items() if len(piece)}
         known = self.store.partitions(sorted(spans))
         chunks = self._chunks(held, batch, spans, known)
@@ -119,6 +122,12 @@ class Advance:
         self.store.write(held, PartitionWrite(batch, Phase.AFTER, begun), begun)
         reached("clickhouse.after")
         return inserted
+
+    def _forget(self, held: Lease, batch: Batch) -> None:
+        """After a reset of offsets, what was handled before says nothing of what comes."""
+        known = self.store.partitions(sorted(batch.ranges))
+        forgotten = {tp: row.handled.span for tp, row in known.items()}
+        self.store.write(held, PartitionWrite(replace(batch, topic_ids={}), Phase.AFTER, forgotten), known)
 
     def _chunks(
         self, held: Lease, batch: Batch, spans: dict[TopicPartition, Span], known: dict[TopicPartition, PartitionRow]
@@ -136,7 +145,7 @@ class Advance:
                     f"offsets {span} of {tp} cannot follow {last.handled.span if last else None} of batch "
                     f"{last.batch if last else 0} (case {decision.case.value!r}): they were moved by somebody else",
                     where=self.where,
-                    remedy=CHOICES,
+                    remedy=choices(batch.pipeline),
                 )
             chunks += [chunk for piece in decision.insert for chunk in cut(tp, piece, held.chunk_rows)]
             chunks += [Chunk(tp, piece, dead=True) for piece in decision.dead]
@@ -171,6 +180,6 @@ class Advance:
                 f"batch {seen.batch} ({seen.commit_id}) was begun and not finished, and what is landed now as batch "
                 f"{first.number} is {first.commit_id}",
                 where=self.where,
-                remedy=CHOICES,
+                remedy=choices(first.pipeline),
                 batch=seen.batch,
             )

@@ -48,6 +48,5 @@ def check_continues(
     known = {b.batch.commit_id for b in batches} | ({committed.commit_id} if committed else set())
     if state and state.commit_id not in known:
         raise CommitFailed(f"another run has committed batch {state.batch_number} meanwhile", where=where)
-    expected = newer[0].batch.previous_commit_id if newer else None
-    if state and newer and expected != state.commit_id:
+    if state and newer and not newer[0].batch.follows(state.commit_id):
         raise CommitFailed(f"batch {newer[0].number} does not follow batch {state.batch_number}", where=where)

@@ -238,11 +238,11 @@ class Shard:
             keys=tuple(c.name for c in self.rows if c.is_key) if keyed else (),
             order_by=self.order_by if keyed else None,
             touched=touched,
+            route=taken_by(self.spec, self.table),
         )
 
     def _insert_rows(
         self,
-            route=taken_by(self.spec, self.table),
         work: Work,
         held: Lease,
         rows: LandedRows,

@@ -1,0 +1,153 @@
+"""`batchmerge offsets set | reset`: a person decides where a pipeline goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+
+import click
+from rich.table import Table
+
+from jobs import resetting
+from jobs.batch import Batch, CommittedState
+from jobs.offsets import Offsets, TopicPartition
+from jobs.pipeline import Pipeline
+from jobs.resetting import Known
+from orchestration.cli.instance import dagster_instance
+from orchestration.cli.report import console
+from orchestration.files import open_pipeline
+from orchestration.sensors.busy import busy_reason
+from resources.connections import load_connections
+from resources.errors import Unavailable
+
+# What to move, from what is known and the state that the rest stays at: new offsets, and partitions to forget.
+Choice = Callable[[Pipeline, Known, CommittedState], tuple[Offsets, Collection[TopicPartition]]]
+
+
+@click.command("set")
+@click.argument("pipeline")
+@click.argument("offsets", nargs=-1, required=True, metavar="TOPIC-PARTITION=OFFSET...")
+@click.option("--table", help="Go on from this table's offsets, where tables stand at different ones.")
+@click.option("--accept-changes", is_flag=True, help="Accept a changed `changes` (key, op mapping, order).")
+@click.option("--yes", is_flag=True, help="Do it. Without it the command only shows what it would do.")
+def set_offsets(pipeline: str, offsets: Sequence[str], table: str | None, accept_changes: bool, yes: bool) -> None:
+    """Go on at these offsets, for example `orders-0=1500`; every other topic-partition stays where it is.
+
+    What is skipped was never read; what is read again comes twice into tables of mode append.
+    """
+    targets = dict(map(_target, offsets))
+    _reset(pipeline, lambda *_: (targets, ()), table, accept_changes, yes)
+
+
+@click.command()
+@click.argument("pipeline")
+@click.option("--to", required=True, help="earliest, latest, committed (stay), or a time (UTC): 2026-01-31T12:00.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
+@click.option("--table", help="Go on from this table's offsets, where tables stand at different ones.")
+@click.option("--accept-changes", is_flag=True, help="Accept a changed `changes` (key, op mapping, order).")
+@click.option("--yes", is_flag=True, help="Do it. Without it the command only shows what it would do.")
+def reset(pipeline: str, to: str, topics: Sequence[str], table: str | None, accept_changes: bool, yes: bool) -> None:
+    """Go on at the earliest, latest or timed offsets of PIPELINE's topics, after one was recreated or lost records.
+
+    Topics that are no longer in `source` are forgotten. `--to committed` leaves the offsets and only joins what was
+    torn apart: after the intermediate table was rolled back or recreated, or with --accept-changes.
+    """
+    choice = _to(to, topics)
+    _reset(pipeline, choice, table, accept_changes, yes)
+
+
+def _target(text: str) -> tuple[TopicPartition, int]:
+    place, _, offset = text.partition("=")
+    topic, _, partition = place.rpartition("-")
+    if not (topic and partition.isdigit() and offset.isdigit()):
+        raise click.UsageError(f"{text!r} is not TOPIC-PARTITION=OFFSET, for example orders-0=1500")
+    return TopicPartition(topic, int(partition)), int(offset)
+
+
+def _to(to: str, topics: Sequence[str]) -> Choice:
+    if to == "committed":
+        if topics:
+            raise click.UsageError("--to committed leaves all offsets; it takes no --topic")
+        return lambda *_: ({}, ())
+    instant = None if to in ("earliest", "latest") else _instant(to)
+
+    def choose(pipeline: Pipeline, known: Known, base: CommittedState) -> tuple[Offsets, Collection[TopicPartition]]:
+        there = known.topics
+        unknown = set(topics) - {tp.topic for tp in [*there.partitions, *base.offsets]}
+        if unknown:
+            raise click.UsageError(f"{', '.join(sorted(unknown))}: no topic of pipeline {pipeline.name}")
+        wanted = [tp for tp in there.partitions if not topics or tp.topic in topics]
+        gone = [tp for tp in base.offsets if tp not in there.stable and (not topics or tp.topic in topics)]
+        if instant is not None:
+            return pipeline.offsets_at(wanted, instant), gone
+        place = there.first if to == "earliest" else there.stable
+        return {tp: place[tp] for tp in wanted}, gone
+
+    return choose
+
+
+def _instant(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError("--to is earliest, latest, committed, or a time like 2026-01-31T12:00") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _reset(name: str, choice: Choice, table: str | None, accept_changes: bool, yes: bool) -> None:
+    pipeline = open_pipeline(name, load_connections())
+    known = resetting.look(pipeline)
+    base = known.base(table)
+    targets, dropped = choice(pipeline, known, base)
+    meaning = pipeline.spec.meaning_hash if accept_changes else base.spec_hash
+    batch = resetting.decide(known, base, targets, dropped, meaning)
+    _show(pipeline, known, base, batch)
+    if not yes:
+        click.echo("Nothing was changed. Add --yes to do it.")
+        return
+    with dagster_instance() as instance:
+        busy = busy_reason(instance, name)
+    if busy:
+        raise Unavailable(
+            busy, where=f"pipeline {name}", remedy="wait until it has ended, or cancel it, then try again"
+        )
+    resetting.commit(pipeline, known, base, batch)
+    click.echo(f"Done, as {batch}. The tables follow at the next run.")
+
+
+def _show(pipeline: Pipeline, known: Known, base: CommittedState, batch: Batch) -> None:
+    shown = Table("topic-partition", "now", "then", "")
+    for tp in sorted({*base.offsets, *batch.ranges}):
+        now = base.offsets.get(tp)
+        then = batch.ranges[tp].end if tp in batch.ranges else None
+        if now != then or base.topic_ids.get(tp.topic) != batch.topic_ids.get(tp.topic, ""):
+            shown.add_row(str(tp), _number(now), _number(then), _note(tp, now, then, base, batch))
+    if shown.row_count:
+        console().print(shown)
+    else:
+        click.echo(f"All offsets stay: those of batch {base.batch_number}.")
+    for effect in resetting.effects(known, batch):
+        if effect.skipped or effect.again:
+            click.echo(f"{effect.table}: skips {effect.skipped:,} offsets, gets {effect.again:,} again")
+    if batch.spec_hash != base.spec_hash:
+        click.echo("Rows of before keep the meaning that `changes` had.")
+    if "" in (batch.continues or {}):
+        begin = ", ".join(n for n, state in known.tables.items() if state is None)
+        click.echo(f"{begin}: begins with this batch, without anything that was landed before")
+    problem = resetting.still_fails(pipeline, known, resetting.state_after(base, batch))
+    if problem:
+        click.echo(f"The next run would still fail: {problem}")
+
+
+def _note(tp: TopicPartition, now: int | None, then: int | None, base: CommittedState, batch: Batch) -> str:
+    if then is None:
+        return "forgotten"
+    if now is None:
+        return "new"
+    if base.topic_ids.get(tp.topic) != batch.topic_ids.get(tp.topic):
+        return "another topic of this name"
+    return f"skips {then - now:,}" if then > now else f"reads {now - then:,} again"
+
+
+def _number(offset: int | None) -> str:
+    return "" if offset is None else f"{offset:,}"

@@ -1,0 +1,215 @@
+"""`batchmerge offsets set | reset` on a real broker: the choices that errors leave, carried out by a person."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+
+from orchestration import files
+from orchestration.cli import main
+from orchestration.cli.instance import dagster_instance
+from orchestration.names import PIPELINE_TAG
+from resources.connections import Connections
+from resources.errors import ConfigurationError, LineageBroken, TableReplaced, TopicRecreated
+from tests.kit import bigquery as in_bigquery
+from tests.kit import clickhouse as in_clickhouse
+from tests.kit.engine import Engine, catalog
+from tests.kit.flow import Flow, rows
+from tests.kit.model import Row
+from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce
+
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def batchmerge(
+    tmp_path: Path, stack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Runs the command on an engine's pipeline file; exit code and what it printed."""
+    monkeypatch.setattr(files, "FOLDER", tmp_path)
+    monkeypatch.setenv("BATCHMERGE_HOME", str(stack))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+
+    def run(engine: Engine, *arguments: str) -> tuple[int, str]:
+        folder = tmp_path / engine.flow.name
+        folder.mkdir(exist_ok=True)
+        (folder / "defs.yaml").write_text(yaml.safe_dump({"type": "x", "attributes": engine.document}))
+        monkeypatch.setattr(sys, "argv", ["batchmerge", *(a or engine.flow.name for a in arguments)])
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(str(end.code))
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+def put(key: int, name: str, partition: int = 0) -> Record:
+    return Record(partition, key, {"id": key, "name": name, "amount": float(key), "op": "u"})
+
+
+def row(key: int, name: str) -> Row:
+    return key, name, float(key)
+
+
+def recreate(connections: Connections, topic: str) -> None:
+    client = AdminClient({"bootstrap.servers": bootstrap(connections)})
+    client.delete_topics([topic])[topic].result(timeout=30)
+    while topic in client.list_topics(timeout=30).topics:
+        pass
+    client.create_topics([NewTopic(topic, 1)])[topic].result(timeout=30)
+
+
+def test_recreated_topic_and_a_step_back_in_all_kinds_of_tables(
+    clickhouse: Path,
+    bigquery: Path,
+    connections: Connections,
+    topic: Callable[..., str],
+    spark: SparkSession,
+    batchmerge: Command,
+) -> None:
+    del clickhouse, bigquery
+    kinds = ["iceberg", "clickhouse", "bigquery"]
+    flow = Flow(topic(), kinds)
+    flow.overrides["tables"] = [{"kind": k, "table": flow.table(k), "mode": "upsert"} for k in kinds]
+    engine = Engine(flow, connections, spark)
+    read = {"iceberg": rows, "clickhouse": in_clickhouse.rows, "bigquery": in_bigquery.rows}
+
+    def check(*expected: Row) -> None:
+        assert {k: read[k](connections, flow.table(k)) for k in kinds} == {k: list(expected) for k in kinds}
+
+    servers = bootstrap(connections)
+    produce(servers, flow.topic, [put(n, "old") for n in range(4)])
+    engine.advance()
+    recreate(connections, flow.topic)
+    produce(servers, flow.topic, [put(n, "new") for n in range(2)])
+    with pytest.raises(TopicRecreated) as caught:
+        engine.land()
+    assert f"batchmerge offsets reset {flow.name} --topic {flow.topic} --to earliest" in caught.value.remedy
+    arguments = ["offsets", "reset", "", "--topic", flow.topic, "--to", "earliest"]
+    code, said = batchmerge(engine, *arguments)
+    assert code == 0
+    assert "another topic of this name" in said
+    assert "Nothing was changed" in said
+    with pytest.raises(TopicRecreated):
+        engine.land()
+    code, said = batchmerge(engine, *arguments, "--yes")
+    assert (code, "Done, as batch 2" in said) == (0, True), said
+    engine.advance()
+    check(row(0, "new"), row(1, "new"), row(2, "old"), row(3, "old"))
+    # The same records once more: an upsert table does not change by it.
+    code, said = batchmerge(engine, "offsets", "set", "", f"{flow.topic}-0=0", "--yes")
+    assert (code, "gets 2 again" in said) == (0, True), said
+    produce(servers, flow.topic, [put(9, "last")])
+    landed = engine.advance()
+    assert landed[-1].counts.read == 3
+    check(row(0, "new"), row(1, "new"), row(2, "old"), row(3, "old"), row(9, "last"))
+    engine.replay("clickhouse", 1, 5)
+    check(row(0, "new"), row(1, "new"), row(2, "old"), row(3, "old"), row(9, "last"))
+
+
+def test_lost_intermediate_table_and_changed_meaning(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
+) -> None:
+    flow = Flow(topic(), ["append", "upsert"])
+    engine, servers = Engine(flow, connections, spark), bootstrap(connections)
+    produce(servers, flow.topic, [put(1, "a")])
+    engine.advance()
+    produce(servers, flow.topic, [put(2, "b")])
+    engine.advance()
+    table = catalog(connections).require(engine.pipeline.intermediate.identifier)
+    table.manage_snapshots().set_current_snapshot(table.metadata.snapshots[-2].snapshot_id).commit()
+    with pytest.raises(TableReplaced) as caught:
+        engine.land()
+    assert f"batchmerge offsets reset {flow.name} --to committed" in caught.value.remedy
+    with pytest.raises(LineageBroken):
+        engine.merge("append")
+    code, said = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
+    assert (code, "All offsets stay" in said) == (0, True), said
+    produce(servers, flow.topic, [put(3, "c")])
+    engine.advance()
+    assert engine.read("append") == engine.read("upsert") == [row(1, "a"), row(2, "b"), row(3, "c")]
+
+    catalog(connections)._catalog.drop_table(engine.pipeline.intermediate.identifier)
+    produce(servers, flow.topic, [put(4, "d")])
+    code, said = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
+    assert code == 0, said
+    engine.advance()
+    assert engine.read("append") == engine.read("upsert") == [row(n, "abcd"[n - 1]) for n in range(1, 5)]
+
+    changed = engine.edited(changes={"key": {"columns": ["id"]}, "op": {"field": "op", "keep": True}})
+    with pytest.raises(ConfigurationError, match="not what the committed batches were made with"):
+        changed.land()
+    code, said = batchmerge(changed, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
+    assert code == 0, said
+    produce(servers, flow.topic, [put(4, "e")])
+    changed.advance()
+    assert changed.read("upsert") == [row(1, "a"), row(2, "b"), row(3, "c"), row(4, "e")]
+    with pytest.raises(ConfigurationError):
+        changed.replay("upsert", 1, 5)
+
+
+def test_refusals_and_exit_codes(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
+) -> None:
+    flow = Flow(topic(), ["append"])
+    engine = Engine(flow, connections, spark)
+    code, said = batchmerge(engine, "offsets", "reset", "", "--to", "latest")
+    assert (code, "nothing is committed yet" in said) == (2, True), said
+    produce(bootstrap(connections), flow.topic, [put(1, "a"), put(2, "b")])
+    engine.advance()
+    for arguments, sentence in [
+        (["set", "", f"{flow.topic}-0=9"], "Kafka has only 0 to 2"),
+        (["set", "", "nonsense"], "is not TOPIC-PARTITION=OFFSET"),
+        (["set", "", "elsewhere-0=1"], "no source of the pipeline"),
+        (["reset", "", "--to", "yesterday"], "--to is earliest, latest, committed, or a time"),
+        (["reset", "", "--to", "latest", "--topic", "elsewhere"], "elsewhere: no topic of pipeline"),
+        (["reset", "", "--to", "committed", "--table", "no.such"], "no.such is no table"),
+    ]:
+        code, said = batchmerge(engine, "offsets", *arguments)
+        assert (code, sentence in said) == (2, True), said
+    with dagster_instance() as instance:
+        run = instance.create_run_for_job(_waiting, tags={PIPELINE_TAG: flow.name}, status=dg.DagsterRunStatus.STARTED)
+    code, said = batchmerge(engine, "offsets", "set", "", f"{flow.topic}-0=1", "--yes")
+    assert (code, f"run {run.run_id[:8]} of {flow.name} is started" in said) == (3, True), said
+    code, said = batchmerge(engine, "offsets", "set", "", f"{flow.topic}-0=1")
+    assert (code, "reads 1 again" in said) == (0, True), said
+    state = engine.destination("append").committed()
+    assert state
+    assert state.batch_number == 1
+
+
+@dg.job
+def _waiting() -> None:
+    """A job without steps, for a run that goes on."""
+
+
+def test_topic_that_was_taken_out_is_forgotten(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
+) -> None:
+    one, two = topic("one"), topic("two")
+    flow = Flow(one, ["append"])
+    source = {"key": {"columns": KEY}, "value": {"columns": COLUMNS}}
+    flow.overrides["source"] = {"topics": [one, two], **source}
+    engine = Engine(flow, connections, spark)
+    produce(bootstrap(connections), one, [put(1, "a")])
+    produce(bootstrap(connections), two, [put(2, "b")])
+    engine.advance()
+    without = engine.edited(source={"topics": [one], **source})
+    with pytest.raises(TopicRecreated, match="no longer named as a source"):
+        without.land()
+    code, said = batchmerge(without, "offsets", "reset", "", "--topic", two, "--to", "earliest", "--yes")
+    assert (code, "forgotten" in said) == (0, True), said
+    produce(bootstrap(connections), one, [put(3, "c")])
+    without.advance()
+    assert without.read("append") == [row(1, "a"), row(2, "b"), row(3, "c")]
