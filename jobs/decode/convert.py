@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
@@ -118,6 +118,10 @@ def _decimal(wire: Wire, kind: pa.Decimal128Type, where: str) -> Convert | None:
     number = _number(wire)
     if number is None:
         return None
+    whole, allowed = wire.precision - wire.scale, kind.precision - kind.scale
+    as_declared = wire.logical == "decimal" and not wire.bytes_as and wire.precision > 0
+    if as_declared and wire.scale <= kind.scale and whole <= allowed:
+        return number  # fits always; bytes of more digits than they should have, Arrow refuses
 
     def convert(value: Any) -> Decimal:
         try:
@@ -135,7 +139,7 @@ def _number(wire: Wire) -> Callable[[Any], Decimal] | None:
     if wire.logical == "variable-decimal":
         inner = wire.field("value")
         unscaled = _unscaled(Wire("bytes", "decimal", bytes_as=inner.bytes_as if inner else ""))
-        return lambda value: unscaled(value["value"]).scaleb(-int(value["scale"]))
+        return lambda value: _WIDE.scaleb(unscaled(value["value"]), -int(value["scale"]))
     if wire.kind in ("int", "long", "ulong") and not wire.logical:
         return Decimal
     if wire.kind == "string" and wire.logical in ("", "number"):
@@ -152,19 +156,18 @@ def _text_number(text: str) -> Decimal:
     return number
 
 
+# Decimal's own context would round to 28 digits.
+_WIDE = Context(prec=10_000, Emax=999_999, Emin=-999_999)
+
+
 def _unscaled(wire: Wire) -> Callable[[Any], Decimal]:
-    scale, base64 = -wire.scale, wire.bytes_as == "base64"
+    exponent, base64 = -wire.scale, wire.bytes_as == "base64"
 
     def number(value: Any) -> Decimal:
         raw = base64_bytes(value) if base64 else value
-        return Decimal((0, (0,), 0)) if not raw else _scaled(int.from_bytes(raw, "big", signed=True), scale)
+        return _WIDE.scaleb(Decimal(int.from_bytes(raw, "big", signed=True)), exponent)
 
     return number
-
-
-def _scaled(unscaled: int, exponent: int) -> Decimal:
-    sign, digits, _ = Decimal(unscaled).as_tuple()
-    return Decimal((sign, digits, exponent))  # scaleb would round to the context's 28 digits
 
 
 def _string(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:

@@ -26,7 +26,6 @@ from jobs.landing.schema_ids import Registries, Schemas
 from jobs.offsets import TopicPartition, total
 from jobs.spec.formats import Encoding, Format
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.source import Format
 from resources.kafka import KafkaCluster
 from sql import quote
 

@@ -21,7 +21,7 @@ logical                     meaning
                             ``base64``: the same as a base64 string
 ``number``                  a string that is a number (Debezium's decimal mode ``string``)
 ``variable-decimal``        a record of `scale` and `value` (Debezium's VariableScaleDecimal)
-``date``                    days since 1970-01-01
+``date`` ``date-text``      days since 1970-01-01; ISO text
 ``time-ms -us -ns``         time of day, as a number
 ``time-text``               time of day as ISO text, perhaps with a zone
 ``timestamp-ms -us -ns -s``  an instant, or a wall clock counted as if it were in UTC (`local`)
@@ -92,7 +92,12 @@ _KINDS = {
     "string": pa.string(),
     "bytes": pa.binary(),
 }
-_LOGICAL = {"date": pa.date32(), "variable-decimal": pa.decimal128(38, 9), "number": pa.decimal128(38, 9)}
+_LOGICAL = {
+    "date": pa.date32(),
+    "date-text": pa.date32(),
+    "variable-decimal": pa.decimal128(38, 9),
+    "number": pa.decimal128(38, 9),
+}
 
 
 def natural_type(wire: Wire, path: str = "the record") -> pa.DataType:

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from jobs.schema.protobuf import Messages, compiled, message_class
+from orchestration.cli import infer as infer_command
 from resources.connections import Connection, Connections, SchemaRegistryConnection
 from resources.errors import Unavailable
 from tests.kit.avro import encoded, record, text
@@ -121,6 +124,22 @@ def test_every_format_in_one_table(
     errors = spark.table(".".join(engine.pipeline.intermediate.path)).where("error is not null")
     kinds = [row["kind"] for row in errors.select("error.kind").collect()]
     assert sorted(kinds) == ["schema", "schema", *["undecodable"] * 5]
+
+
+def test_infer_asks_topic_and_registry(
+    connections: Connections, topic: Callable[..., str], registry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic("inferred", partitions=3)
+    schema_id = register(registry, f"{name}-value", text(AVRO))
+    tell(connections, {name: [encoded(AVRO, {"id": n, "name": "a", "amount": 1}, schema_id) for n in range(20)]})
+    monkeypatch.setattr(infer_command, "load_connections", lambda: with_registry(connections, registry))
+    done = CliRunner().invoke(infer_command.infer, [name, "--registry", "registry", "--records", "9"])
+    assert done.exit_code == 0, done.output
+    assert "9 of its newest records" in done.output
+    source = yaml.safe_load(done.output)["source"]
+    assert source["value"] == {"format": "avro", "registry": "registry", "columns": {
+        "id": "long not null", "name": "string", "amount": "double not null"}}  # fmt: skip
+    assert "key" not in source
 
 
 def test_registry_that_is_down_lands_nothing_until_it_is_back(

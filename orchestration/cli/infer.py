@@ -1,0 +1,53 @@
+"""`batchmerge infer`: the columns that a topic's records seem to have, to be approved by a person."""
+
+from __future__ import annotations
+
+import click
+
+from jobs.propose import propose
+from orchestration.files import pipeline_names, pipeline_spec
+from resources.connections import Connections, KafkaConnection, SchemaRegistryConnection, load_connections
+from resources.kafka import KafkaCluster
+from resources.kafka_sample import newest_records
+from resources.schema_registry import SchemaRegistry
+
+
+@click.command()
+@click.argument("pipeline_or_topic")
+@click.option("--connection", default=None, help="Name of the Kafka connection (default: the pipeline's, or kafka).")
+@click.option("--registry", default=None, help="Name of the Schema Registry connection (default: the pipeline's).")
+@click.option("--records", default=500, show_default=True, help="How many of the newest records to look at.")
+def infer(pipeline_or_topic: str, connection: str | None, registry: str | None, records: int) -> None:
+    """Print `source` for a topic, with the columns that its newest records have. Changes nothing.
+
+    Of Avro, Protobuf and JSON Schema in Confluent's wire format the registry says the columns, of Kafka Connect's JSON
+    the schema in the records; plain JSON is told by its values.
+    """
+    connections = load_connections()
+    topics, registries = [pipeline_or_topic], [registry] if registry else []
+    if pipeline_or_topic in pipeline_names():
+        source = pipeline_spec(pipeline_or_topic).source
+        connection = connection or source.connection
+        topics = KafkaCluster(connection, connections.get(connection, KafkaConnection)).topics(
+            source.topics, source.pattern
+        )
+        registries = registries or source.registries
+    cluster = KafkaCluster(connection or "kafka", connections.get(connection or "kafka", KafkaConnection))
+    for topic in topics:
+        _show(cluster, topic, _registry(connections, registries), records)
+
+
+def _registry(connections: Connections, names: list[str]) -> SchemaRegistry | None:
+    return SchemaRegistry(names[0], connections.get(names[0], SchemaRegistryConnection)) if names else None
+
+
+def _show(cluster: KafkaCluster, topic: str, registry: SchemaRegistry | None, count: int) -> None:
+    sample = newest_records(cluster, topic, count)
+    click.echo(f"# {topic}: {len(sample)} of its newest records\nsource:\n  connection: {cluster.name}")
+    click.echo(f"  topics: [{topic}]")
+    for name, raw in (("key", [r.key for r in sample]), ("value", [r.value for r in sample])):
+        proposal = propose([one for one in raw if one is not None], registry)
+        if proposal is None:
+            click.echo(f"  # no record has a {name}")
+            continue
+        click.echo("\n".join(f"  {line}" for line in proposal.yaml(name).splitlines()))
