@@ -54,6 +54,9 @@ ROWS: dict[str, Any] = {
 }
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None}
 
+KEPT = {"catalog": "lake", "table": ("air", "flights")}
+COMPACTION = {"branch": "main", "sort_by": (), "min_input_files": 5, "max_deletes_per_file": 3, "target_file_mb": None}
+
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dead_letters": ("dead_letters", {"table": LANDED, "values": False}),
     "dead_letters.values": ("dead_letters", {"table": LANDED, "values": True}),
@@ -78,6 +81,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "last_delete_per_key": ("last_delete_per_key", REDUCED),
     "last_delete_per_key.ordered": ("last_delete_per_key", {**REDUCED, "order_by": "version"}),
+    "delete_landed": ("delete_landed", {"table": LANDED, "column": "batchNumber"}),
+    "expire_snapshots": ("expire_snapshots", {**KEPT, "snapshots": [5, 7]}),
+    "remove_orphan_files": ("remove_orphan_files", {**KEPT, "older_than": "2026-01-01 00:00:00"}),
+    "rewrite_data_files": ("rewrite_data_files", {**KEPT, **COMPACTION}),
+    "rewrite_data_files.sorted": (
+        "rewrite_data_files",
+        {**KEPT, **COMPACTION, "sort_by": ["id", "it's `q`"], "target_file_mb": 64},
+    ),
+    "rewrite_manifests": ("rewrite_manifests", KEPT),
     "merge.upsert": ("merge", {**MERGE, "mode": "upsert"}),
     "merge.upsert_delete": ("merge", MERGE),
     "merge.upsert_delete_ordered": ("merge", {**MERGE, "order_by": "version"}),

@@ -1,0 +1,60 @@
+"""The maintenance job in Dagster: what it shows, and that it leaves the pipeline's own runs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dagster as dg
+import pytest
+
+from orchestration.names import PIPELINE_TAG, landing_key, table_key
+from orchestration.sensors.busy import busy_reason
+from resources.connections import Connections
+from tests.kit.flow import Flow
+from tests.kit.records import bootstrap, produce, random_changes
+from tests.orchestration.launching import advance, definitions
+
+Topic = Callable[..., str]
+
+
+def test_maintenance_shows_what_it_did(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
+    maintenance = {"compaction": {"min_input_files": 2}, "snapshots": {"keep_days": 1e-6, "keep_last": 1}}
+    flow = Flow(topic(), ["upsert"], max_records=20, overrides={"maintenance": maintenance})
+    produce(bootstrap(connections), flow.topic, random_changes(seed=3, count=40, keys=9, partitions=1))
+    assert advance(instance, flow, until_caught_up=True).success
+
+    result = definitions(flow).resolve_job_def(f"{flow.name}_maintenance").execute_in_process(instance=instance)
+
+    told = {
+        event.asset_observation_data.asset_observation.asset_key: {
+            name: value.value for name, value in event.asset_observation_data.asset_observation.metadata.items()
+        }
+        for event in result.get_asset_observation_events()
+    }
+    landing, table = told[landing_key(flow.name)], told[table_key(flow.spec.tables[0])]
+    assert landing["retention: batches removed"] == 0
+    assert landing["compaction: files before"] >= landing["compaction: files after"] == 1
+    assert table["snapshots: snapshots removed"] > 0
+    assert table["compaction: files after"] == 1
+    assert table["compaction: bytes before"] > 0
+    assert busy_reason(instance, flow.name) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "paused", "running"), [({}, False, True), ({}, True, False), ({"enabled": False}, False, False)]
+)
+def test_schedule_is_on_where_the_file_says_so(options: dict[str, object], paused: bool, running: bool) -> None:
+    flow = Flow("t", ["append"], overrides={"maintenance": {"cron": "0 4 * * 0", **options}, "paused": paused})
+    made = definitions(flow)
+    schedule = made.resolve_schedule_def(f"{flow.name}_maintenance_schedule")
+    assert schedule.cron_schedule == "0 4 * * 0"
+    assert (schedule.default_status == dg.DefaultScheduleStatus.RUNNING) == running
+    assert PIPELINE_TAG not in made.resolve_job_def(f"{flow.name}_maintenance").tags
+
+
+def test_tables_that_somebody_else_looks_after_are_left_alone() -> None:
+    flow = Flow("t", ["append", "upsert"])
+    flow.overrides["maintenance"] = {"skip_tables": [flow.table("append")]}
+    ops = definitions(flow).resolve_job_def(f"{flow.name}_maintenance").nodes
+    assert len(ops) == 2
+    assert not any("append" in op.name for op in ops)

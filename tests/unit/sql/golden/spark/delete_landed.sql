@@ -1,0 +1,1 @@
+DELETE FROM `lake`.`landing`.`flights_tmp` WHERE `batchNumber` < :below

@@ -1,0 +1,1 @@
+CALL `lake`.system.rewrite_manifests(table => '`air`.`flights`', use_caching => false)
