@@ -32,10 +32,12 @@ class Decoded:
     Attributes:
         values: of the decoder's type; null where the raw bytes are null (a tombstone) and where the record failed.
         errors: index of each failed record to its error.
+        skipped: indexes of records that are left out on purpose; they count as filtered.
     """
 
     values: pa.Array
     errors: dict[int, DecodeError]
+    skipped: frozenset[int] = frozenset()
 
 
 class Decoder(Protocol):

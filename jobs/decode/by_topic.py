@@ -19,10 +19,13 @@ def decode_by_topic(decoder: Decoder, others: Mapping[str, Decoder], raw: pa.Arr
     order: list[pa.Array] = []
     pieces: list[pa.Array] = []
     errors: dict[int, DecodeError] = {}
+    skipped: set[int] = set()
     for topic in sorted(present):
         own = rows.filter(pc.equal(topics, topic))
         decoded = others.get(topic, decoder).decode(raw.take(own))
         order.append(own)
         pieces.append(decoded.values)
         errors.update({own[index].as_py(): error for index, error in decoded.errors.items()})
-    return Decoded(pa.concat_arrays(pieces).take(pc.sort_indices(pa.concat_arrays(order))), errors)
+        skipped.update(own[index].as_py() for index in decoded.skipped)
+    values = pa.concat_arrays(pieces).take(pc.sort_indices(pa.concat_arrays(order)))
+    return Decoded(values, errors, frozenset(skipped))

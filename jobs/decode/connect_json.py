@@ -37,9 +37,11 @@ class ConnectJson(RowDecoder):
 
     def value(self, record: bytes) -> Any:
         payload, convert = self._split(record)
+        if payload is None:
+            return None
         if isinstance(convert, Refused):
             raise convert
-        return payload if convert is None or payload is None else convert(payload)
+        return payload if convert is None else convert(payload)
 
     def _split(self, record: bytes) -> tuple[Any, Convert | Refused | None]:
         for prefix in (self._last, *self._known):

@@ -90,6 +90,7 @@ class RecordReader:
         if self.routes is not None:
             left = taken_by_none(self.routes, batch.column("topic"), key, value, op)
             problems.add_where(left, _NO_TABLE, "NoTable", "no table takes this record")
+        op = problems.without_skipped(op, self.FILTERED)
         good = problems.good()
         columns: dict[str, pa.Array] = {}
         if key is not None:
@@ -195,16 +196,27 @@ class _Problems:
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
         self._found: dict[int, tuple[str, str, str]] = {}
+        self._skipped: set[int] = set()
 
     def decoded(self, stage: str, decoded: Decoded) -> pa.Array:
         for row, problem in decoded.errors.items():
             self._found.setdefault(row, (stage, problem.kind, problem.message))
+        self._skipped.update(decoded.skipped)
         return decoded.values
 
     def add_where(self, mask: pa.Array, stage: str, kind: str, message: str) -> None:
         if pc.any(mask).as_py():
             for row in pc.indices_nonzero(mask).to_pylist():
                 self._found.setdefault(row, (stage, kind, message))
+
+    def without_skipped(self, op: pa.Array, filtered: str) -> pa.Array:
+        """The operations, with `filtered` for records that are left out on purpose, whatever else is with them."""
+        if not self._skipped:
+            return op
+        for row in self._skipped:
+            self._found.pop(row, None)
+        mask = pa.array([row in self._skipped for row in range(len(op))])
+        return pc.if_else(mask, pa.scalar(filtered), op)
 
     def good(self) -> pa.Array | None:
         """True per record without a problem; None where all are good."""

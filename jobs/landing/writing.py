@@ -18,6 +18,8 @@ from pyspark.sql.types import StructType
 from jobs.batch import Batch
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
+from jobs.decode.envelope import Enveloped
+from jobs.decode.extended_json import MongoKey
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.landing.columns import key_fields, landing_schema
 from jobs.landing.records import Operations, RecordReader
@@ -168,7 +170,7 @@ def record_reader(
         first[tp] = position
         position += len(batch.ranges[tp])
     return RecordReader(
-        key_decoder=decoder_of(key_format, key_format, schemas) if key_format else None,
+        key_decoder=decoder_of(key_format, key_format, schemas, is_key=True) if key_format else None,
         value_decoder=decoder_of(source.value, source.value, schemas),
         key_columns=tuple(key.columns) if key else (),
         key_from_value=bool(key) and key.source == "value" if key else False,
@@ -181,7 +183,7 @@ def record_reader(
         routes=all_taken(spec),
         topic_decoders={
             topic: {
-                column: decoder_of(encoding, columns, schemas)
+                column: decoder_of(encoding, columns, schemas, column == "key")
                 for column, encoding, columns in (("key", own.key, key_format), ("value", own.value, source.value))
                 if encoding and columns
             }
@@ -190,10 +192,17 @@ def record_reader(
     )
 
 
-def decoder_of(encoding: Encoding, columns: Format, schemas: Schemas | None) -> Decoder:
+def decoder_of(encoding: Encoding, columns: Format, schemas: Schemas | None, is_key: bool = False) -> Decoder:
     """The decoder of these columns from records that are encoded so."""
     registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
-    return decoder_for(encoding.format, columns.struct, encoding.schema_bytes, encoding.message or "", registered)
+
+    def of_type(kind: pa.DataType) -> Decoder:
+        return decoder_for(encoding.format, kind, encoding.schema_bytes, encoding.message or "", registered)
+
+    envelope = columns.envelope
+    if envelope is None:
+        return of_type(columns.struct)
+    return MongoKey(columns.struct, of_type) if is_key else Enveloped(columns.struct, envelope.rules, of_type)
 
 
 def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch) -> DataFrame:

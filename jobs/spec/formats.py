@@ -13,6 +13,7 @@ from jobs.schema.protobuf import Messages, message_wire
 from jobs.schema.types import parse_columns, type_name
 from jobs.schema.wire import natural_fields
 from jobs.spec.base import Spec
+from jobs.spec.envelope import HasEnvelope
 from resources.errors import ConfigurationError
 
 # Schema files are named from the folder that `orchestration/` is in.
@@ -60,7 +61,7 @@ class Encoding(Spec):
         return read_schema(self.schema_file) if self.schema_file else b""
 
 
-class Format(Encoding):
+class Format(Encoding, HasEnvelope):
     """How the bytes of a record's key or value become columns."""
 
     columns: dict[str, str] = Field(
@@ -73,7 +74,7 @@ class Format(Encoding):
     @classmethod
     def _columns_of_the_schema(cls, given: Any) -> Any:
         """Without columns those of the schema file."""
-        if not isinstance(given, dict) or given.get("columns") or not given.get("schema_file"):
+        if not isinstance(given, dict) or given.get("columns") or not given.get("schema_file") or given.get("envelope"):
             return given
         try:
             return {**given, "columns": columns_of(given)}
@@ -86,6 +87,8 @@ class Format(Encoding):
             raise ValueError("declare its `columns` (`batchmerge infer` proposes them), or name a `schema_file`")
         if self.format in _ONE_COLUMN and len(self.columns) != 1:
             raise ValueError(f"format {self.format} gives one column; {len(self.columns)} are declared")
+        if self.format in _ONE_COLUMN and self.envelope:
+            raise ValueError(f"format {self.format} has no envelope")
         return self
 
     @property

@@ -18,6 +18,7 @@ from jobs.spec.base import Spec
 from jobs.spec.changes import Changes
 from jobs.spec.control import Control
 from jobs.spec.dead_letters import DeadLetters
+from jobs.spec.envelope import with_operation
 from jobs.spec.maintenance import Maintenance
 from jobs.spec.routing import route_problems
 from jobs.spec.source import Source
@@ -90,6 +91,11 @@ class PipelineSpec(Spec):
     since: str = Field(
         "2026-01-01-00:00", pattern=r"^\d{4}-\d{2}-\d{2}-\d{2}:00$", description="first hour that Dagster shows (UTC)"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _change_data_has_operations(cls, document: object) -> object:
+        return with_operation(document)
 
     @model_validator(mode="after")
     def _names_fit_together(self) -> PipelineSpec:

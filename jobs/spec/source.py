@@ -61,6 +61,8 @@ class Source(Spec):
             re.compile(self.pattern or "")
         except re.error as problem:
             raise ValueError(f"`pattern` is no regular expression: {problem}") from None
+        if self.key and self.key.envelope and self.key.envelope.kind != "mongo":
+            raise ValueError("key: only the envelope mongo concerns keys")
         return self
 
     @property

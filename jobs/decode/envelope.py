@@ -1,0 +1,228 @@
+"""Change data: the row and its operation out of the envelope of Debezium or AWS DMS, a whole Arrow batch at a time.
+
+The envelope is decoded as any record, by a type that is made of the declared columns: `before` and `after` of the row's
+columns, and the paths that are asked for. So every format can carry every envelope.
+
+Sources: Debezium's documentation of its connectors ("change event values") and of ExtractNewRecordState; AWS's "Using
+Apache Kafka as a target for AWS DMS".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.base import Decoded, DecodeError, Decoder, Kind
+from jobs.decode.extended_json import decode_documents
+from jobs.decode.json_dialect import JsonDialect
+from jobs.decode.json_fast import Json
+from jobs.schema.types import type_name
+
+OPERATION = "op"
+_ROW_OPS, _DELETE, _TRUNCATE, _MESSAGE = ("c", "r", "u"), "d", "t", "m"
+_DMS = {"load": "r", "insert": "c", "update": "u", "delete": "d", "truncate-table": "t"}
+
+
+@dataclass(frozen=True)
+class EnvelopeRules:
+    """What a pipeline file says of an envelope (`jobs.spec.envelope`)."""
+
+    kind: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    skips_tombstones: bool = True
+    skips_truncates: bool = False
+    skips_without_row: bool = False
+    dialect: JsonDialect = field(default_factory=JsonDialect)
+
+
+class Enveloped:
+    """A decoder of rows from change data.
+
+    Args of the constructor:
+        kind: the declared columns.
+        inner: makes the format's decoder for a type.
+    """
+
+    def __init__(self, kind: pa.StructType, rules: EnvelopeRules, inner: Callable[[pa.DataType], Decoder]) -> None:
+        self._setup(kind, rules, inner(wire_type(kind, rules)))
+
+    def _setup(self, kind: pa.StructType, rules: EnvelopeRules, inner: Decoder) -> None:
+        self._type, self._rules, self._inner = kind, rules, inner
+        row = [pa.field(f.name, f.type) for f in kind if f.name not in rules.metadata]
+        self._documents = Json(pa.struct(row)) if rules.kind == "mongo" else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self._type, self._rules, self._inner)
+
+    @property
+    def type(self) -> pa.DataType:
+        return self._type
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        decoded = self._inner.decode(raw)
+        envelope = decoded.values
+        found = _Findings(dict(decoded.errors), raw, envelope)
+        if self._rules.skips_tombstones:
+            found.skip(found.tombstones)
+        operation, row = self._row(envelope, found)
+        columns = [self._column(f, envelope, row, operation, found) for f in self._type]
+        absent = pc.or_(pc.is_null(envelope), found.bad())
+        values = pa.StructArray.from_arrays(columns, fields=list(self._type), mask=absent)
+        return Decoded(values, found.errors, frozenset(found.skipped))
+
+    def _row(self, envelope: pa.Array, found: _Findings) -> tuple[pa.Array, pa.Array]:
+        """The operation (c, r, u or d) and the row that it leaves, or for a delete took away."""
+        operation = _operation(self._rules.kind, envelope)
+        found.treat(pc.equal(operation, _TRUNCATE), self._rules.skips_truncates, "type", "the table was truncated")
+        found.skip(pc.equal(operation, _MESSAGE))
+        known = pc.is_in(operation, value_set=pa.array([*_ROW_OPS, _DELETE, _TRUNCATE, _MESSAGE]))
+        found.add(pc.invert(known), "type", "the envelope holds no known operation")
+        deleted = pc.fill_null(pc.equal(operation, _DELETE), False)
+        if self._rules.kind == "debezium_flat":
+            return operation, envelope
+        before, after = _images(self._rules.kind)
+        old, new = pc.struct_field(envelope, before), pc.struct_field(envelope, after)
+        without = pc.and_(pc.is_in(operation, value_set=pa.array(_ROW_OPS)), pc.is_null(new))
+        updates = pc.and_(without, pc.equal(operation, "u"))
+        if self._rules.skips_without_row:
+            found.skip(updates)
+        found.add(without, "missing", f"the change brings no row in {after}")
+        # DMS tells a deleted row in `data`, and what it was before only where that is switched on.
+        gone = pc.if_else(pc.is_null(old), new, old) if self._rules.kind == "dms" else old
+        row = pc.if_else(deleted, gone, new)
+        if self._documents:
+            row, errors = decode_documents(self._documents, row)
+            for index, error in errors.items():
+                found.refuse(index, error)
+        return operation, row
+
+    def _column(
+        self, column: pa.Field, envelope: pa.Array, row: pa.Array, operation: pa.Array, found: _Findings
+    ) -> pa.Array:
+        path = self._rules.metadata.get(column.name)
+        if path == OPERATION:
+            return operation
+        if path is not None:
+            values = envelope
+            for part in path.split("."):
+                values = pc.struct_field(values, part)
+            return values.cast(column.type)
+        values = self._rules.dialect.declared(pc.struct_field(row, column.name), column, found.refuse)
+        if not column.nullable:
+            lacking = pc.and_(pc.is_null(values), pc.is_in(operation, value_set=pa.array(_ROW_OPS)))
+            text = f"column {column.name}: expected {type_name(column.type)} not null, found null"
+            found.add(lacking, "missing", text)
+        return values
+
+
+def _rebuilt(kind: pa.StructType, rules: EnvelopeRules, inner: Decoder) -> Enveloped:
+    made = Enveloped.__new__(Enveloped)
+    made._setup(kind, rules, inner)
+    return made
+
+
+class _Findings:
+    """What becomes of records that are no row: errors and records left out; the first finding of a record is kept."""
+
+    def __init__(self, errors: dict[int, DecodeError], raw: pa.Array, envelope: pa.Array) -> None:
+        self.errors, self.skipped = errors, set[int]()
+        self.tombstones = pc.is_null(raw)
+        self._empty = pc.and_(pc.is_null(envelope), pc.is_valid(raw))
+        # Connect's JSON writes a tombstone as a payload of null.
+        payload_null = [row for row in pc.indices_nonzero(self._empty).to_pylist() if row not in errors]
+        if payload_null:
+            self.tombstones = pc.or_(self.tombstones, pa.array([row in payload_null for row in range(len(raw))]))
+        self._settled = pc.is_null(envelope)
+
+    def add(self, mask: pa.Array, kind: Kind, message: str) -> None:
+        for row in self._open(mask):
+            self.errors.setdefault(row, DecodeError(kind, message))
+
+    def skip(self, mask: pa.Array) -> None:
+        self.skipped.update(row for row in pc.indices_nonzero(pc.fill_null(mask, False)).to_pylist())
+
+    def treat(self, mask: pa.Array, skips: bool, kind: Kind, message: str) -> None:
+        if skips:
+            self.skip(mask)
+        else:
+            self.add(mask, kind, message)
+
+    def refuse(self, row: int, error: DecodeError) -> None:
+        if row not in self.skipped:
+            self.errors.setdefault(row, error)
+
+    def bad(self) -> pa.Array:
+        return pa.array([row in self.errors or row in self.skipped for row in range(len(self._settled))], pa.bool_())
+
+    def _open(self, mask: pa.Array) -> list[int]:
+        rows = pc.and_(pc.fill_null(mask, False), pc.invert(self._settled))
+        return [row for row in pc.indices_nonzero(rows).to_pylist() if row not in self.skipped]
+
+
+def _images(kind: str) -> tuple[str, str]:
+    return ("before", "data") if kind == "dms" else ("before", "after")
+
+
+def _operation(kind: str, envelope: pa.Array) -> pa.Array:
+    if kind in ("debezium", "mongo"):
+        return pc.struct_field(envelope, "op")
+    if kind == "debezium_flat":
+        deleted = pc.equal(pc.struct_field(envelope, "__deleted"), "true")
+        said = pc.coalesce(pc.struct_field(envelope, "__op"), pa.scalar("u"))
+        return pc.if_else(pc.fill_null(deleted, False), pa.scalar("d"), said)
+    metadata = pc.struct_field(envelope, "metadata")
+    name = pc.struct_field(metadata, "operation")
+    letters = pa.nulls(len(envelope), pa.string())
+    for word, letter in _DMS.items():
+        letters = pc.if_else(pc.fill_null(pc.equal(name, word), False), pa.scalar(letter), letters)
+    # What DMS says of tables (create-table, add-column, …) is no change of a row.
+    control = pc.and_(pc.equal(pc.struct_field(metadata, "record-type"), "control"), pc.is_null(letters))
+    return pc.if_else(pc.fill_null(control, False), pa.scalar(_MESSAGE), letters)
+
+
+Tree = dict[str, Any]
+
+
+def wire_type(kind: pa.StructType, rules: EnvelopeRules) -> pa.StructType:
+    """The type of the whole envelope, as far as it is read; all of it may be null."""
+    row = [rules.dialect.wire(f) for f in kind if f.name not in rules.metadata]
+    tree: Tree = {}
+    match rules.kind:
+        case "debezium":
+            tree = {"before": _tree(row), "after": _tree(row), "op": pa.string()}
+        case "mongo":
+            tree = {"before": pa.string(), "after": pa.string(), "op": pa.string()}
+        case "debezium_flat":
+            tree = {**_tree(row), "__op": pa.string(), "__deleted": pa.string()}
+        case "dms":
+            operation = {"operation": pa.string(), "record-type": pa.string()}
+            tree = {"data": _tree(row), "before": _tree(row), "metadata": operation}
+    for name, path in rules.metadata.items():
+        if path != OPERATION:
+            _plant(tree, path.split("."), kind.field(name).type)
+    return _struct(tree)
+
+
+def _tree(fields: list[pa.Field]) -> Tree:
+    return {f.name: f.type for f in fields}
+
+
+def _plant(tree: Tree, path: list[str], kind: pa.DataType) -> None:
+    for part in path[:-1]:
+        inner = tree.setdefault(part, {})
+        if not isinstance(inner, dict):
+            inner = tree[part] = _tree(list(inner))
+        tree = inner
+    known = tree.get(path[-1])
+    if isinstance(known, dict) and pa.types.is_struct(kind):
+        tree[path[-1]] = {**known, **_tree(list(kind))}
+    else:
+        tree[path[-1]] = kind
+
+
+def _struct(tree: Tree) -> pa.StructType:
+    return pa.struct([pa.field(n, _struct(t) if isinstance(t, dict) else t) for n, t in tree.items()])

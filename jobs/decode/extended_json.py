@@ -1,0 +1,113 @@
+"""MongoDB's Extended JSON (v2, canonical and relaxed) as plain JSON, and documents and keys that are written in it.
+
+Source: MongoDB's specification "Extended JSON", Debezium's documentation of its MongoDB connector.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.base import Decoded, DecodeError, Decoder, Refused
+from jobs.decode.json_fast import Json
+from jobs.decode.json_strict import parse_json
+
+ID = "_id"
+
+
+class MongoKey:
+    """Keys of Debezium's MongoDB topics: a field `id` with the document's `_id` as Extended JSON."""
+
+    def __init__(self, kind: pa.StructType, inner: Callable[[pa.DataType], Decoder]) -> None:
+        self._setup(kind, inner(pa.struct([("id", pa.string())])))
+
+    def _setup(self, kind: pa.StructType, inner: Decoder) -> None:
+        self._type, self._inner, self._json = kind, inner, Json(kind)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt_key, (self._type, self._inner)
+
+    @property
+    def type(self) -> pa.DataType:
+        return self._type
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        decoded = self._inner.decode(raw)
+        values, errors = decode_documents(self._json, pc.struct_field(decoded.values, "id"), as_id=True)
+        return Decoded(values, {**errors, **decoded.errors})
+
+
+def _rebuilt_key(kind: pa.StructType, inner: Decoder) -> MongoKey:
+    made = MongoKey.__new__(MongoKey)
+    made._setup(kind, inner)
+    return made
+
+
+def decode_documents(decoder: Decoder, texts: pa.Array, as_id: bool = False) -> tuple[pa.Array, dict[int, DecodeError]]:
+    """Documents as values of the decoder's type; with `as_id` each text is only the document's `_id`."""
+    plain_texts: list[bytes | None] = []
+    errors: dict[int, DecodeError] = {}
+    for row, text in enumerate(texts.to_pylist()):
+        plain_text = None
+        if text is not None:
+            try:
+                document = plain(parse_json(text.encode(), numbers=True))
+                plain_text = json.dumps({ID: document} if as_id else document).encode()
+            except Refused as refused:
+                errors[row] = refused.error
+            except (KeyError, TypeError, ValueError):
+                errors[row] = DecodeError("undecodable", "the document is no Extended JSON")
+        plain_texts.append(plain_text)
+    decoded = decoder.decode(pa.array(plain_texts, pa.binary()))
+    return decoded.values, {**decoded.errors, **errors}
+
+
+def plain(value: Any) -> Any:
+    """A parsed value without the wrappers of Extended JSON: dates as milliseconds or text, decimals as text."""
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    name = next(iter(value), "")
+    if name.startswith("$") and name in _WRAPPERS and len(value) <= 2:
+        return _WRAPPERS[name](value[name])
+    return {field: plain(inner) for field, inner in value.items()}
+
+
+def _date(value: Any) -> Any:
+    return int(value["$numberLong"]) if isinstance(value, dict) else value
+
+
+def _number(value: Any) -> Any:
+    number = float(value)
+    return number if number - number == 0 else None  # JSON has no infinity and no NaN
+
+
+def _binary(value: Any) -> Any:
+    return value["base64"] if isinstance(value, dict) else value
+
+
+def _nothing(_value: Any) -> None:
+    return None
+
+
+_WRAPPERS: dict[str, Callable[[Any], Any]] = {
+    "$oid": str,
+    "$numberInt": int,
+    "$numberLong": int,
+    "$numberDouble": _number,
+    "$numberDecimal": str,
+    "$date": _date,
+    "$binary": _binary,
+    "$uuid": str,
+    "$symbol": str,
+    "$timestamp": lambda value: int(value["t"]) * 1000,
+    "$regularExpression": lambda value: value["pattern"],
+    "$undefined": _nothing,
+    "$minKey": _nothing,
+    "$maxKey": _nothing,
+}

@@ -1,0 +1,111 @@
+"""The envelope of change data: how a record of Debezium or AWS DMS says what happened to a row."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from jobs.decode.envelope import EnvelopeRules
+from jobs.decode.json_dialect import JsonDialect
+from jobs.spec.base import Spec
+
+OP_COLUMN = "_op"
+ID = "_id"
+
+
+class Envelope(Spec):
+    """What wraps a row in change data; `columns` are then the row's, and those that `metadata` names."""
+
+    kind: Literal["debezium", "debezium_flat", "dms", "mongo"] = Field(
+        description="debezium: before, after, op; debezium_flat: the row, with __op or __deleted beside its fields "
+        "(ExtractNewRecordState); dms: AWS DMS, data and metadata; mongo: Debezium MongoDB, documents as JSON text"
+    )
+    metadata: dict[str, str] = Field(
+        default_factory=dict,
+        description="column to path in the envelope, for example `{_lsn: source.lsn, _at: ts_ms, _tx: transaction.id, "
+        "_old: before}`; their types are in `columns`. The path `op` is the operation as c, r, u or d",
+    )
+    tombstones: Literal["skip", "delete"] | None = Field(
+        None,
+        description="records without a value: skip (a delete has told it before; the default) or delete (the default "
+        "of debezium_flat)",
+    )
+    truncates: Literal["refuse", "skip"] = Field(
+        "refuse",
+        description="a truncated table: refuse (a dead letter, since no row of ours is removed by it) or skip",
+    )
+    without_row: Literal["refuse", "skip"] = Field(
+        "refuse", description="an update that brings no row (mongo without full documents): refuse or skip"
+    )
+    timestamps: Literal["ms", "us", "ns"] = Field(
+        "ms", description="JSON without schema: the unit of timestamps that are numbers"
+    )
+    decimals: Literal["text", "base64"] = Field(
+        "text", description="JSON without schema: how decimals are written; base64: Debezium's `precise`"
+    )
+
+    @property
+    def rules(self) -> EnvelopeRules:
+        """The same for the decoder."""
+        tombstones = self.tombstones or ("delete" if self.kind == "debezium_flat" else "skip")
+        return EnvelopeRules(
+            self.kind,
+            self.metadata,
+            skips_tombstones=tombstones == "skip",
+            skips_truncates=self.truncates == "skip",
+            skips_without_row=self.without_row == "skip",
+            dialect=JsonDialect(self.timestamps, self.decimals),
+        )
+
+
+def envelope_defaults(given: dict[str, Any]) -> dict[str, Any]:
+    """A format with its envelope written out, and with the column that says what a record does."""
+    envelope = given.get("envelope")
+    if not envelope:
+        return given
+    envelope = {"kind": envelope} if isinstance(envelope, str) else dict(envelope)
+    columns, metadata = dict(given.get("columns") or {}), dict(envelope.get("metadata") or {})
+    # Of a key (mongo) only the columns are of interest.
+    if columns and "op" not in metadata.values() and columns.keys() != {ID}:
+        metadata[OP_COLUMN] = "op"
+        columns[OP_COLUMN] = "string"
+    return {**given, "envelope": {**envelope, "metadata": metadata}, "columns": columns}
+
+
+def with_operation(document: Any) -> Any:
+    """A pipeline file in which change data has its op mapping, where none is given."""
+    try:
+        value, changes = document["source"]["value"], document.get("changes") or {}
+        if not value.get("envelope") or changes.get("op"):
+            return document
+        written = envelope_defaults(value)
+        column = next(name for name, path in written["envelope"]["metadata"].items() if path == "op")
+    except (KeyError, TypeError, AttributeError, StopIteration):
+        return document
+    return {**document, "changes": {**changes, "op": {"field": column, "keep": column != OP_COLUMN}}}
+
+
+class HasEnvelope(Spec):
+    """The option `envelope`, and its checks."""
+
+    envelope: Envelope | None = Field(
+        None, description="change data: debezium, debezium_flat, dms or mongo, or these with options"
+    )
+    columns: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _written_out(cls, given: Any) -> Any:
+        return envelope_defaults(given) if isinstance(given, dict) else given
+
+    @model_validator(mode="after")
+    def _metadata_has_types(self) -> HasEnvelope:
+        if self.envelope is None:
+            return self
+        unknown = sorted(set(self.envelope.metadata).difference(self.columns))
+        if unknown:
+            raise ValueError(f"envelope.metadata: give the type of {', '.join(unknown)} in `columns`")
+        if self.columns.keys() != {ID} and not set(self.columns).difference(self.envelope.metadata):
+            raise ValueError("with an envelope `columns` must name columns of the row too")
+        return self

@@ -1,0 +1,211 @@
+"""Change data of Debezium (with schema and without, flattened or not), AWS DMS and Debezium MongoDB."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.decode.base import Decoded
+from jobs.decode.decoders import decoder_for
+from jobs.decode.envelope import Enveloped, EnvelopeRules
+from jobs.decode.extended_json import MongoKey
+from jobs.decode.json_dialect import JsonDialect
+from jobs.schema.types import parse_columns
+
+COLUMNS = {"id": "long not null", "name": "string", "_op": "string"}
+
+
+def decode(
+    records: list[Any], rules: EnvelopeRules, columns: dict[str, str] | None = None, format: str = "json"
+) -> Decoded:
+    """Records as JSON; None is a tombstone, text is taken as it is."""
+    kind = pa.struct(list(parse_columns(columns or COLUMNS)))
+    decoder = pickle.loads(pickle.dumps(Enveloped(kind, rules, lambda inner: decoder_for(format, inner))))
+    assert decoder.type == kind
+    raws = [r if r is None else (r if isinstance(r, str) else json.dumps(r)).encode() for r in records]
+    decoded: Decoded = decoder.decode(pa.array(raws, pa.binary()))
+    assert decoded.values.type == kind
+    return decoded
+
+
+def rules(kind: str, **more: Any) -> EnvelopeRules:
+    return EnvelopeRules(kind, {"_op": "op", **more.pop("metadata", {})}, **more)
+
+
+def change(op: str, before: Any = None, after: Any = None, **more: Any) -> dict[str, Any]:
+    return {"op": op, "before": before, "after": after, "source": {"lsn": 7, "ts_ms": 1000}, "ts_ms": 2000, **more}
+
+
+def row(n: int, name: str | None = "a") -> dict[str, Any]:
+    return {"id": n, "name": name}
+
+
+def test_debezium() -> None:
+    records = [
+        change("r", None, row(1)),
+        change("c", None, row(2)),
+        change("u", row(2), row(2, "b")),
+        change("d", {"id": 2, "name": None}),  # the key alone, as with REPLICA IDENTITY DEFAULT
+        None,
+        change("t"),
+        {"op": "m", "message": {"prefix": "p"}},
+        change("x", None, row(3)),
+        change("u", row(4), None),
+        change("c", None, {"name": "no id"}),
+        change("c", None, {"id": "4"}),
+        "{",
+        {"other": 1},
+    ]
+    decoded = decode(records, rules("debezium"))
+    found = [(v["_op"], v["id"], v["name"]) if v else None for v in decoded.values.to_pylist()]
+    assert found == [("r", 1, "a"), ("c", 2, "a"), ("u", 2, "b"), ("d", 2, None), *[None] * 9]
+    assert decoded.skipped == {4, 6}
+    assert {n: e.kind for n, e in decoded.errors.items()} == {
+        5: "type", 7: "type", 8: "missing", 9: "missing", 10: "type", 11: "undecodable", 12: "type"
+    }  # fmt: skip
+    assert decoded.errors[5].message == "the table was truncated"
+    assert decoded.errors[9].message == "column id: expected long not null, found null"
+
+
+def test_truncates_and_tombstones_by_choice() -> None:
+    chosen = rules("debezium", skips_truncates=True, skips_tombstones=False)
+    decoded = decode([change("t"), None], chosen)
+    assert (decoded.errors, decoded.skipped) == ({}, {0})
+    assert decoded.values.to_pylist() == [None, None]
+
+
+def test_metadata_and_before_image() -> None:
+    metadata = {"_lsn": "source.lsn", "_at": "ts_ms", "_source": "source", "_old": "before", "_tx": "transaction.id"}
+    columns = {**COLUMNS, "_lsn": "long", "_at": "timestamp", "_source": "struct<ts_ms: long>",
+               "_old": "struct<name: string>", "_tx": "string"}  # fmt: skip
+    records = [change("u", row(1, "old"), row(1, "new"), transaction={"id": "5:1"}), change("d", row(1))]
+    first, second = decode(records, rules("debezium", metadata=metadata), columns).values.to_pylist()
+    assert first == {
+        "id": 1, "name": "new", "_op": "u", "_lsn": 7, "_at": datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC),
+        "_source": {"ts_ms": 1000}, "_old": {"name": "old"}, "_tx": "5:1",
+    }  # fmt: skip
+    assert (second["_op"], second["_lsn"], second["_tx"], second["id"]) == ("d", 7, None, 1)
+
+
+def test_debezium_flat() -> None:
+    records = [
+        {"id": 1, "name": "a", "__op": "c"},
+        {"id": 1, "name": "b"},
+        {"id": 1, "name": None, "__deleted": "true"},
+        {"id": 2, "__op": "d", "__lsn": 5},
+        None,
+    ]
+    columns = {**COLUMNS, "_lsn": "long"}
+    chosen = rules("debezium_flat", metadata={"_lsn": "__lsn"}, skips_tombstones=False)
+    decoded = decode(records, chosen, columns)
+    assert (decoded.errors, decoded.skipped) == ({}, set())
+    found = [(v["_op"], v["id"], v["_lsn"]) if v else None for v in decoded.values.to_pylist()]
+    assert found == [("c", 1, None), ("u", 1, None), ("d", 1, None), ("d", 2, 5), None]
+
+
+def test_dms() -> None:
+    def told(operation: str, data: Any = None, kind: str = "data", before: Any = None) -> dict[str, Any]:
+        metadata = {"operation": operation, "record-type": kind, "timestamp": "2020-01-01T00:00:00Z"}
+        return {"data": data, "metadata": metadata, **({"before": before} if before else {})}
+
+    records = [
+        told("load", row(1)),
+        told("insert", row(2)),
+        told("update", row(2, "b"), before=row(2)),
+        told("delete", row(2, "b")),
+        told("create-table", kind="control"),
+        told("truncate-table", kind="control"),
+        told("teleport", row(3)),
+    ]
+    columns = {**COLUMNS, "_at": "timestamp"}
+    decoded = decode(records, rules("dms", metadata={"_at": "metadata.timestamp"}), columns)
+    found = [(v["_op"], v["id"], v["name"]) if v else None for v in decoded.values.to_pylist()]
+    assert found == [("r", 1, "a"), ("c", 2, "a"), ("u", 2, "b"), ("d", 2, "b"), None, None, None]
+    assert decoded.values.to_pylist()[0]["_at"] == datetime(2020, 1, 1, tzinfo=UTC)
+    assert decoded.skipped == {4}
+    assert set(decoded.errors) == {5, 6}
+
+
+def test_mongo() -> None:
+    document = {
+        "_id": {"$oid": "5f"}, "n": {"$numberLong": "5"}, "price": {"$numberDecimal": "1.50"},
+        "at": {"$date": {"$numberLong": "-1"}}, "raw": {"$binary": {"base64": "/w==", "subType": "00"}},
+        "tags": ["a", {"$numberInt": "1"}], "ratio": {"$numberDouble": "NaN"},
+        "inner": {"x": {"$date": "2020-01-01T00:00:00Z"}},
+    }  # fmt: skip
+    columns = {
+        "_id": "string not null", "n": "long", "price": "decimal(5,2)", "at": "timestamp", "raw": "binary",
+        "ratio": "double", "inner": "struct<x: timestamp>", "_op": "string",
+    }  # fmt: skip
+    records = [
+        {"op": "c", "after": json.dumps(document)},
+        {"op": "u", "after": None, "updateDescription": {"updatedFields": "{}"}},
+        {"op": "d", "before": None, "after": None},
+        {"op": "c", "after": "{"},
+        {"op": "c", "after": '{"_id": {"$oid": "1"}, "n": "x"}'},
+        None,
+    ]
+    decoded = decode(records, rules("mongo"), columns)
+    first, _, third, *_ = decoded.values.to_pylist()
+    assert first == {
+        "_id": "5f", "n": 5, "price": Decimal("1.50"), "at": datetime(1969, 12, 31, 23, 59, 59, 999000, UTC),
+        "raw": b"\xff", "ratio": None, "inner": {"x": datetime(2020, 1, 1, tzinfo=UTC)}, "_op": "c",
+    }  # fmt: skip
+    assert (third["_op"], third["_id"]) == ("d", None)  # its key tells which document
+    assert {n: e.kind for n, e in decoded.errors.items()} == {1: "missing", 3: "undecodable", 4: "type"}
+    assert decoded.skipped == {5}
+    assert decode(records, rules("mongo", skips_without_row=True), columns).skipped == {1, 5}
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "wanted"),
+    [("string", '{"$oid": "5f"}', "5f"), ("long", '{"$numberLong": "7"}', 7), ("string", '"plain"', "plain"),
+     ("struct<a: long>", '{"a": 1}', {"a": 1})],
+)  # fmt: skip
+def test_mongo_key(column: str, text: str, wanted: Any) -> None:
+    kind = pa.struct(list(parse_columns({"_id": column})))
+    decoder = pickle.loads(pickle.dumps(MongoKey(kind, lambda inner: decoder_for("json", inner))))
+    raw = pa.array([json.dumps({"id": text}).encode(), b"{", None, json.dumps({"id": "{"}).encode()], pa.binary())
+    decoded = decoder.decode(raw)
+    assert decoded.values.to_pylist() == [{"_id": wanted}, None, None, None]
+    assert set(decoded.errors) == {1, 3}
+
+
+def test_json_without_schema_needs_units() -> None:
+    columns = {"id": "long", "price": "decimal(5,2)", "at": "timestamp", "day": "date", "_op": "string"}
+    bytes_ = base64.b64encode((-150).to_bytes(2, "big", signed=True)).decode()
+    records = [
+        change("c", None, {"id": 1, "price": bytes_, "at": 1_500_000, "day": 1}),
+        change("c", None, {"id": 2, "price": "no", "at": 1, "day": 1}),
+        change("c", None, {"id": 3, "price": base64.b64encode(b"\x7f\xff\xff\xff").decode()}),
+    ]
+    decoded = decode(records, rules("debezium", dialect=JsonDialect("us", "base64")), columns)
+    first = decoded.values.to_pylist()[0]
+    assert (first["price"], first["at"]) == (Decimal("-1.50"), datetime(1970, 1, 1, 0, 0, 1, 500000, UTC))
+    assert {n: e.kind for n, e in decoded.errors.items()} == {1: "type", 2: "range"}
+
+
+def test_with_connect_schema() -> None:
+    def struct(name: str, *fields: tuple[str, str], optional: bool = True) -> dict[str, Any]:
+        return {
+            "type": "struct",
+            "field": name,
+            "optional": optional,
+            "fields": [{"field": f, "type": t, "optional": True} for f, t in fields],
+        }
+
+    image = [("id", "int64"), ("name", "string")]
+    schema = {"type": "struct", "fields": [struct("before", *image), struct("after", *image),
+              {"field": "op", "type": "string"}]}  # fmt: skip
+    changes = [change("c", None, row(1)), change("d", row(1))]
+    records = [*({"schema": schema, "payload": payload} for payload in changes), {"schema": None, "payload": None}]
+    decoded = decode(records, rules("debezium"), format="connect_json")
+    assert [v and v["_op"] for v in decoded.values.to_pylist()] == ["c", "d", None]
+    assert (decoded.errors, decoded.skipped) == ({}, {2})
