@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import clickhouse_connect
+import pyarrow as pa
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, Error
 from clickhouse_connect.driver.external import ExternalData
@@ -75,6 +76,12 @@ class ClickHouseServer:
         client = self._client
         with clickhouse_errors(self.where):
             return list(client.query(sql, parameters=dict(parameters or {})).named_results())
+
+    def arrow(self, sql: str) -> pa.Table:
+        """The rows of a SELECT as Arrow."""
+        client = self._client
+        with clickhouse_errors(self.where):
+            return client.query_arrow(sql, use_strings=True)
 
     def rows_beside(self, sql: str, data: bytes, structure: str) -> list[Row]:
         """The rows of a SELECT over `data`: an Arrow file that is sent with it, with columns of these types."""

@@ -14,8 +14,15 @@ from orchestration.sensors.busy import busy_reason
 _PRELOAD = ["orchestration.components", "pyiceberg.catalog.sql", "pyspark.sql.connect.session"]
 
 
-def pipeline_job(launch: Launch, assets: Sequence[dg.AssetsDefinition]) -> dg.UnresolvedAssetJobDefinition:
-    """Landing and all tables, every step in a process of its own, so that a hanging table holds up no other."""
+def pipeline_job(
+    launch: Launch, assets: Sequence[dg.AssetsDefinition], others: Sequence[dg.AssetCheckKey]
+) -> dg.UnresolvedAssetJobDefinition:
+    """Landing and all tables, every step in a process of its own, so that a hanging table holds up no other.
+
+    Args:
+        others: checks of these assets that have a job of their own.
+    """
+    keys = [key for asset in assets for key in asset.keys]
     executor = dg.multiprocess_executor.configured(
         {
             "max_concurrent": len(assets),
@@ -24,7 +31,7 @@ def pipeline_job(launch: Launch, assets: Sequence[dg.AssetsDefinition]) -> dg.Un
     )
     return dg.define_asset_job(
         launch.name,
-        selection=[key for asset in assets for key in asset.keys],
+        selection=dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(*others),
         description=launch.spec.description or None,
         tags={PIPELINE_TAG: launch.name},
         executor_def=executor,

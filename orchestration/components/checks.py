@@ -13,13 +13,14 @@ from jobs.spec.tables import Table
 from orchestration.checks import invariants
 
 OFFSETS, COUNTS, NEXT = "offsets_contiguous", "counts_add_up", "batch_is_next"
-KEYS, CAUGHT_UP = "keys_unique", "caught_up"
+KEYS, CAUGHT_UP, SCHEMA = "keys_unique", "caught_up", "schema_as_declared"
 
 _SAYS = {
     OFFSETS: "every batch starts at the offsets where the one before it ended",
     COUNTS: "records read = landed + quarantined + filtered, each counted on its own",
     NEXT: "every batch is the next of the one before, by number and commit id",
     KEYS: "no key that was touched has more than one row",
+    SCHEMA: "the table has the columns that the pipeline file declares, and no others",
     CAUGHT_UP: "the table is not further behind in record time than `freshness` allows",
 }
 
@@ -30,6 +31,7 @@ def landing_checks(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 def table_checks(key: dg.AssetKey, table: Table, freshness: Freshness | None) -> list[dg.AssetCheckSpec]:
     found = [_blocking(OFFSETS, key), _blocking(NEXT, key)]
+    found.append(dg.AssetCheckSpec(SCHEMA, asset=key, description=_SAYS[SCHEMA]))
     if counts_keys(table):
         found.append(_blocking(KEYS, key))
     if freshness:
@@ -66,6 +68,11 @@ def table_results(
 def keys_result(key: dg.AssetKey, duplicates: int) -> dg.AssetCheckResult:
     wrong = [f"{duplicates} keys have more than one row"] if duplicates else []
     return _result(KEYS, key, wrong, {"duplicate keys": duplicates})
+
+
+def schema_result(key: dg.AssetKey, drift: Sequence[str]) -> dg.AssetCheckResult:
+    """Warns where somebody else has changed the table's columns; never stops anything."""
+    return _result(SCHEMA, key, drift, {"differences": len(drift)}, dg.AssetCheckSeverity.WARN)
 
 
 def caught_up_result(

@@ -14,6 +14,7 @@ from jobs.pipeline import Pipeline
 from jobs.replay import replay_window
 from jobs.spec.tables import Table
 from jobs.time_limit import within
+from orchestration.checks.drift import schema_drift
 from orchestration.checks.keys import duplicate_keys
 from orchestration.components import checks, metadata
 from orchestration.components.config import MergeConfig
@@ -36,6 +37,7 @@ class _Done:
     after: CommittedState | None
     landed: Sequence[LandedBatch]
     duplicates: int
+    drift: Sequence[str]
 
 
 def run_merge(
@@ -54,6 +56,7 @@ def run_merge(
         now, behind = datetime.now(UTC), lag(pipeline, done.after)
     watermark = done.after.watermark if done.after else None
     results = checks.table_results(key, done.after, done.landed, done.batches)
+    results.append(checks.schema_result(key, done.drift))
     if checks.counts_keys(table):
         results.append(checks.keys_result(key, done.duplicates))
     if pipeline.spec.freshness:
@@ -97,7 +100,8 @@ def _settled(
 ) -> _Done:
     """Asks the table itself what it is now."""
     duplicates = duplicate_keys(pipeline, destination, batches) if checks.counts_keys(destination.table) else 0
-    return _Done(batches, before, merged, destination.committed(), pipeline.intermediate.landed()[0], duplicates)
+    drift = schema_drift(destination, pipeline.work(destination).spark)
+    return _Done(batches, before, merged, destination.committed(), pipeline.intermediate.landed()[0], duplicates, drift)
 
 
 def _log(context: dg.AssetExecutionContext, done: _Done) -> None:

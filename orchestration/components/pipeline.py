@@ -15,9 +15,10 @@ from orchestration.components.automation import pipeline_job, pipeline_schedule
 from orchestration.components.launch import Launch
 from orchestration.components.maintenance import maintenance_job, maintenance_schedule
 from orchestration.components.plan_job import plan_job
+from orchestration.components.verify import check_keys, verify_checks, verify_job
 from orchestration.sensors.control import control_sensor
-from orchestration.sensors.lag import lag_sensor
 from orchestration.sensors.keeper import keeper_sensor
+from orchestration.sensors.lag import lag_sensor
 
 
 @dataclass
@@ -55,16 +56,17 @@ class KafkaPipeline(dg.Component):
         hours = dg.HourlyPartitionsDefinition(start_date=self.spec.since, end_offset=1)
         landing = landing_asset(launch, hours)
         tables = [table_asset(launch, table, hours) for table in self.spec.tables]
-        job, maintenance = pipeline_job(launch, [landing, *tables]), maintenance_job(launch)
+        job, maintenance = pipeline_job(launch, [landing, *tables], check_keys(launch)), maintenance_job(launch)
         return dg.Definitions(
             assets=[*topic_specs(self.name, self.spec), landing, *tables],
-            jobs=[job, plan_job(launch), maintenance],
+            asset_checks=[verify_checks(launch)],
+            jobs=[job, plan_job(launch), verify_job(launch), maintenance],
             schedules=[pipeline_schedule(launch, job, hours), maintenance_schedule(launch, maintenance)],
             sensors=[
                 *([lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else []),
                 *([control_sensor(self.name, self.spec)] if self.spec.control.enabled else []),
-            ],
                 *([keeper_sensor(self.name, self.spec, job, hours)] if _in_clickhouse(self.spec) else []),
+            ],
         )
 
 

@@ -1,0 +1,88 @@
+"""A destination table's rows as its own system gives them, whatever system it is: counted, or some of them as Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from jobs.destinations.base import Destination
+from jobs.destinations.bigquery.destination import BigQueryDestination
+from jobs.destinations.clickhouse import tables
+from jobs.destinations.clickhouse.destination import ClickHouseDestination
+from jobs.destinations.iceberg.destination import IcebergDestination
+from jobs.landing.columns import RowColumn, row_columns
+from sql import render
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a destination table holds.
+
+    Attributes:
+        spark: a session that knows the table's catalog; other systems are asked by their own clients.
+    """
+
+    destination: Destination
+    spark: SparkSession
+
+    @cached_property
+    def columns(self) -> list[RowColumn]:
+        """Its columns under the names that they have there."""
+        found = self.destination
+        if isinstance(found, IcebergDestination):
+            return found.columns()
+        if isinstance(found, ClickHouseDestination):
+            return found.row_columns
+        assert isinstance(found, BigQueryDestination)
+        names = {c.source: c.name for c in found.columns}
+        declared = row_columns(found.spec, list(found.table.metadata_columns))
+        return [replace(c, name=names[c.path]) for c in declared]
+
+    def count(self) -> int:
+        return int(sum(table["rows"][0].as_py() for table in self._ask("count_rows")))
+
+    def duplicate_keys(self) -> int | None:
+        """Keys with more than one row; None in Iceberg, where every merge asks for the keys that it touched."""
+        if isinstance(self.destination, IcebergDestination):
+            return None
+        keys = [c.name for c in self.columns if c.is_key]
+        return int(sum(table["duplicates"][0].as_py() for table in self._ask("duplicate_keys", keys=keys)))
+
+    def rows(self, columns: Sequence[RowColumn], limit: int) -> pa.Table:
+        """These columns of all rows, or of `limit` rows picked at random, in the declared types."""
+        names = [c.name for c in columns]
+        schema = pa.schema([pa.field(c.name, c.type) for c in columns])
+        found = self._ask("some_rows", columns=names, limit=limit)
+        return pa.concat_tables([table.select(names).cast(schema) for table in found])
+
+    def present(self) -> list[str]:
+        """Names of the columns that the table really has, but those that we add for ourselves."""
+        found = self.destination
+        if isinstance(found, IcebergDestination):
+            return list(found.catalog.require(found.table.table).schema().as_arrow().names)
+        if isinstance(found, ClickHouseDestination):
+            described = [tables.describe(shard.server, found.layout.path) for shard in found.shards]
+            names = {name for one in described if one for name in one.types}
+            return sorted(names - set(found.layout.added))
+        assert isinstance(found, BigQueryDestination)
+        table = found.bigquery.find_table(found.table.table)
+        return [field.name for field in table.schema] if table else []
+
+    def _ask(self, template: str, **arguments: object) -> list[pa.Table]:
+        """The answer of every server that has a part of the table."""
+        found = self.destination
+        if isinstance(found, IcebergDestination):
+            branch = [] if found.table.branch == "main" else [f"branch_{found.table.branch}"]
+            path = (found.catalog.name, *found.table.table.split("."), *branch)
+            return [self.spark.sql(render("spark", template, table=path, **arguments)).toArrow()]
+        if isinstance(found, ClickHouseDestination):
+            final = found.layout.versioned
+            text = render("clickhouse", template, table=found.layout.path, final=final, **arguments)
+            return [shard.server.arrow(text) for shard in found.shards]
+        assert isinstance(found, BigQueryDestination)
+        path = (found.bigquery.table_id(found.table.table),)
+        return [found.bigquery.arrow(render("bigquery", template, table=path, **arguments), found.name)]

@@ -1,0 +1,143 @@
+"""The job that compares a pipeline's tables with its landed changes and with each other: checks, run when you like."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import dagster as dg
+from pydantic import Field
+
+from jobs.pipeline import Pipeline
+from jobs.spec.tables import Table
+from jobs.time_limit import within
+from orchestration import names
+from orchestration.checks.reconciliation import Verdict, reconcile
+from orchestration.components.failures import as_failures
+from orchestration.components.launch import Launch
+from orchestration.components.progress import engine_log_in_run
+from resources.errors import BatchmergeError
+
+RECONCILED, AGREE, KEYS = "reconciled", "tables_agree", "keys_unique"
+
+
+class VerifyConfig(dg.Config):
+    """Options of the verification."""
+
+    rows: int = Field(
+        default=10_000,
+        ge=0,
+        description="Rows to compare per table, picked at random; 0: all (they are held in memory). Rows are counted "
+        "in any case.",
+    )
+
+
+def verify_checks(launch: Launch) -> dg.AssetChecksDefinition:
+    """One op with a check per table, and one for all tables together on the landing."""
+
+    @dg.multi_asset_check(name=f"{launch.name}__verify", specs=_specs(launch), can_subset=False)
+    def verify(context: dg.AssetCheckExecutionContext, config: VerifyConfig) -> Iterator[dg.AssetCheckResult]:
+        with as_failures(), engine_log_in_run(context.log):
+            pipeline = launch.open(context.run.run_id)
+            verdicts = list[tuple[Table, Verdict]]()
+            for table in launch.spec.tables:
+                verdict = _verdict(pipeline, table, config.rows)
+                if isinstance(verdict, Verdict):
+                    verdicts.append((table, verdict))
+                yield from _results(table, verdict)
+            yield _agreement(launch.name, verdicts)
+
+    return verify
+
+
+def verify_job(launch: Launch) -> "dg.UnresolvedAssetJobDefinition":
+    """Named ``<pipeline>_verify``."""
+    return dg.define_asset_job(
+        f"{launch.name}_verify",
+        selection=dg.AssetSelection.checks(*check_keys(launch)),
+        description=f"Compares the tables of {launch.name} with its landed changes, and with each other. Reads only.",
+        executor_def=dg.in_process_executor,
+    )
+
+
+def check_keys(launch: Launch) -> list[dg.AssetCheckKey]:
+    return [spec.key for spec in _specs(launch)]
+
+
+def _specs(launch: Launch) -> list[dg.AssetCheckSpec]:
+    found = []
+    for table in launch.spec.tables:
+        key = names.table_key(table)
+        told = "the table has the rows that the landed changes make, with these values"
+        found.append(dg.AssetCheckSpec(RECONCILED, asset=key, description=told))
+        if _counts_keys(table):
+            found.append(dg.AssetCheckSpec(KEYS, asset=key, description="no key has more than one row"))
+    told = "tables that hold the same at the same batch have the same number of rows"
+    return [*found, dg.AssetCheckSpec(AGREE, asset=names.landing_key(launch.name), description=told)]
+
+
+def _counts_keys(table: Table) -> bool:
+    """Iceberg tables are asked by every merge."""
+    return table.kind != "iceberg" and table.mode.startswith("upsert")
+
+
+def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | BatchmergeError:
+    """One table's; a table that cannot be asked keeps no other from being asked."""
+    try:
+        destination = pipeline.destination_of(table)
+        stop = f"verify {destination.name}"
+        return within(
+            table.time_limit_seconds,
+            destination.name,
+            lambda: reconcile(pipeline, destination, rows),
+            lambda: pipeline.interrupt(stop),
+        )
+    except BatchmergeError as problem:
+        return problem
+
+
+def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.AssetCheckResult]:
+    key = names.table_key(table)
+    if isinstance(verdict, BatchmergeError):
+        for name in (RECONCILED, *([KEYS] if _counts_keys(table) else [])):
+            yield dg.AssetCheckResult(check_name=name, asset_key=key, passed=False, description=str(verdict))
+        return
+    left_out = {"columns left out": dg.MetadataValue.text(", ".join(verdict.left_out))} if verdict.left_out else {}
+    yield dg.AssetCheckResult(
+        check_name=RECONCILED,
+        asset_key=key,
+        passed=not verdict.wrong,
+        description="; ".join(verdict.wrong[:5]) or None,
+        metadata={"batch": verdict.batch, "rows": verdict.rows, "rows compared": verdict.compared, **left_out},
+    )
+    if _counts_keys(table):
+        duplicates = verdict.duplicates or 0
+        told = f"{duplicates} keys have more than one row" if duplicates else None
+        known = {"duplicate keys": duplicates, "batch": verdict.batch}
+        yield dg.AssetCheckResult(
+            check_name=KEYS, asset_key=key, passed=not duplicates, description=told, metadata=known
+        )
+
+
+def _agreement(pipeline: str, verdicts: Sequence[tuple[Table, Verdict]]) -> dg.AssetCheckResult:
+    wrong = disagreements(verdicts)
+    return dg.AssetCheckResult(
+        check_name=AGREE,
+        asset_key=names.landing_key(pipeline),
+        passed=not wrong,
+        description="; ".join(wrong) or None,
+        metadata={f"{t.kind} {t.table}": f"{v.rows} rows at batch {v.batch}" for t, v in verdicts},
+    )
+
+
+def disagreements(verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
+    """Tables that should hold the same at the same batch, and do not."""
+
+    def what(pair: tuple[Table, Verdict]) -> tuple[str, str, int]:
+        table, verdict = pair
+        return table.mode, repr(getattr(table, "route", None)), verdict.batch
+
+    wrong = []
+    for (_, _, batch), group in groupby(sorted(verdicts, key=what), key=what):
+        rows = {f"{table.kind} {table.table}": verdict.rows for table, verdict in group}
+        if len(set(rows.values())) > 1:
+            wrong.append(f"at batch {batch}: " + ", ".join(f"{name} has {n} rows" for name, n in rows.items()))
+    return wrong
