@@ -69,6 +69,10 @@ definitions: setup ## Check that Dagster can load every pipeline
 crash: setup ## Kill the real process at every boundary, many times (minutes)
 	BATCHMERGE_KILLS=200 BATCHMERGE_KILL_ROWS=5000000 $(BIN)/python -m pytest tests/crash
 
+.PHONY: cdc
+cdc: setup ## Compare with a real PostgreSQL that Debezium captures (needs PostgreSQL: apt-get install postgresql)
+	$(BIN)/python -m pytest tests/cdc
+
 .PHONY: bench
 bench: setup ## Measure speed and memory
 	$(BIN)/python -m tests.benchmarks
