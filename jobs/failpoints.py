@@ -27,6 +27,8 @@ NEWS = (
     "news.complete.written",
     "news.complete.sent",
 )
+# Instead of `merge.published` where all tables are committed at once (jobs/together.py).
+TOGETHER = ("together.written", "together.published")
 # Trying dead letters again (jobs/dead_letters/mending.py).
 DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
 MENDING = ("mend.written", "mend.published", "mend.replayed")

@@ -6,7 +6,7 @@ Spark reaches the same catalog by `spark_settings`: the connection's name is the
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from resources.errors import (
     TableReplaced,
     Unavailable,
 )
+from resources.iceberg_transaction import TableChange, commit_transaction, require_transactions
 
 _COMMIT_TURNS = 3
 _SPARK_TYPES = {"sql": "jdbc", "rest": "rest", "hive": "hive", "glue": "glue"}
@@ -167,6 +168,28 @@ class IcebergCatalog:
                             raise
         except Unavailable as lost:
             raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the table first") from lost
+
+    def require_transactions(self) -> None:
+        """
+        Raises:
+            ConfigurationError: the catalog cannot commit several tables at once.
+        """
+        with catalog_errors(f"catalog {self.name}"):
+            require_transactions(self._catalog, self.name)
+
+    def commit_together(self, changes: Sequence[TableChange]) -> None:
+        """One conditional commit over several tables: all updates of all of them or none.
+
+        Raises:
+            CommitFailed: a requirement of one of the tables does not hold.
+            CommitStateUnknown: the answer was lost.
+        """
+        where = ", ".join(".".join(change.table.name()) for change in changes)
+        try:
+            with catalog_errors(where):
+                commit_transaction(require_transactions(self._catalog, self.name), changes)
+        except Unavailable as lost:
+            raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the tables first") from lost
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
+from jobs.destinations.iceberg.attempt import Publish
 from jobs.landing.columns import RowColumn, row_columns
 from jobs.landing.place import LandingPlace
 from jobs.spec.pipeline import PipelineSpec
@@ -36,6 +37,7 @@ class Work:
     Attributes:
         pipeline: the pipeline's name.
         run_id: who does it; goes into summaries, labels and comments.
+        publish: takes the commit of an Iceberg table, to make it together with others; None: each on its own.
     """
 
     pipeline: str
@@ -43,6 +45,7 @@ class Work:
     spark: SparkSession
     intermediate: LandingPlace
     run_id: str
+    publish: Publish | None = None
 
     def columns(self, metadata: Sequence[str]) -> list[RowColumn]:
         return row_columns(self.spec, list(metadata))

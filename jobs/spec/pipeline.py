@@ -72,6 +72,11 @@ class PipelineSpec(Spec):
     control: Control = Control()
     spark: str = Field("spark", description="name of the Spark connection")
     tables: list[Table] = Field(min_length=1)
+    commit: Literal["each", "together"] = Field(
+        "each",
+        description="each: a table is committed when it is ready, and waits for no other; together: all tables of a "
+        "batch in one transaction of their catalog, which has to offer that (REST)",
+    )
     route_by: str | None = Field(
         None,
         description="field (a key column, a column of the value, or a path `column.part`) whose value names the table "
@@ -201,6 +206,9 @@ class PipelineSpec(Spec):
             problems.append("intermediate.direct: works with one table alone, an Iceberg table of mode append")
         elif self.intermediate.direct and only.connection != self.intermediate.connection:
             problems.append("intermediate.direct: the table and `intermediate` must be in the same connection")
+        places = {(t.kind, t.connection) for t in self.tables}
+        if self.commit == "together" and (len(places) > 1 or only.kind != "iceberg" or self.intermediate.direct):
+            problems.append("commit: `together` needs tables of one Iceberg connection, and an intermediate table")
         if any(t.needs_key for t in self.tables) and not self.changes.order_by:
             problems.extend(self._order_problems())
         problems.extend(self.maintenance.problems(self.batch.time_limit_seconds, self.tables))

@@ -27,17 +27,25 @@ class Bundle:
     Attributes:
         coordinates: (organisation, module, revision) each.
         without: (organisation, module), as regular expressions, of needed modules that are there already.
+        classified: (organisation, module, revision, classifier) each, without what they need.
     """
 
     name: str
     coordinates: tuple[tuple[str, str, str], ...]
     without: tuple[tuple[str, str], ...] = ()
+    classified: tuple[tuple[str, str, str, str], ...] = ()
 
     def ivy_file(self) -> str:
         """The bundle as an Ivy module; `default->default` leaves out sources, documentation and tests."""
         needs = "".join(
             f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(rev)} conf='default->default'/>"
             for org, name, rev in self.coordinates
+        )
+        needs += "".join(
+            f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(rev)} conf='default->default'"
+            " transitive='false' xmlns:m='http://ant.apache.org/ivy/maven'>"
+            f"<artifact name={quoteattr(name)} type='jar' ext='jar' m:classifier={quoteattr(classifier)}/></dependency>"
+            for org, name, rev, classifier in self.classified
         )
         leaves = "".join(
             f"<exclude org={quoteattr(org)} module={quoteattr(module)} matcher='regexp'/>"
@@ -93,7 +101,7 @@ def _download(bundle: Bundle, java: Java, say: Say, folder: Path) -> None:
     settings = os.environ.get("BATCHMERGE_IVY_SETTINGS")
     argv = [str(java.executable), *java.options, "-jar", str(ivy), *(["-settings", settings] if settings else [])]
     argv += ["-cache", str(cache_folder() / "ivy"), "-ivy", str(ivy_file), "-confs", "default"]
-    argv += ["-retrieve", f"{partial}/jars/[artifact]-[revision].[ext]"]
+    argv += ["-retrieve", f"{partial}/jars/[artifact]-[revision](-[classifier]).[ext]"]
     problems = _run_ivy(argv, bundle, say)
     if problems:
         shutil.rmtree(partial, ignore_errors=True)

@@ -12,6 +12,7 @@ import sys
 from jobs import protocol
 from jobs.pipeline import Pipeline
 from jobs.spec import PipelineSpec
+from jobs.together import merge_together
 from resources.connections import load_connections
 from resources.errors import BatchmergeError, TransientError
 
@@ -24,8 +25,11 @@ def main() -> int:
     try:
         for _ in protocol.land(pipeline, wanted["batches"]):
             pass
-        for destination in pipeline.destinations():
-            protocol.merge(pipeline, destination)
+        if pipeline.spec.commit == "together":
+            merge_together(pipeline)
+        else:
+            for destination in pipeline.destinations():
+                protocol.merge(pipeline, destination)
     except BatchmergeError as problem:
         print(f"{type(problem).__name__}: {problem}", flush=True)
         return 3 if isinstance(problem, TransientError) else 2

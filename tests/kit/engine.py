@@ -16,6 +16,7 @@ from jobs.pipeline import Pipeline
 from jobs.protocol import MergedBatches
 from jobs.replay import Replayed, replay_batches
 from jobs.spec import PipelineSpec
+from jobs.together import merge_together
 from resources.connections import Connections, IcebergConnection, SparkConnection
 from resources.iceberg import IcebergCatalog
 from resources.spark import open_session
@@ -91,6 +92,9 @@ class Engine:
         return protocol.merge(self.pipeline, self.destination(mode))
 
     def merge_all(self) -> None:
+        if self.pipeline.spec.commit == "together":
+            merge_together(self.pipeline)
+            return
         for mode in self.flow.modes:
             self.merge(mode)
 

@@ -8,7 +8,7 @@ second is refused, be it another run or one that slept (DESIGN section 4, tried 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -39,6 +39,10 @@ ATTEMPT = PREFIX + "attempt"
 _REBASES = 20
 
 
+# How an attempt's one commit is made: at once by its catalog, or later together with those of other tables.
+Publish = Callable[[Table, list[TableRequirement], list[TableUpdate]], None]
+
+
 class Attempt:
     """A branch of one attempt; `expected` is the committed state that it continues.
 
@@ -60,6 +64,7 @@ class Attempt:
         expected: CommittedState | None,
         target: str = "main",
         skip_undone: bool = False,
+        publish: Publish | None = None,
     ) -> None:
         self._catalog = catalog
         self.identifier = identifier
@@ -67,6 +72,7 @@ class Attempt:
         self._expected = expected.commit_id if expected else None
         self.target = target
         self._skip_undone = skip_undone
+        self._commit = publish or catalog.commit
         self.id = uuid.uuid4().hex
         self._branch = attempt_branch(pipeline, target, self.id, datetime.now(UTC))
         self._table = catalog.require(identifier)
@@ -248,7 +254,7 @@ class Attempt:
             SetPropertiesUpdate(updates=mirrored),
         ]
         try:
-            self._catalog.commit(self._table, requirements, updates)
+            self._commit(self._table, requirements, updates)
         except CommitStateUnknown:
             if not self._is_published(published):
                 raise

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Merged, Work
-from jobs.destinations.iceberg.attempt import Attempt
+from jobs.destinations.iceberg.attempt import Attempt, Publish
 from jobs.destinations.iceberg.changes import Changes
 from jobs.destinations.iceberg.history import read_history, state_properties
 from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec
@@ -71,7 +71,7 @@ class IcebergDestination:
         found = self.catalog.load(self.table.table)
         self._check_format(str(found.format_version) if found else self.table.properties.get("format-version", "2"))
         if found is not None:
-            changes = plan_evolution(self.name, arrow_schema(found), wanted, self.table.evolve)
+            changes = plan_evolution(self.name, arrow_schema(found), wanted, self.table.evolve, self.spec.ignore_case)
             if not dry_run:
                 apply_changes(found, changes)
             return [*(f"{self.name}: {change}" for change in changes), *self._prepare_tombstones(columns, dry_run)]
@@ -105,7 +105,9 @@ class IcebergDestination:
         kept = pa.schema([pa.field(c.name, c.type) for c in columns if c.is_key] + [pa.field("__order", order.type)])
         found = self.catalog.load(self.tombstones)
         if found is not None:
-            changes = plan_evolution(self.tombstones, arrow_schema(found), kept, self.table.evolve)
+            changes = plan_evolution(
+                self.tombstones, arrow_schema(found), kept, self.table.evolve, self.spec.ignore_case
+            )
             if not dry_run:
                 apply_changes(found, changes)
             return [f"{self.tombstones}: {change}" for change in changes]
@@ -180,7 +182,7 @@ class IcebergDestination:
 
     def _append(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
         clock = Stages()
-        attempt = self.attempt(committed)
+        attempt = self.attempt(committed, work.publish)
         reached("merge.begun")
         with spark_errors(self.name):
             clock.time("write", lambda: changes.append_to(attempt))
@@ -190,13 +192,14 @@ class IcebergDestination:
         snapshot = clock.time(
             "publish", lambda: attempt.publish_append(summary, state_properties(state, self.table.branch))
         )
-        reached("merge.published")
+        if work.publish is None:
+            reached("merge.published")
         return Merged(MergeCounts(changes=rows, inserted=rows), str(snapshot), clock.seconds)
 
     def _merge(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
         clock = Stages()
         mirrored = state_properties(state, self.table.branch)
-        attempt = self.attempt(committed)
+        attempt = self.attempt(committed, work.publish)
         reached("merge.begun")
         summary = {**attempt.summary, **state.to_properties(), **self._run(work)}
         with spark_errors(self.name):
@@ -204,10 +207,11 @@ class IcebergDestination:
             clock.time("write", lambda: changes.merge_into(attempt, summary))
         reached("merge.written")
         snapshot = clock.time("publish", lambda: attempt.publish_head(summary, mirrored))
-        reached("merge.published")
+        if work.publish is None:
+            reached("merge.published")
         return Merged(counts, str(snapshot), clock.seconds)
 
-    def attempt(self, committed: CommittedState | None) -> Attempt:
+    def attempt(self, committed: CommittedState | None, publish: Publish | None = None) -> Attempt:
         """A try at the table's next commit: of a merge, or of landing where the table itself is landed."""
         return Attempt(
             self.catalog,
@@ -216,6 +220,7 @@ class IcebergDestination:
             committed,
             self.table.branch,
             skip_undone=self.table.on_rollback == "skip",
+            publish=publish,
         )
 
     def _run(self, work: Work) -> dict[str, str]:

@@ -1,0 +1,100 @@
+"""A REST catalog server: Iceberg's own, from the jars of its tests, over a catalog in a SQLite file.
+
+Iceberg's test fixture (`RESTCatalogServer`) listens on every address, so its servlet is put into Jetty by an XML file
+here, which Jetty's own main class starts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from resources.connections import IcebergConnection
+from resources.local import processes
+from resources.local.jars import Bundle, classpath, fetch, pyspark_folder
+from resources.local.java import find_java
+from resources.local.jvm import jvm
+from resources.local.ports import accepts, free_port
+from resources.local.service import HOST, Command
+
+_JETTY = "11.0.26"
+LIBRARIES = Bundle(
+    "rest-catalog",
+    (
+        ("org.apache.iceberg", "iceberg-core", "1.11.0"),
+        ("org.eclipse.jetty", "jetty-servlet", _JETTY),
+        ("org.eclipse.jetty", "jetty-xml", _JETTY),
+        ("org.xerial", "sqlite-jdbc", "3.46.1.0"),
+    ),
+    without=((r"org\.slf4j", ".*"),),
+)
+# Apart from the others: Ivy would take one artifact of a module only.
+SERVLET = Bundle("rest-servlet", (), classified=(("org.apache.iceberg", "iceberg-core", "1.11.0", "tests"),))
+
+_SERVER = """\
+<?xml version="1.0"?>
+<!DOCTYPE Configure PUBLIC "-//Jetty//Configure//EN" "https://www.eclipse.org/jetty/configure_10_0.dtd">
+<Configure id="Server" class="org.eclipse.jetty.server.Server">
+  <Call name="addConnector">
+    <Arg><New class="org.eclipse.jetty.server.ServerConnector">
+      <Arg><Ref refid="Server"/></Arg>
+      <Set name="host">{host}</Set>
+      <Set name="port">{port}</Set>
+    </New></Arg>
+  </Call>
+  <New id="properties" class="java.util.HashMap">
+    <Put name="uri">jdbc:sqlite:{folder}/catalog.db</Put>
+    <Put name="warehouse">file://{folder}/warehouse</Put>
+    <Put name="jdbc.schema-version">V1</Put>
+    <Put name="catalog-impl">org.apache.iceberg.jdbc.JdbcCatalog</Put>
+  </New>
+  <Call id="catalog" class="org.apache.iceberg.CatalogUtil" name="buildIcebergCatalog">
+    <Arg>rest_backend</Arg>
+    <Arg><Ref refid="properties"/></Arg>
+    <Arg><New class="org.apache.hadoop.conf.Configuration"/></Arg>
+  </Call>
+  <Set name="handler">
+    <New class="org.eclipse.jetty.servlet.ServletContextHandler">
+      <Set name="contextPath">/</Set>
+      <Call name="addServlet">
+        <Arg><New class="org.eclipse.jetty.servlet.ServletHolder">
+          <Arg><New class="org.apache.iceberg.rest.RESTCatalogServlet">
+            <Arg><New class="org.apache.iceberg.rest.RESTCatalogAdapter">
+              <Arg><Ref refid="catalog"/></Arg>
+            </New></Arg>
+          </New></Arg>
+        </New></Arg>
+        <Arg>/*</Arg>
+      </Call>
+    </New>
+  </Set>
+</Configure>
+"""
+
+
+@contextmanager
+def rest_catalog(folder: Path) -> Iterator[IcebergConnection]:
+    """The connection to a running server, which stops at the end."""
+    java, port = find_java(print), free_port(set())
+    jars, servlet = fetch(LIBRARIES, java, print), fetch(SERVLET, java, print)
+    (folder / "warehouse").mkdir(parents=True)
+    xml = folder / "server.xml"
+    xml.write_text(_SERVER.format(host=HOST, port=port, folder=folder))
+    log = folder / "server.log"
+    argv = jvm(java, folder, "256m", classpath(jars, servlet, pyspark_folder() / "jars"))
+    running = processes.start(Command([*argv, "org.eclipse.jetty.xml.XmlConfiguration", str(xml)]), log, folder)
+    try:
+        _wait(running, port, log)
+        yield IcebergConnection(kind="iceberg", type="rest", uri=f"http://{HOST}:{port}", warehouse="file://unused")
+    finally:
+        processes.stop(running)
+
+
+def _wait(running: processes.Running, port: int, log: Path) -> None:
+    deadline = time.monotonic() + 90
+    while not accepts(port):
+        assert processes.is_alive(running), log.read_text()[-3000:]
+        assert time.monotonic() < deadline, log.read_text()[-3000:]
+        time.sleep(0.1)
