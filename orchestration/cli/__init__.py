@@ -23,6 +23,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("orchestration.cli.replay:replay", "Merge again what was landed in some hours."),
     "maintain": ("orchestration.cli.maintain:maintain", "Compact, expire and clean up the tables of a pipeline."),
     "plan": ("orchestration.cli.plan:plan", "Show what the next run of a pipeline would do, without doing it."),
+    "verify": ("orchestration.cli.verify:verify", "Compare the tables of a pipeline with what was landed."),
     "check": ("orchestration.cli.check:check", "Check files and connections."),
     "infer": ("orchestration.cli.infer:infer", "Show the columns that a topic's records have."),
     "offsets": ("orchestration.cli.offsets:offsets", "Show where everything stands; set or reset it by hand."),
@@ -62,7 +63,8 @@ def batchmerge() -> None:
 
     Services, their data and connections.yaml are in one data folder: $BATCHMERGE_HOME, or .batchmerge here.
 
-    Exit codes: 0 done, 2 something has to be mended, 3 try again later, 130 cancelled.
+    Exit codes: 0 done, 1 a table is not right (demo, verify), 2 something has to be mended, 3 try again later,
+    130 cancelled.
     """
 
 

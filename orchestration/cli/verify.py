@@ -1,0 +1,58 @@
+"""`batchmerge verify`: do the tables say what was landed?"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import click
+from rich.table import Table
+
+from orchestration.cli.instance import dagster_instance
+from orchestration.cli.report import console
+from orchestration.files import pipeline_spec
+
+
+@click.command()
+@click.argument("pipeline")
+@click.option(
+    "--rows",
+    type=click.IntRange(min=0),
+    default=10_000,
+    show_default=True,
+    help="Rows to compare per table, picked at random; 0: all of them.",
+)
+def verify(pipeline: str, rows: int) -> None:
+    """Compare the tables of PIPELINE with what was landed, and with each other. Changes nothing.
+
+    The same as the Dagster job PIPELINE_verify; its results are on the tables' Checks pages too. Exit code 1: a check
+    failed; 2: the verification itself could not run.
+    """
+    pipeline_spec(pipeline)
+    from orchestration.definitions import defs
+
+    job = defs().resolve_job_def(f"{pipeline}_verify")
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    config = {"ops": {f"{pipeline}__verify": {"config": {"rows": rows}}}}
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    with dagster_instance() as instance:
+        result = job.execute_in_process(instance=instance, raise_on_error=False, run_config={**config, **quiet})
+    shown, checks = Table("asset", "check", "result", "what was found"), result.get_asset_check_evaluations()
+    for check in checks:
+        facts = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())
+        told = [check.description or "", facts]
+        shown.add_row(
+            "/".join(check.asset_key.path), check.check_name, _word(check.passed), "; ".join(filter(None, told))
+        )
+    console().print(shown)
+    if not result.success:
+        failed = [event for event in result.all_events if event.is_step_failure]
+        for event in failed:
+            data = event.step_failure_data.user_failure_data
+            click.echo(str(data.description if data else "the job failed; see its run in Dagster"), err=True)
+        sys.exit(2)
+    sys.exit(0 if all(check.passed for check in checks) else 1)
+
+
+def _word(passed: bool) -> str:
+    return "ok" if passed else "FAILED"

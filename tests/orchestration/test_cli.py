@@ -1,0 +1,127 @@
+"""The command line as people and scripts use it: help, a pipeline's day, exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from orchestration import cli
+from resources.connections import Connections
+from tests.kit.flow import Flow, rows
+from tests.kit.records import Record, bootstrap, produce
+from tests.orchestration.launching import definitions
+
+Topic = Callable[..., str]
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs `batchmerge …` in this process; exit code, standard output, standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["batchmerge", *arguments])
+        code: object = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        told = capsys.readouterr()
+        assert isinstance(code, int)
+        return code, told.out, told.err
+
+    return run
+
+
+@pytest.fixture
+def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Flow], str]:
+    """Makes a flow the only pipeline file of the project, on a Dagster instance of its own; its name."""
+
+    def declare(flow: Flow) -> str:
+        (tmp_path / "defs" / flow.name).mkdir(parents=True)
+        document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
+        (tmp_path / "defs" / flow.name / "defs.yaml").write_text(yaml.safe_dump(document))
+        monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
+        monkeypatch.setattr("orchestration.definitions.defs", lambda: definitions(flow))
+        monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+        return flow.name
+
+    return declare
+
+
+@pytest.mark.parametrize("name", sorted(cli._COMMANDS))
+def test_help_says_what_it_does_and_takes(name: str) -> None:
+    found = CliRunner().invoke(cli.batchmerge, [name, "--help"])
+    assert found.exit_code == 0
+    explained = found.output.split("\n\n")[1].strip()
+    assert len(explained) > 20
+    command = cli.batchmerge.get_command(click.Context(cli.batchmerge), name)
+    assert command
+    commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
+    options = [p for c in commands for p in c.params if isinstance(p, click.Option)]
+    assert [o.name for o in options if not o.help] == []
+
+
+def test_a_day_of_a_pipeline(
+    connections: Connections, topic: Topic, declared: Callable[[Flow], str], call: Call
+) -> None:
+    flow = Flow(topic(), ["upsert_delete"], max_records=6, overrides={"retry": {"max_retries": 0}})
+    name, table = declared(flow), flow.table("upsert_delete")
+    changes = [Record(0, n % 5, {"id": n % 5, "name": f"n{n}", "amount": 1.0, "op": "u"}) for n in range(10)]
+    produce(bootstrap(connections), flow.topic, changes)
+
+    code, told, _ = call("plan", name, "--no-sql")
+    assert (code, "batch 1 of up to 6 records; 10 wait in Kafka" in told) == (0, True)
+    code, told, progress = call("run", name)
+    assert (code, "6 read, 6 landed" in told, "landed batch 1" in progress) == (0, True, True)
+    code, told, _ = call("status", "--json")
+    (status,) = json.loads(told)["pipelines"]
+    assert code == 0
+    assert (status["name"], status["last_error"]) == (name, None)
+    assert [(t["batch"], t["lag"], t["problem"]) for t in status["tables"]] == [(1, 4, None), (1, 4, None)]
+    assert status["tables"][1]["vtts"]
+    assert call("run", name, "--until-caught-up")[0] == 0
+    assert rows(connections, table) == [(n, f"n{n + 5}", 1.0) for n in range(5)]
+    code, told, _ = call("replay", name, "--from", datetime.now(UTC).strftime("%Y-%m-%d"))
+    assert (code, "1 to 2" in told) == (0, True)
+    assert rows(connections, table) == [(n, f"n{n + 5}", 1.0) for n in range(5)]
+    code, told, _ = call("check", name)
+    assert (code, "WRONG" in told) == (0, False)
+    code, told, _ = call("verify", name)
+    assert (code, "FAILED" in told) == (0, False)
+
+    # Somebody else takes a row out: the table is not right.
+    flow.pipeline(connections).intermediate.catalog.require(table).delete("id == 3")
+    code, told, _ = call("verify", name)
+    assert (code, "4 rows, landed changes make 5" in told) == (1, True)
+
+
+def test_mistakes_are_one_line_with_a_remedy_and_exit_codes_tell_them_apart(
+    stack: Path, tmp_path: Path, declared: Callable[[Flow], str], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = declared(Flow("no-such-topic", ["append"], overrides={"retry": {"max_retries": 0}}))
+    code, told, error = call("plan", "no_such_pipeline")
+    assert (code, told, error.count("\n")) == (2, "", 1)
+    assert "there is no pipeline named 'no_such_pipeline'" in error
+    assert name in error
+    assert call("run", name, "--max-batches", "many")[0] == 2
+    code, _, error = call("run", name)
+    assert (code, "no-such-topic" in error, "Traceback" in error) == (2, True, False)
+    assert "no-such-topic" in json.loads(call("status", "--json")[1])["pipelines"][0]["last_error"]
+
+    document = yaml.safe_load((stack / "connections.yaml").read_text())
+    document["connections"]["kafka"] = {"kind": "kafka", "bootstrap_servers": "127.0.0.1:1", "timeout_seconds": 1}
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    assert call("plan", name)[0] == 3
+    code, told, _ = call("check", name)
+    assert (code, "WRONG pipeline" in told) == (3, True)
