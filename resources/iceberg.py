@@ -27,6 +27,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
+from sqlalchemy.engine import URL, make_url
 
 from resources.connections import IcebergConnection
 from resources.errors import (
@@ -77,6 +78,8 @@ class IcebergCatalog:
     def _properties(self) -> dict[str, str]:
         c = self._connection
         known = {"type": c.type, "uri": c.uri, "warehouse": c.warehouse}
+        if "py-catalog-impl" in c.properties:
+            del known["type"]
         if c.credential:
             known["credential"] = c.credential.get_secret_value()
         return {**{k: v for k, v in known.items() if v is not None}, **c.properties}
@@ -85,10 +88,10 @@ class IcebergCatalog:
         """`spark.sql.catalog.*` settings of a session that uses this catalog. May hold secrets: never log them."""
         c = self._connection
         settings = {"type": _SPARK_TYPES[c.type], "cache-enabled": "false", "warehouse": c.warehouse, "uri": c.uri}
-        if c.type == "sql" and c.uri:
-            # pyiceberg wants SQLAlchemy's address (four slashes for an absolute path), the JVM wants JDBC's.
-            settings["uri"] = "jdbc:" + c.uri.replace("sqlite:////", "sqlite:/").replace("sqlite:///", "sqlite:")
-            settings["jdbc.schema-version"] = "V1"
+        if "catalog-impl" in c.spark_properties:
+            del settings["type"]
+        elif c.type == "sql" and c.uri:
+            settings |= _jdbc(c.uri)
         if c.credential:
             settings["credential"] = c.credential.get_secret_value()
         prefix = f"spark.sql.catalog.{self.name}"
@@ -190,6 +193,17 @@ class IcebergCatalog:
                 commit_transaction(require_transactions(self._catalog, self.name), changes)
         except Unavailable as lost:
             raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the tables first") from lost
+
+
+def _jdbc(uri: str) -> dict[str, str]:
+    """A database's address for the JVM: pyiceberg has SQLAlchemy's, with driver, user and password in it."""
+    url = make_url(uri)
+    bare = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database, query=url.query)
+    address = bare.render_as_string(hide_password=False)
+    # SQLAlchemy's absolute path of a file has four slashes.
+    address = address.replace("sqlite:////", "sqlite:/").replace("sqlite:///", "sqlite:")
+    given = {"jdbc.user": url.username, "jdbc.password": url.password}
+    return {"uri": f"jdbc:{address}", "jdbc.schema-version": "V1", **{k: str(v) for k, v in given.items() if v}}
 
 
 @contextmanager
