@@ -59,7 +59,7 @@ def _replay(
         raise ConfigurationError(
             "the pipeline has no intermediate table (`intermediate.direct`), so there is nothing to replay from",
             where=f"pipeline {pipeline.name}",
-            remedy="read from Kafka again, with a new pipeline of another name",
+            remedy=f"read from Kafka again: `batchmerge replay {pipeline.name} --kafka-from …`",
         )
     check_coordinates(destination)
     failed: CommitFailed | None = None
@@ -75,6 +75,7 @@ def _replay(
         batches = [b for b in landed if b.number <= committed.batch_number and wanted(b)]
         if not batches:
             return None
+        pipeline.check_generation(committed, batches)
         try:
             merged = destination.replay(pipeline.work(destination), committed, batches)
         except CommitFailed as lost:
@@ -96,7 +97,8 @@ def _gone(destination: Destination, oldest: LandedBatch) -> ConfigurationError:
         f"batches before {oldest.number}, landed before {landed_at:%Y-%m-%d %H:%M:%S} UTC, were removed by retention "
         "(`maintenance.landed`)",
         where=destination.name,
-        remedy="begin the replay there; or read what is older from Kafka again, as far as Kafka still has it",
+        remedy="begin the replay there; or read what is older from Kafka again, as far as Kafka still has it: "
+        "`batchmerge replay --kafka-from`",
         oldest=oldest.number,
     )
 

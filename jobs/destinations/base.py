@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.iceberg.attempt import Publish
 from jobs.landing.columns import RowColumn, row_columns
-from jobs.landing.place import LandingPlace
+from jobs.landing.place import LandedRows
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 
@@ -43,7 +43,7 @@ class Work:
     pipeline: str
     spec: PipelineSpec
     spark: SparkSession
-    intermediate: LandingPlace
+    intermediate: LandedRows
     run_id: str
     publish: Publish | None = None
 

@@ -13,7 +13,21 @@ from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 
 
-class LandingPlace(Protocol):
+class LandedRows(Protocol):
+    """What a destination reads: landed batches and their rows."""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The table of landed rows in Spark SQL; the dead letters are among them."""
+
+    def landed(self) -> tuple[list[LandedBatch], bool]:
+        """The landed batches that are still known, ascending, and whether that is from the first one on."""
+
+    def snapshot_with(self, newest: LandedBatch) -> int:
+        """A snapshot that holds this batch and all before it."""
+
+
+class LandingPlace(LandedRows, Protocol):
     """An Iceberg table whose snapshots are batches."""
 
     @property
@@ -24,21 +38,11 @@ class LandingPlace(Protocol):
     def catalog(self) -> IcebergCatalog:
         """The catalog that it is in."""
 
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The table of landed rows in Spark SQL; the dead letters are among them."""
-
     def prepare(self) -> list[str]:
         """Creates or evolves what is needed; returns what was done, for people."""
 
     def committed(self) -> CommittedState | None:
         """The newest landed state."""
-
-    def landed(self) -> tuple[list[LandedBatch], bool]:
-        """The landed batches that are still known, ascending, and whether that is from the first one on."""
-
-    def snapshot_with(self, newest: LandedBatch) -> int:
-        """A snapshot that holds this batch and all before it."""
 
     def standing(self) -> tuple[CommittedState | None, int]:
         """The state that it stands at now, be it by a rollback, and the highest batch number that it ever had."""

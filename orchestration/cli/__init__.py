@@ -20,7 +20,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("orchestration.cli.services:down", "Stop them. Their data stays."),
     "demo": ("orchestration.cli.demo:demo", "Real flights from Kafka into three tables, and the proof."),
     "run": ("orchestration.cli.run:run", "Advance a pipeline: land what is new, merge it into its tables."),
-    "replay": ("orchestration.cli.replay:replay", "Merge again what was landed in some hours."),
+    "replay": ("orchestration.cli.replay:replay", "Bring records into tables again: landed ones, or from Kafka."),
     "maintain": ("orchestration.cli.maintain:maintain", "Compact, expire and clean up the tables of a pipeline."),
     "plan": ("orchestration.cli.plan:plan", "Show what the next run of a pipeline would do, without doing it."),
     "verify": ("orchestration.cli.verify:verify", "Compare the tables of a pipeline with what was landed."),

@@ -35,7 +35,7 @@ def set_offsets(pipeline: str, offsets: Sequence[str], table: str | None, accept
 
     What is skipped was never read; what is read again comes twice into tables of mode append.
     """
-    targets = dict(map(_target, offsets))
+    targets = dict(map(place, offsets))
     _reset(pipeline, lambda *_: (targets, ()), table, accept_changes, yes)
 
 
@@ -56,9 +56,10 @@ def reset(pipeline: str, to: str, topics: Sequence[str], table: str | None, acce
     _reset(pipeline, choice, table, accept_changes, yes)
 
 
-def _target(text: str) -> tuple[TopicPartition, int]:
-    place, _, offset = text.partition("=")
-    topic, _, partition = place.rpartition("-")
+def place(text: str) -> tuple[TopicPartition, int]:
+    """``orders-0=1500`` as a topic-partition and an offset."""
+    where, _, offset = text.partition("=")
+    topic, _, partition = where.rpartition("-")
     if not (topic and partition.isdigit() and offset.isdigit()):
         raise click.UsageError(f"{text!r} is not TOPIC-PARTITION=OFFSET, for example orders-0=1500")
     return TopicPartition(topic, int(partition)), int(offset)
@@ -80,8 +81,8 @@ def _to(to: str, topics: Sequence[str]) -> Choice:
         gone = [tp for tp in base.offsets if tp not in there.stable and (not topics or tp.topic in topics)]
         if instant is not None:
             return pipeline.offsets_at(wanted, instant), gone
-        place = there.first if to == "earliest" else there.stable
-        return {tp: place[tp] for tp in wanted}, gone
+        ends = there.first if to == "earliest" else there.stable
+        return {tp: ends[tp] for tp in wanted}, gone
 
     return choose
 

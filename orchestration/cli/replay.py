@@ -1,30 +1,145 @@
-"""`batchmerge replay`: merge again what was landed in some hours."""
+"""`batchmerge replay`: merge again what was landed, by hours or by batches, or read it from Kafka again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import click
+from rich.table import Table
 
+from jobs.destinations.base import Destination
+from jobs.pipeline import Pipeline
+from jobs.replay import Replayed, replay_batches
+from jobs.replay_kafka import from_offsets, from_time, replay_from_kafka
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import run_job
-from orchestration.cli.report import engine_log
+from orchestration.cli.offset_reset import place
+from orchestration.cli.report import console, engine_log
 from orchestration.cli.run import finish
-from orchestration.files import pipeline_spec
+from orchestration.files import open_pipeline, pipeline_spec
+from orchestration.sensors.busy import busy_reason
+from resources.connections import load_connections
+from resources.errors import BatchmergeError, TransientError, Unavailable
 
 _HOUR = "%Y-%m-%dT%H"
+_TIMES = [_HOUR, "%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
+_WAYS = ("--from", "--batches", "--kafka-from", "--kafka-offsets")
+
+Way = Callable[[Pipeline, Destination], Replayed | None]
 
 
 @click.command()
 @click.argument("pipeline")
-@click.option("--from", "first", required=True, type=click.DateTime([_HOUR, "%Y-%m-%d"]), help="First hour, UTC.")
+@click.option("--from", "first", type=click.DateTime([_HOUR, "%Y-%m-%d"]), help="Landed from this hour on, UTC.")
 @click.option("--to", "last", type=click.DateTime([_HOUR, "%Y-%m-%d"]), help="Last hour, UTC. Left out: this hour.")
-def replay(pipeline: str, first: datetime, last: datetime | None) -> None:
-    """Merge the batches that were landed in these hours again, into every table of PIPELINE.
+@click.option("--batches", help="Landed batches by number: 3 or 3-7.")
+@click.option("--kafka-from", type=click.DateTime(_TIMES), help="Read from Kafka: records of this time on, UTC.")
+@click.option("--kafka-to", type=click.DateTime(_TIMES), help="Before this time (append tables); left out: all.")
+@click.option(
+    "--kafka-offsets", multiple=True, metavar="T-P=FIRST[:LAST]", help="Read from Kafka: from this offset on."
+)
+@click.option("--what-is-left", is_flag=True, help="Take what Kafka still has of --kafka-from.")
+@click.option("--table", "tables", multiple=True, help="Only into this table; not with --from.")
+def replay(
+    pipeline: str,
+    first: datetime | None,
+    last: datetime | None,
+    batches: str | None,
+    kafka_from: datetime | None,
+    kafka_to: datetime | None,
+    kafka_offsets: Sequence[str],
+    what_is_left: bool,
+    tables: Sequence[str],
+) -> None:
+    """Bring records into the tables of PIPELINE again: landed ones (--from, --batches), or from Kafka.
 
-    Every table is afterwards as if it had never been replayed, and its committed offsets stay. The same as a backfill
-    in Dagster, as one run.
+    Landed ones leave every table as if it had never been replayed. From Kafka come records that are not landed any
+    more, that were before the pipeline's start, or that a mended pipeline file now reads in another way: into an
+    upsert table as far as nothing newer is known of their key, into a table of mode append where their place is
+    missing. Committed offsets never move.
+
+    --from is the same as a backfill in Dagster, as one run.
     """
+    given = [way for way, value in zip(_WAYS, (first, batches, kafka_from, kafka_offsets), strict=True) if value]
+    if len(given) != 1:
+        raise click.UsageError(f"give one of {', '.join(_WAYS)}")
+    if (last and not first) or ((kafka_to or what_is_left) and not kafka_from):
+        raise click.UsageError("--to belongs to --from; --kafka-to and --what-is-left to --kafka-from")
+    if first:
+        if tables:
+            raise click.UsageError("--from replays into all tables; name --batches for one table")
+        _by_hours(pipeline, first, last)
+        return
+    _directly(pipeline, _way(batches, kafka_from, kafka_to, kafka_offsets, what_is_left), tables)
+
+
+def _way(
+    batches: str | None,
+    kafka_from: datetime | None,
+    kafka_to: datetime | None,
+    kafka_offsets: Sequence[str],
+    what_is_left: bool,
+) -> Way:
+    if batches:
+        low, high = _numbers(batches)
+        return lambda pipeline, destination: replay_batches(pipeline, destination, low, high)
+    if kafka_from:
+        begin, end = kafka_from.replace(tzinfo=UTC), kafka_to.replace(tzinfo=UTC) if kafka_to else None
+        if end and end <= begin:
+            raise click.UsageError("--kafka-to is not after --kafka-from")
+        return lambda pipeline, destination: replay_from_kafka(
+            pipeline, destination, from_time(pipeline, begin, end, what_is_left)
+        )
+    start, last = {}, {}
+    for text in kafka_offsets:
+        where, _, offsets = text.partition("=")
+        low_text, _, high_text = offsets.partition(":")
+        tp, start_offset = place(f"{where}={low_text}")
+        start[tp] = start_offset
+        if high_text:
+            last[tp] = place(f"{where}={high_text}")[1]
+    return lambda pipeline, destination: replay_from_kafka(pipeline, destination, from_offsets(start, last))
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    low, _, high = text.partition("-")
+    if not low.isdigit() or not (high or low).isdigit() or int(high or low) < int(low):
+        raise click.UsageError("--batches is a number or a range: 3 or 3-7")
+    return int(low), int(high or low)
+
+
+def _directly(name: str, way: Way, tables: Sequence[str]) -> None:
+    pipeline = open_pipeline(name, load_connections())
+    with dagster_instance() as instance:
+        busy = busy_reason(instance, name)
+    if busy:
+        raise Unavailable(busy, where=f"pipeline {name}", remedy="wait until it has ended, then try again")
+    wanted = [pipeline.destination(t) for t in tables] or pipeline.destinations()
+    shown, failed = Table("table", "changes", "inserted", "updated", "deleted"), list[BatchmergeError]()
+    with engine_log():
+        for destination in wanted:
+            try:
+                shown.add_row(destination.name, *_counts(way(pipeline, destination)))
+            except BatchmergeError as problem:
+                # A table that cannot be replayed does not keep the others from it.
+                shown.add_row(destination.name, "failed")
+                failed.append(problem)
+    console().print(shown)
+    for problem in failed[1:]:
+        click.echo(str(problem), err=True)
+    if failed:
+        raise next((p for p in failed if not isinstance(p, TransientError)), failed[0])
+
+
+def _counts(done: Replayed | None) -> list[str]:
+    if done is None:
+        return ["nothing to replay"]
+    counts = done.merged.counts
+    return [f"{n:,}" for n in (counts.changes, counts.inserted, counts.updated, counts.deleted)]
+
+
+def _by_hours(pipeline: str, first: datetime, last: datetime | None) -> None:
     spec = pipeline_spec(pipeline)
     last = last or datetime.now(UTC).replace(tzinfo=None)
     if last < first:

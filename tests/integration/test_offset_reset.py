@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from orchestration import files
-from orchestration.cli import main
 from orchestration.cli.instance import dagster_instance
 from orchestration.names import PIPELINE_TAG
 from resources.connections import Connections
 from resources.errors import ConfigurationError, LineageBroken, TableReplaced, TopicRecreated
 from tests.kit import bigquery as in_bigquery
 from tests.kit import clickhouse as in_clickhouse
+from tests.kit.command import Command
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow, rows
 from tests.kit.model import Row
 from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce
-
-Command = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def batchmerge(
-    tmp_path: Path, stack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """Runs the command on an engine's pipeline file; exit code and what it printed."""
-    monkeypatch.setattr(files, "FOLDER", tmp_path)
-    monkeypatch.setenv("BATCHMERGE_HOME", str(stack))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-
-    def run(engine: Engine, *arguments: str) -> tuple[int, str]:
-        folder = tmp_path / engine.flow.name
-        folder.mkdir(exist_ok=True)
-        (folder / "defs.yaml").write_text(yaml.safe_dump({"type": "x", "attributes": engine.document}))
-        monkeypatch.setattr(sys, "argv", ["batchmerge", *(a or engine.flow.name for a in arguments)])
-        capsys.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(str(end.code))
-        said = capsys.readouterr()
-        return code, said.out + said.err
-
-    return run
 
 
 def put(key: int, name: str, partition: int = 0) -> Record:

@@ -1,0 +1,180 @@
+"""Replay from Kafka and `batchmerge replay` in all its forms, on a real broker and real tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from resources.connections import Connections
+from tests.kit import bigquery as in_bigquery
+from tests.kit import clickhouse as in_clickhouse
+from tests.kit import model
+from tests.kit.command import Command
+from tests.kit.engine import Engine, catalog
+from tests.kit.flow import Flow
+from tests.kit.records import Record, bootstrap, produce
+
+MODES = ["append", "upsert", "upsert_delete", "delete"]
+COORDINATES = {"metadata_columns": ["topic", "partition", "offset"]}
+
+
+def put(key: int, name: str, op: str = "u") -> Record:
+    return Record(key % 2, key, {"id": key, "name": name, "amount": float(key), "op": op})
+
+
+# Before the pipeline: 1 to 4. Of these 2 is changed and 3 deleted by what the pipeline reads; 5 is its own.
+BEFORE = [
+    put(1, "old"),
+    put(2, "old"),
+    put(3, "old"),
+    put(4, "old"),
+    put(4, "older", "d"),
+    put(4, "again"),
+    put(6, "x"),
+]
+AFTER = [put(2, "new"), put(3, "", "d"), put(5, "new"), Record(0, 6, None)]
+
+
+def test_records_from_before_the_start_into_every_mode(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
+) -> None:
+    flow = Flow(topic(partitions=2), MODES, table_options=COORDINATES)
+    servers = bootstrap(connections)
+    produce(servers, flow.topic, BEFORE)
+    flow.overrides["source"] = {**flow.spec_document["source"], "start": "latest"}  # type: ignore[dict-item]
+    engine = Engine(flow, connections, spark)
+    engine.advance()
+    produce(servers, flow.topic, AFTER)
+    engine.advance()
+    states = {mode: engine.destination(mode).committed() for mode in MODES}
+    assert {mode: engine.read(mode) for mode in MODES} == {mode: model.expected(AFTER, mode) for mode in MODES}
+    for arguments in ([], ["--table", flow.table("upsert_delete"), "--table", flow.table("append")]):
+        # The second time nothing changes.
+        code, said = batchmerge(engine, "replay", "", "--kafka-from", "2020-01-01", *arguments)
+        assert code == 0, said
+        expected = {mode: model.expected([*BEFORE, *AFTER], mode) for mode in MODES}
+        assert {mode: engine.read(mode) for mode in MODES} == expected
+    assert {mode: engine.destination(mode).committed() for mode in MODES} == states
+    left = catalog(connections)._catalog.list_tables("landing")
+    assert not [name for name in left if name[-1].startswith(f"{flow.name}_replay")]
+    # The pipeline goes on as ever, and landed batches can be replayed after it.
+    produce(servers, flow.topic, [put(1, "last"), put(5, "", "d")])
+    engine.advance()
+    code, said = batchmerge(engine, "replay", "", "--batches", "1-9", "--table", flow.table("upsert"))
+    assert code == 0, said
+    everything = [*BEFORE, *AFTER, put(1, "last"), put(5, "", "d")]
+    assert {mode: engine.read(mode) for mode in MODES} == {mode: model.expected(everything, mode) for mode in MODES}
+
+
+def test_into_clickhouse_and_bigquery(
+    clickhouse: Path,
+    bigquery: Path,
+    connections: Connections,
+    topic: Callable[..., str],
+    spark: SparkSession,
+    batchmerge: Command,
+) -> None:
+    del clickhouse, bigquery
+    flow = Flow(topic(partitions=2), ["ch", "ch_all", "bq", "bq_all"])
+    kinds = {"ch": "clickhouse", "bq": "bigquery"}
+    flow.overrides["tables"] = [
+        {
+            "kind": kinds[name[:2]],
+            "table": flow.table(name),
+            "mode": "append" if name.endswith("all") else "upsert_delete",
+            **COORDINATES,
+        }
+        for name in flow.modes
+    ]
+    servers = bootstrap(connections)
+    produce(servers, flow.topic, BEFORE)
+    flow.overrides["source"] = {**flow.spec_document["source"], "start": "latest"}  # type: ignore[dict-item]
+    engine = Engine(flow, connections, spark)
+    engine.land()
+    produce(servers, flow.topic, AFTER)
+    engine.advance()
+
+    def check(records: list[Record]) -> None:
+        for name in flow.modes:
+            read = in_clickhouse.rows if name.startswith("ch") else in_bigquery.rows
+            mode = "append" if name.endswith("all") else "upsert_delete"
+            assert read(connections, flow.table(name)) == model.expected(records, mode), name
+
+    check(AFTER)
+    arguments = ["replay", "", "--kafka-offsets", f"{flow.topic}-0=0", "--kafka-offsets", f"{flow.topic}-1=0"]
+    code, said = batchmerge(engine, *arguments)
+    assert code == 0, said
+    check([*BEFORE, *AFTER])
+    produce(servers, flow.topic, [put(1, "last")])
+    engine.advance()
+    code, said = batchmerge(engine, *arguments, "--table", flow.table("ch_all"), "--table", flow.table("bq"))
+    assert code == 0, said
+    check([*BEFORE, *AFTER, put(1, "last")])
+
+
+def test_forms_and_refusals(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
+) -> None:
+    flow = Flow(topic(partitions=2), ["append"])
+    engine, servers = Engine(flow, connections, spark), bootstrap(connections)
+    produce(servers, flow.topic, [put(n, "a") for n in range(10)])
+    engine.advance()
+    place = f"{flow.topic}-0"
+    for arguments, code, sentence in [
+        ([], 2, "give one of --from, --batches, --kafka-from, --kafka-offsets"),
+        (["--batches", "1", "--from", "2026-01-01"], 2, "give one of"),
+        (["--batches", "x"], 2, "--batches is a number or a range"),
+        (["--batches", "3-2"], 2, "--batches is a number or a range"),
+        (["--from", "2026-01-02", "--table", flow.table("append")], 2, "--from replays into all tables"),
+        (["--from", "2026-01-02", "--to", "2026-01-01"], 2, "--to is before --from"),
+        (["--from", "2020-01-01"], 2, "the pipeline's first hour is"),
+        (["--kafka-from", "2026-01-02", "--kafka-to", "2026-01-01"], 2, "--kafka-to is not after"),
+        (["--batches", "1", "--what-is-left"], 2, "--what-is-left to --kafka-from"),
+        (["--batches", "1", "--table", "no.such"], 2, "has no table 'no.such'"),
+        (["--kafka-offsets", "nonsense"], 2, "is not TOPIC-PARTITION=OFFSET"),
+        (["--batches", "1"], 2, "can be replayed only by its rows' coordinates"),
+    ]:
+        found, said = batchmerge(engine, "replay", "", *arguments)
+        assert (found, sentence in said) == (code, True), (arguments, said)
+    flow.table_options = COORDINATES
+    engine = engine.edited(tables=flow.spec_document["tables"])
+    catalog(connections).drop(flow.table("append"))
+    engine.merge("append")
+    for arguments in (["--batches", "7"], ["--kafka-offsets", f"{place}=5"]):
+        found, said = batchmerge(engine, "replay", "", *arguments)
+        assert (found, "nothing to replay" in said) == (0, True), said
+    client = AdminClient({"bootstrap.servers": servers})
+    for pending in client.delete_records([KafkaPartition(flow.topic, 0, 3)]).values():
+        pending.result(timeout=30)
+    found, said = batchmerge(engine, "replay", "", "--kafka-offsets", f"{place}=1:4")
+    assert (found, "Kafka has only 3 to 5" in said) == (2, True), said
+    found, said = batchmerge(engine, "replay", "", "--kafka-from", "2020-01-01")
+    assert (found, "--what-is-left" in said) == (2, True), said
+    gone = engine.read("append")
+    catalog(connections).require(flow.table("append")).delete("_offset >= 3")
+    found, said = batchmerge(engine, "replay", "", "--kafka-from", "2020-01-01", "--what-is-left")
+    assert found == 0, said
+    assert engine.read("append") == gone
+    found, said = batchmerge(
+        engine, "replay", "", "--kafka-from", "2020-01-01", "--kafka-to", "2020-01-02", "--what-is-left"
+    )
+    assert (found, "nothing to replay" in said) == (0, True), said
+
+
+def test_by_hours_as_a_run_of_dagster(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
+) -> None:
+    flow = Flow(topic(partitions=2), ["upsert"])
+    engine = Engine(flow, connections, spark)
+    produce(bootstrap(connections), flow.topic, [put(n, "a") for n in range(4)])
+    engine.advance()
+    before = engine.read("upsert")
+    catalog(connections).require(flow.table("upsert")).delete("id = 2")
+    code, said = batchmerge(engine, "replay", "", "--from", datetime.now(UTC).strftime("%Y-%m-%dT00"))
+    assert code == 0, said
+    assert engine.read("upsert") == before

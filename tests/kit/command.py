@@ -1,0 +1,52 @@
+"""The command `batchmerge`, run in this process on the pipeline file of an engine under test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from jobs.spec import PipelineSpec
+from orchestration import files
+from orchestration.cli import main
+from orchestration.components import KafkaPipeline
+from orchestration.definitions import with_shared
+from tests.kit.engine import Engine
+
+# Exit code and what was printed; an empty argument stands for the pipeline's name.
+Command = Callable[..., tuple[int, str]]
+
+
+def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Its pipeline files are in `folder`, and a Dagster instance of its own."""
+    monkeypatch.setattr(files, "FOLDER", folder)
+    monkeypatch.setenv("BATCHMERGE_HOME", str(home))
+    monkeypatch.setenv("DAGSTER_HOME", str(folder / "dagster"))
+
+    def run(engine: Engine, *arguments: str) -> tuple[int, str]:
+        where = folder / engine.flow.name
+        where.mkdir(exist_ok=True)
+        document = {"type": "orchestration.components.KafkaPipeline", "attributes": engine.document}
+        (where / "defs.yaml").write_text(yaml.safe_dump(document))
+        monkeypatch.setattr("orchestration.definitions.defs", lambda: _definitions(engine))
+        monkeypatch.setattr(sys, "argv", ["batchmerge", *(a or engine.flow.name for a in arguments)])
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(str(end.code))
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+def _definitions(engine: Engine) -> dg.Definitions:
+    """What Dagster sees of the pipeline file."""
+    spec = PipelineSpec.model_validate(engine.document)
+    return with_shared(KafkaPipeline(engine.flow.name, spec).definitions())
