@@ -6,6 +6,7 @@ No IO managers: data never passes through Python, and the order of commits is th
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import dagster as dg
 
 import sql
+from jobs.destinations.bigquery.names import column_name
 from jobs.landing.columns import RowColumn, landing_schema, row_columns
 from jobs.spec import PipelineSpec
 from jobs.spec.pipeline import Freshness
@@ -91,7 +93,7 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
     spec, key = launch.spec, names.table_key(table)
     asset = dg.AssetSpec(
         key,
-        deps=[names.landing_key(launch.name)],
+        deps=_upstream(launch, table),
         group_name=launch.name,
         kinds=_KINDS[table.kind],
         owners=spec.owners,
@@ -102,7 +104,7 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
         description=_description(spec, table),
         metadata={
             "dagster/table_name": f"{table.connection}.{table.table}",
-            "dagster/column_schema": column_schema(row_columns(spec, list(table.metadata_columns))),
+            "dagster/column_schema": column_schema(_columns(spec, table)),
         },
     )
 
@@ -118,6 +120,26 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
         yield from run_merge(context, launch, key, table, config)
 
     return merge
+
+
+def _columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
+    """The row's columns under the names that they have in this system."""
+    columns = row_columns(spec, list(table.metadata_columns))
+    if table.kind == "iceberg":  # `_partition` is a name of Iceberg's own
+        return [replace(c, name="__partition") if c.path == ("kafka", "partition") else c for c in columns]
+    if table.kind == "bigquery":
+        ours = [c.path[0] not in ("key", "value") for c in columns]
+        names_ = [column_name(c.name, table.sanitize_names or own) for c, own in zip(columns, ours, strict=True)]
+        # A name that BigQuery refuses is told by the first run, with its remedy.
+        return [replace(c, name=name or c.name) for c, name in zip(columns, names_, strict=True)]
+    return columns
+
+
+def _upstream(launch: Launch, table: Table) -> list[dg.AssetKey]:
+    """What a table is made from; with `commit: together` the first one's step does the work of all."""
+    first = launch.spec.tables[0]
+    waits = launch.spec.commit == "together" and table != first
+    return [names.landing_key(launch.name), *([names.table_key(first)] if waits else [])]
 
 
 def _description(spec: PipelineSpec, table: Table) -> str:

@@ -12,8 +12,11 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination, Merged
 from jobs.pipeline import Pipeline
 from jobs.replay import replay_window
+from jobs.replay_kafka import from_time, replay_from_kafka
 from jobs.spec.tables import Table
 from jobs.time_limit import within
+from jobs.together import merge_together
+from orchestration.checks.contents import Contents
 from orchestration.checks.drift import schema_drift
 from orchestration.checks.keys import duplicate_keys
 from orchestration.components import checks, metadata
@@ -38,6 +41,7 @@ class _Done:
     landed: Sequence[LandedBatch]
     duplicates: int
     drift: Sequence[str]
+    rows: int | None
 
 
 def run_merge(
@@ -71,6 +75,7 @@ def run_merge(
             **({"replay of": dg.MetadataValue.text(str(replayed))} if replayed else {}),
             **metadata.merged(done.batches, done.before, done.merged, _REFERENCES[table.kind]),
             **metadata.progress(watermark, behind, now),
+            **metadata.row_count(done.rows),
             "run id": dg.MetadataValue.text(pipeline.run_id),
         },
     )
@@ -78,17 +83,35 @@ def run_merge(
 
 
 def _advance(pipeline: Pipeline, destination: Destination) -> _Done:
-    done = protocol.merge(pipeline, destination)
+    done = (
+        _merge_all(pipeline, destination)
+        if pipeline.spec.commit == "together"
+        else protocol.merge(pipeline, destination)
+    )
     if done is None:
         return _settled(pipeline, destination, (), None, None)
     return _settled(pipeline, destination, done.batches, done.before, done.merged)
 
 
+def _merge_all(pipeline: Pipeline, destination: Destination) -> protocol.MergedBatches | None:
+    """The first table's step leads and commits them all; the steps of the others, which wait for it, find it done."""
+    return next(t.merged for t in merge_together(pipeline) if t.destination.name == destination.name)
+
+
 def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> _Done:
     done = replay_window(pipeline, destination, window.start, window.end)
+    if done is None and _is_before_landed(pipeline, window):
+        # Hours of which nothing is landed, or is landed any more: records of that time, if Kafka still has them.
+        wanted = from_time(pipeline, window.start, window.end, what_is_left=False)
+        done = replay_from_kafka(pipeline, destination, wanted)
     if done is None:
         return _settled(pipeline, destination, (), None, None)
     return _settled(pipeline, destination, done.batches, destination.committed(), done.merged)
+
+
+def _is_before_landed(pipeline: Pipeline, window: Window) -> bool:
+    landed, _ = pipeline.intermediate.landed()
+    return bool(landed) and window.end.timestamp() * 1000 <= landed[0].batch.planned_at
 
 
 def _settled(
@@ -100,8 +123,10 @@ def _settled(
 ) -> _Done:
     """Asks the table itself what it is now."""
     duplicates = duplicate_keys(pipeline, destination, batches) if checks.counts_keys(destination.table) else 0
-    drift = schema_drift(destination, pipeline.work(destination).spark)
-    return _Done(batches, before, merged, destination.committed(), pipeline.intermediate.landed()[0], duplicates, drift)
+    spark = pipeline.work(destination).spark
+    drift, rows = schema_drift(destination, spark), Contents(destination, spark).known_count()
+    landed = pipeline.intermediate.landed()[0]
+    return _Done(batches, before, merged, destination.committed(), landed, duplicates, drift, rows)
 
 
 def _log(context: dg.AssetExecutionContext, done: _Done) -> None:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 import yaml
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from tests.kit.engine import Engine, catalog, session
 from tests.kit.flow import Flow, rows
 from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, random_changes
 from tests.kit.rest_catalog import rest_catalog
+from tests.orchestration.launching import advance
 
 MODES = ["append", "upsert_delete"]
 TOGETHER: dict[str, object] = {"commit": "together", "control": {"enabled": False}}
@@ -150,6 +152,22 @@ def test_tables_of_a_batch_are_committed_together(
     for mode in flow.modes:
         assert [row[0] for row in one.read(mode)] == [1, 2], mode
     assert [table.merged for table in merge_together(one.pipeline)] == [None, None]
+
+
+def test_run_in_dagster_commits_all_tables_in_the_first_ones_step(
+    rest_file: Path, rest: Connections, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(rest_file))
+    flow = Flow(topic(), MODES, overrides=TOGETHER)
+    records = random_changes(9, 40, 9, 1)
+    produce(bootstrap(rest), flow.topic, records)
+    with dg.instance_for_test() as instance:
+        result = advance(instance, flow)
+    assert result.success
+    first, second = (next(step for step in result.tables if mode in step.asset) for mode in MODES)
+    assert (first.metadata["last batch"], second.metadata["batches"]) == (1, 0)
+    for mode in MODES:
+        assert rows(rest, flow.table(mode)) == model.expected(records, mode), mode
 
 
 def test_catalog_without_transactions_is_named(
