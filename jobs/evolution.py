@@ -50,15 +50,21 @@ class RelaxRequired:
 SchemaChange = AddColumn | WidenType | RelaxRequired
 
 
-def plan_evolution(table: str, present: pa.Schema, wanted: pa.Schema, rules: Evolution) -> list[SchemaChange]:
+def plan_evolution(
+    table: str, present: pa.Schema, wanted: pa.Schema, rules: Evolution, ignore_case: bool = False
+) -> list[SchemaChange]:
     """The changes that let `wanted` rows into a table with the `present` schema; empty where they fit.
+
+    Args:
+        ignore_case: a column of another spelling is the same one; otherwise it is refused, since no engine tells
+            them apart in one table.
 
     Raises:
         SchemaRefused: a change that no rule allows, with all of them named, before a byte is written.
     """
     allowed: list[SchemaChange] = []
     refused: list[str] = []
-    for change in _fields((), list(present), list(wanted)):
+    for change in _fields((), list(present), list(wanted), ignore_case):
         if isinstance(change, str):
             refused.append(change)
         elif not _is_allowed(change, rules):
@@ -83,39 +89,49 @@ def _is_allowed(change: SchemaChange, rules: Evolution) -> bool:
     return rules.relax_required
 
 
-def _fields(path: Path, present: list[pa.Field], wanted: list[pa.Field]) -> Iterator[SchemaChange | str]:
-    by_name = {f.name: f for f in present}
+def _fields(
+    path: Path, present: list[pa.Field], wanted: list[pa.Field], ignore_case: bool
+) -> Iterator[SchemaChange | str]:
+    declared = {f.name for f in wanted}
     for field in wanted:
-        here = (*path, field.name)
-        old = by_name.get(field.name)
-        if old is None:
-            yield AddColumn(here, field.type)
+        alike = [f for f in present if f.name.lower() == field.name.lower()]
+        same = [f for f in alike if f.name == field.name]
+        if not alike:
+            yield AddColumn((*path, field.name), field.type)
             continue
+        if len(alike) > 1 or not (same or ignore_case):
+            yield (
+                f"column {'.'.join((*path, field.name))} differs from {' and '.join(f.name for f in alike)} in the "
+                "table by upper and lower case only (`ignore_case` makes one column of two spellings)"
+            )
+            continue
+        old = alike[0]
+        here = (*path, old.name)
+        declared.add(old.name)
         if field.nullable and not old.nullable:
             yield RelaxRequired(here)
-        yield from _types(here, old.type, field.type)
-    declared = {f.name for f in wanted}
+        yield from _types(here, old.type, field.type, ignore_case)
     for field in present:
         if field.name not in declared and not field.nullable:
             yield RelaxRequired((*path, field.name))
 
 
-def _types(path: Path, old: pa.DataType, new: pa.DataType) -> Iterator[SchemaChange | str]:
+def _types(path: Path, old: pa.DataType, new: pa.DataType, ignore_case: bool) -> Iterator[SchemaChange | str]:
     old, new = plain(old), plain(new)
     if old == new:
         return
     if pa.types.is_struct(old) and pa.types.is_struct(new):
-        yield from _fields(path, _children(old), _children(new))
+        yield from _fields(path, _children(old), _children(new), ignore_case)
     elif pa.types.is_list(old) and pa.types.is_list(new):
         if new.value_field.nullable and not old.value_field.nullable:
             yield RelaxRequired((*path, "element"))
-        yield from _types((*path, "element"), old.value_type, new.value_type)
+        yield from _types((*path, "element"), old.value_type, new.value_type, ignore_case)
     elif pa.types.is_map(old) and pa.types.is_map(new):
         if plain(old.key_type) != plain(new.key_type):
             yield _refusal((*path, "key"), old.key_type, new.key_type)
         if new.item_field.nullable and not old.item_field.nullable:
             yield RelaxRequired((*path, "value"))
-        yield from _types((*path, "value"), old.item_type, new.item_type)
+        yield from _types((*path, "value"), old.item_type, new.item_type, ignore_case)
     elif _holds(new, old):
         # The table's type is wider than the declared one: rows fit as they are.
         return

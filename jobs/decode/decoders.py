@@ -10,6 +10,7 @@ from jobs.decode.avro import Avro, RegisteredAvro
 from jobs.decode.base import Decoder
 from jobs.decode.connect_json import ConnectJson
 from jobs.decode.json_fast import Json
+from jobs.decode.json_strict import StrictJson
 from jobs.decode.protobuf import Protobuf, RegisteredProtobuf
 from jobs.decode.registered import RegisteredSchema
 from jobs.decode.registered_json import RegisteredJson
@@ -33,7 +34,12 @@ FORMATS = sorted({*_PLAIN, *_REGISTERED})
 
 
 def decoder_for(
-    format: str, type: pa.DataType, schema: bytes = b"", message: str = "", registered: Schemas | None = None
+    format: str,
+    type: pa.DataType,
+    schema: bytes = b"",
+    message: str = "",
+    registered: Schemas | None = None,
+    ignore_case: bool = False,
 ) -> Decoder:
     """The decoder of a format for a declared type: a struct of the columns, or a scalar for a key of one value.
 
@@ -41,10 +47,13 @@ def decoder_for(
         schema: an Avro schema's text or a Protobuf file descriptor set, for formats that need it.
         message: full name of the Protobuf message.
         registered: records are in Confluent's wire format; the schemas of the ids in them.
+        ignore_case: fields are found in upper or lower case; only of plain JSON.
 
     Raises:
         ConfigurationError: unknown format, or a type that the format or the schema cannot carry.
     """
+    if ignore_case:
+        return StrictJson(type, ignore_case=True)
     if registered is not None and format in _REGISTERED:
         return _REGISTERED[format](type, registered, schema)
     if format == "avro":

@@ -109,7 +109,7 @@ def row_columns(spec: PipelineSpec, metadata: list[str]) -> list[RowColumn]:
     key = {f.name: f for f in key_fields(spec)}
     op = spec.changes.op
     dropped = op.field if op and not op.keep else None
-    values = [f for f in value_fields(spec) if f.name != dropped]
+    values = [optional(f) if spec.force_optional else f for f in value_fields(spec) if f.name != dropped]
     in_value = {f.name for f in values}
     key_nullable = bool(spec.changes.key and spec.changes.key.nulls == "match")
     from_key = [

@@ -170,8 +170,10 @@ def record_reader(
         first[tp] = position
         position += len(batch.ranges[tp])
     return RecordReader(
-        key_decoder=decoder_of(key_format, key_format, schemas, is_key=True) if key_format else None,
-        value_decoder=decoder_of(source.value, source.value, schemas),
+        key_decoder=decoder_of(key_format, key_format, schemas, is_key=True, ignore_case=spec.ignore_case)
+        if key_format
+        else None,
+        value_decoder=decoder_of(source.value, source.value, schemas, ignore_case=spec.ignore_case),
         key_columns=tuple(key.columns) if key else (),
         key_from_value=bool(key) and key.source == "value" if key else False,
         refuse_null_keys=key.nulls == "refuse" if key else False,
@@ -183,7 +185,7 @@ def record_reader(
         routes=all_taken(spec),
         topic_decoders={
             topic: {
-                column: decoder_of(encoding, columns, schemas, column == "key")
+                column: decoder_of(encoding, columns, schemas, column == "key", spec.ignore_case)
                 for column, encoding, columns in (("key", own.key, key_format), ("value", own.value, source.value))
                 if encoding and columns
             }
@@ -192,12 +194,15 @@ def record_reader(
     )
 
 
-def decoder_of(encoding: Encoding, columns: Format, schemas: Schemas | None, is_key: bool = False) -> Decoder:
+def decoder_of(
+    encoding: Encoding, columns: Format, schemas: Schemas | None, is_key: bool = False, ignore_case: bool = False
+) -> Decoder:
     """The decoder of these columns from records that are encoded so."""
     registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
 
     def of_type(kind: pa.DataType) -> Decoder:
-        return decoder_for(encoding.format, kind, encoding.schema_bytes, encoding.message or "", registered)
+        any_case = ignore_case and encoding.format == "json" and registered is None
+        return decoder_for(encoding.format, kind, encoding.schema_bytes, encoding.message or "", registered, any_case)
 
     envelope = columns.envelope
     if envelope is None:

@@ -30,10 +30,8 @@ OPTIONS: Options = {
     "iceberg.tables.upsert-mode-enabled": equivalent("mode upsert; one MERGE instead of equality deletes"),
     "iceberg.tables.auto-create-enabled": equivalent("tables[].create"),
     "iceberg.tables.evolve-schema-enabled": equivalent("tables[].evolve; columns are declared in `source`"),
-    "iceberg.tables.schema-force-optional": equivalent("columns without `not null`"),
-    "iceberg.tables.schema-case-insensitive": none(
-        "names of fields must be as declared; tables are not case sensitive"
-    ),
+    "iceberg.tables.schema-force-optional": equivalent("force_optional"),
+    "iceberg.tables.schema-case-insensitive": equivalent("ignore_case"),
     "iceberg.tables.auto-create-props.*": equivalent("tables[].properties"),
     "iceberg.tables.write-props.*": equivalent("tables[].properties"),
     "iceberg.table.*.commit-branch": equivalent(_ALL_BRANCH),

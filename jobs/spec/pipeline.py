@@ -19,6 +19,7 @@ from jobs.spec.changes import Changes
 from jobs.spec.control import Control
 from jobs.spec.dead_letters import DeadLetters
 from jobs.spec.envelope import with_operation
+from jobs.spec.letter_case import case_problems
 from jobs.spec.maintenance import Maintenance
 from jobs.spec.routing import route_problems
 from jobs.spec.source import Source
@@ -82,6 +83,15 @@ class PipelineSpec(Spec):
         description="field (a key column, a column of the value, or a path `column.part`) whose value names the table "
         "that takes the record, with or without its namespace, in upper or lower case",
     )
+    ignore_case: bool = Field(
+        False,
+        description="upper and lower case are the same in the fields of JSON records and in the columns of Iceberg "
+        "tables (they always are in BigQuery, and never in ClickHouse)",
+    )
+    force_optional: bool = Field(
+        False,
+        description="columns of tables are optional, whatever `source` declares; those of the key stay as they are",
+    )
     on_bad_record: Literal["quarantine", "fail", "skip"] = Field(
         "quarantine",
         description="quarantine: land it as a dead letter; fail: stop the batch; skip: count it, keep nothing",
@@ -118,6 +128,7 @@ class PipelineSpec(Spec):
         return [
             *self._key_problems(value, key),
             *self._name_problems(value.names),
+            *case_problems(self, [*value, *(key or [])]),
             *self._op_problems(value),
             *self._column_order_problems(value),
             *route_problems(self, self._key_columns(value, key), list(value)),

@@ -161,3 +161,34 @@ def test_changes_say_what_they_do() -> None:
     assert str(AddColumn(("a", "b"), kind)) == "add column a.b decimal(9,2)"
     assert str(WidenType(("a",), kind, wide)) == "widen a from decimal(9,2) to decimal(18,2)"
     assert str(RelaxRequired(("a",))) == "make a optional"
+
+
+# ---- upper and lower case -------------------------------------------------------------------------------------------
+
+
+def with_case(present: dict[str, str], wanted: dict[str, str]) -> list[SchemaChange]:
+    return plan_evolution("lake.t", parse_columns(present), parse_columns(wanted), Evolution(), ignore_case=True)
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted"),
+    [
+        ({"id": "int"}, {"Id": "int"}),
+        ({"a": "struct<id: int>"}, {"a": "struct<ID: int>"}),
+        ({"a": "array<struct<id: int>>"}, {"a": "array<struct<ID: int>>"}),
+        ({"id": "int", "Id": "int"}, {"id": "int"}),
+    ],
+)
+def test_columns_that_differ_by_case_only_are_refused(present: dict[str, str], wanted: dict[str, str]) -> None:
+    with pytest.raises(SchemaRefused, match="by upper and lower case only"):
+        changes(present, wanted)
+
+
+def test_ignored_case_takes_the_spelling_of_the_table() -> None:
+    assert with_case({"id": "int not null", "A": "struct<X: int>"}, {"ID": "long", "a": "struct<x: int, y: int>"}) == [
+        RelaxRequired(("id",)),
+        WidenType(("id",), pa.int32(), pa.int64()),
+        AddColumn(("A", "y"), pa.int32()),
+    ]
+    with pytest.raises(SchemaRefused, match="differs from id and Id in the table"):
+        with_case({"id": "int", "Id": "int"}, {"ID": "int"})

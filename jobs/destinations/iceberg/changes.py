@@ -169,7 +169,9 @@ def with_all_columns(rows: DataFrame, declared: Sequence[str], table: pa.Schema)
     The rows are not asked for their columns: that would be a question to the server, and Spark Connect gives no
     observed metrics of a plan that it was asked about before it ran.
     """
-    others = [f for f in table if f.name not in declared]
+    # As Spark resolves names: upper and lower case are the same.
+    named = {name.lower() for name in declared}
+    others = [f for f in table if f.name.lower() not in named]
     return rows.select(
         *(F.col(quote("spark", name)) for name in declared),
         *(F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in others),

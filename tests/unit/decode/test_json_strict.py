@@ -195,3 +195,19 @@ def test_map_keys_must_be_strings() -> None:
 def test_it_is_picklable() -> None:
     decoder = pickle.loads(pickle.dumps(StrictJson(pa.struct([("x", pa.int32())]))))
     assert decoder.decode(pa.array([b'{"x":1}'], pa.binary())).values.to_pylist() == [{"x": 1}]
+
+
+def test_ignored_case_finds_declared_fields_in_any_spelling() -> None:
+    kind = pa.struct(
+        list(parse_columns({"Id": "long not null", "at": "struct<Place: string>", "tags": "map<string,int>"}))
+    )
+    decoder = pickle.loads(pickle.dumps(StrictJson(kind, ignore_case=True)))
+    records = [b'{"ID": 1, "AT": {"place": "x", "other": 2}, "Tags": {"A": 1, "a": 2}}', b'{"id": 2, "x": 1, "X": 2}']
+    decoded = decoder.decode(pa.array([*records, b'{"id": 1, "ID": 2}', b'{"at": null}'], pa.binary()))
+    assert decoded.values.to_pylist()[:2] == [
+        {"Id": 1, "at": {"Place": "x"}, "tags": [("A", 1), ("a", 2)]},
+        {"Id": 2, "at": None, "tags": None},
+    ]
+    assert "two fields of the name Id" in decoded.errors[2].message
+    assert decoded.errors[3].kind == "missing"
+    assert StrictJson(kind).decode(pa.array(records, pa.binary())).errors.keys() == {0, 1}

@@ -83,3 +83,20 @@ def test_positions_of_a_batch_are_laid_out_by_topic_and_partition() -> None:
     assert made.start == {a0: 100, t0: 0, t1: 5}
     assert made.key_columns == ("id", "b")
     assert made.refuse_null_keys
+
+
+def test_forced_optional_columns_but_not_the_key() -> None:
+    document = {
+        "source": {
+            "topics": ["t"],
+            "key": {"columns": {"id": "long not null"}},
+            "value": {"columns": {"name": "string not null", "at": "struct<x: int not null>"}},
+        },
+        "changes": {"key": {"columns": ["id"]}},
+        "tables": [{"kind": "iceberg", "table": "n.t", "mode": "upsert"}],
+    }
+    as_declared = row_columns(PipelineSpec.model_validate(document), [])
+    assert [c.nullable for c in as_declared] == [False, False, True]
+    forced = row_columns(PipelineSpec.model_validate({**document, "force_optional": True}), [])
+    assert [c.nullable for c in forced] == [False, True, True]
+    assert forced[2].type.field("x").nullable

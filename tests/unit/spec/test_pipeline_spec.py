@@ -251,3 +251,19 @@ def test_routes_that_fit(parts: dict[str, Any]) -> None:
 )
 def test_routes_that_do_not_fit(parts: dict[str, Any], says: str) -> None:
     assert says in refusal(**parts)
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        (
+            {"source__value__columns__at": "struct<x: int, X: int>"},
+            "ignore_case: at.X differs from another field by upper and lower case only",
+        ),
+        ({"source__value__columns__ID": "long"}, "id, ID differ in upper and lower case only"),
+        ({"source__key__registry": "registry"}, "ignore_case: works with plain JSON, not with json"),
+        ({"source__per_topic": {"t": {"value": {"format": "connect_json"}}}}, "not with connect_json"),
+    ],
+)
+def test_names_that_ignored_case_cannot_have(parts: dict[str, Any], says: str) -> None:
+    assert says in refusal(ignore_case=True, **parts)

@@ -1,0 +1,33 @@
+"""The option `ignore_case`: which pipelines can have it, and which names it would make equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from jobs.spec.pipeline import PipelineSpec
+
+
+def case_problems(spec: PipelineSpec, fields: Sequence[pa.Field]) -> list[str]:
+    """What is wrong with `ignore_case` in a pipeline file; `fields` are those of value and key."""
+    if not spec.ignore_case:
+        return []
+    own = [e for topic in spec.source.per_topic.values() for e in (topic.key, topic.value)]
+    encodings = [e for e in (spec.source.value, spec.source.key, *own) if e]
+    other = sorted({e.format for e in encodings if e.format in ("avro", "protobuf", "connect_json") or e.registry})
+    named = [f"ignore_case: works with plain JSON, not with {name}, whose schemas name the fields" for name in other]
+    twice = sorted({path for field in fields for path in _differ_by_case(field.name, field.type)})
+    return [*named, *(f"ignore_case: {path} differs from another field by upper and lower case only" for path in twice)]
+
+
+def _differ_by_case(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Fields inside a column of which another one beside them has the name in another spelling."""
+    inside = [kind.field(n) for n in range(kind.num_fields)]
+    lower = [field.name.lower() for field in inside]
+    for field in inside:
+        if lower.count(field.name.lower()) > 1:
+            yield f"{path}.{field.name}"
+        yield from _differ_by_case(f"{path}.{field.name}", field.type)
