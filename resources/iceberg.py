@@ -26,6 +26,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from sqlalchemy.engine import URL, make_url
 
@@ -127,6 +128,7 @@ class IcebergCatalog:
         schema: Schema,
         partition: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
         properties: dict[str, str] | None = None,
+        sort: SortOrder = UNSORTED_SORT_ORDER,
     ) -> Table:
         """Creates the table, and its namespace where that is missing. Whoever loses a race gets the winner's table."""
         with catalog_errors(identifier):
@@ -135,7 +137,7 @@ class IcebergCatalog:
                 self._catalog.create_namespace(namespace)
             try:
                 return self._catalog.create_table(
-                    identifier, schema=schema, partition_spec=partition, properties=properties or {}
+                    identifier, schema=schema, partition_spec=partition, sort_order=sort, properties=properties or {}
                 )
             except TableAlreadyExistsError:
                 return self._catalog.load_table(identifier)

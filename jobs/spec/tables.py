@@ -60,6 +60,11 @@ class IcebergTable(TableBase):
     partition_by: list[str] = Field(
         default_factory=list, description="for example [day(scheduled), bucket(16, carrier), truncate(2, code), origin]"
     )
+    sort_by: list[str] | None = Field(
+        None,
+        description="columns that the files are sorted by, set when we create the table, so that a merge finds and "
+        "rewrites few of them; left out: the key columns, or none for append",
+    )
     write: Literal["copy_on_write", "merge_on_read"] = Field(
         "copy_on_write", description="how updates and deletes are written, set when we create the table"
     )

@@ -12,7 +12,7 @@ from jobs.destinations.base import Merged, Work
 from jobs.destinations.iceberg.attempt import Attempt, Publish
 from jobs.destinations.iceberg.changes import Changes
 from jobs.destinations.iceberg.history import read_history, state_properties
-from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec
+from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
 from jobs.destinations.stages import Stages
 from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
@@ -29,6 +29,12 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "50",
     "write.parquet.compression-codec": "zstd",
+}
+# A copy-on-write merge writes whole files again, sorted by key: so many bytes for a cluster of keys, however large the
+# table is. (Measured by tests/benchmarks/iceberg.py. The second is of rows in memory, before they are compressed.)
+_SMALL_FILES = {
+    "write.target-file-size-bytes": str(64 * 1024 * 1024),
+    "write.spark.advisory-partition-size-bytes": str(32 * 1024 * 1024),
 }
 # Metadata columns of Iceberg tables: https://iceberg.apache.org/spec/#reserved-field-ids
 _RESERVED = {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
@@ -82,12 +88,21 @@ class IcebergDestination:
         keys = [c.name for c in columns if c.is_key and not c.nullable]
         schema = iceberg_schema(wanted, keys if self.table.needs_key else ())
         spec = partition_spec(schema, self.table.partition_by, self.name)
+        sort = sort_order(schema, self._sort_by, self.name)
         if not dry_run:
             mode = _WRITE_MODES[self.table.write]
             modes = {f"write.{operation}.mode": mode for operation in ("merge", "update", "delete")}
-            self.catalog.create(self.table.table, schema, spec, {**_PROPERTIES, **modes, **self.table.properties})
+            usual = {**_PROPERTIES, **modes, **(_SMALL_FILES if self.table.needs_key else {})}
+            self.catalog.create(self.table.table, schema, spec, {**usual, **self.table.properties}, sort)
         layout = f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else ""
         return [f"create {self.name}{layout}", *self._prepare_tombstones(columns, dry_run)]
+
+    @property
+    def _sort_by(self) -> list[str]:
+        if self.table.sort_by is not None:
+            return self.table.sort_by
+        key = self.spec.changes.key
+        return list(key.columns) if key and self.table.needs_key else []
 
     def _check_format(self, version: str) -> None:
         """Tables of version 3 can be read, but not committed, by pyiceberg (tried with 0.12)."""

@@ -11,6 +11,7 @@ from pyiceberg.io.pyarrow import _ConvertToIcebergWithoutIDs, schema_to_pyarrow,
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -76,6 +77,27 @@ def partition_spec(schema: Schema, partition_by: Sequence[str], table: str) -> P
             )
         fields.append(PartitionField(source.field_id, 1000 + number, transform, name))
     return PartitionSpec(*fields)
+
+
+def sort_order(schema: Schema, sort_by: Sequence[str], table: str) -> SortOrder:
+    """Ascending by these columns.
+
+    Raises:
+        ConfigurationError: an unknown column, or one that has no order.
+    """
+    if not sort_by:
+        return UNSORTED_SORT_ORDER
+    fields = []
+    for column in sort_by:
+        found = next((f for f in schema.fields if f.name == column), None)
+        if found is None or not found.field_type.is_primitive:
+            raise ConfigurationError(
+                f"sort_by names {column!r}, which is no single-valued column of the table",
+                where=table,
+                remedy=f"name some of {', '.join(f.name for f in schema.fields if f.field_type.is_primitive)}",
+            )
+        fields.append(SortField(source_id=found.field_id, transform=IdentityTransform()))
+    return SortOrder(*fields)
 
 
 def _transform(text: str, table: str) -> tuple[str, str, Transform[Any, Any]]:
