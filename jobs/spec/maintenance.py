@@ -14,7 +14,7 @@ from jobs.spec.tables import Table
 class Compaction(Spec):
     """Small data files become large ones; merge-on-read deletes are applied (Iceberg)."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="false: this task is left out")
     strategy: Literal["auto", "bin_pack", "sort"] = Field(
         "auto", description="auto: sort by the table's sort order where it has one, else bin_pack"
     )
@@ -27,14 +27,14 @@ class Compaction(Spec):
 class Manifests(Spec):
     """Many small manifests become few large ones (Iceberg)."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="false: this task is left out")
     min_count: int = Field(50, ge=2, description="only a table with so many manifests")
 
 
 class Snapshots(Spec):
     """Old snapshots are expired, with the files that only they have (Iceberg). Committed offsets stay readable."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="false: this task is left out")
     keep_days: float = Field(5, gt=0, description="keep snapshots that are younger")
     keep_last: int = Field(10, ge=1, description="keep so many, however old they are")
 
@@ -42,7 +42,7 @@ class Snapshots(Spec):
 class Orphans(Spec):
     """Files and branches that dead runs left behind are removed (Iceberg)."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="false: this task is left out")
     older_than_hours: int = Field(
         72, ge=24, description="younger files may be of a run that still writes; more than every time limit"
     )
@@ -51,7 +51,7 @@ class Orphans(Spec):
 class Landed(Spec):
     """Landed batches that every table has merged are deleted after some time; they cannot be replayed any more."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="false: this task is left out")
     keep_days: float = Field(
         14,
         gt=0,
@@ -63,7 +63,7 @@ class Landed(Spec):
 class CleanUp(Spec):
     """ClickHouse: replaced versions of rows are merged away for good. BigQuery cleans up after each merge."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="false: this task is left out")
     deletes: bool = Field(
         False, description="also drop the rows that stand for deletes (upsert_delete without a named order)"
     )
