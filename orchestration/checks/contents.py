@@ -45,6 +45,22 @@ class Contents:
     def count(self) -> int:
         return int(sum(table["rows"][0].as_py() for table in self._ask("count_rows")))
 
+    def known_count(self) -> int | None:
+        """Rows as the system's metadata has them; None where it knows only stored rows, replaced ones included."""
+        found = self.destination
+        if isinstance(found, IcebergDestination):
+            snapshot = found.catalog.require(found.table.table).snapshot_by_name(found.table.branch)
+            summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+            if "total-records" not in summary or summary.get("total-equality-deletes", "0") != "0":
+                return None
+            return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
+        if isinstance(found, ClickHouseDestination):
+            described = [tables.describe(shard.server, found.layout.path) for shard in found.shards]
+            return None if found.layout.versioned else sum(one.rows for one in described if one)
+        assert isinstance(found, BigQueryDestination)
+        table = found.bigquery.find_table(found.table.table)
+        return None if table is None or table.num_rows is None else int(table.num_rows)
+
     def duplicate_keys(self) -> int | None:
         """Keys with more than one row; None in Iceberg, where every merge asks for the keys that it touched."""
         if isinstance(self.destination, IcebergDestination):

@@ -69,6 +69,11 @@ def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dic
     return found
 
 
+def row_count(rows: int | None) -> dict[str, dg.MetadataValue]:
+    """Dagster shows it as the table's row count."""
+    return {} if rows is None else {"dagster/row_count": dg.MetadataValue.int(rows)}
+
+
 def caught_up_through(watermark: Watermark | None, lag: int | None, now: datetime) -> datetime | None:
     """Record time up to which nothing is missing; now, where nothing waits."""
     if lag == 0:

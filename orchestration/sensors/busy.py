@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from orchestration.names import PIPELINE_TAG
+from orchestration.names import PIPELINE_TAG, landing_key
 
 _UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
@@ -17,7 +17,12 @@ _UNDER_WAY = [
 
 def busy_reason(instance: dg.DagsterInstance, pipeline: str) -> str | None:
     """Why no run of the pipeline should be started now; None where one may."""
-    runs = instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags={PIPELINE_TAG: pipeline}), limit=1)
-    if not runs:
-        return None
-    return f"run {runs[0].run_id[:8]} of {pipeline} is {runs[0].status.value.lower()}"
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
+        if run.tags.get(PIPELINE_TAG) == pipeline or _lands(run, pipeline):
+            return f"run {run.run_id[:8]} of {pipeline} is {run.status.value.lower()}"
+    return None
+
+
+def _lands(run: dg.DagsterRun, pipeline: str) -> bool:
+    """A run that was launched on assets by hand, or as a backfill, has no tag of ours."""
+    return landing_key(pipeline) in (run.asset_selection or ())

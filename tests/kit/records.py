@@ -29,9 +29,18 @@ def bootstrap(connections: Connections) -> str:
 
 
 def produce(
-    servers: str, topic: str, records: Iterable[Record], transaction: str | None = None, abort: bool = False
+    servers: str,
+    topic: str,
+    records: Iterable[Record],
+    transaction: str | None = None,
+    abort: bool = False,
+    timestamp: int = 0,
 ) -> None:
-    """Produces in order; with `transaction`, as one Kafka transaction that is committed or aborted."""
+    """Produces in order; with `transaction`, as one Kafka transaction that is committed or aborted.
+
+    Args:
+        timestamp: of the records, in milliseconds; 0: now.
+    """
     settings: dict[str, object] = {"bootstrap.servers": servers, "enable.idempotence": True}
     if transaction:
         settings["transactional.id"] = transaction
@@ -43,7 +52,7 @@ def produce(
         value = record.value
         raw = value.encode() if isinstance(value, str) else None if value is None else json.dumps(value).encode()
         key = None if record.key is None else json.dumps({"id": record.key}).encode()
-        producer.produce(topic, key=key, value=raw, partition=record.partition)
+        producer.produce(topic, key=key, value=raw, partition=record.partition, timestamp=timestamp)
         producer.poll(0)
     producer.flush(60)
     if transaction:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import dagster as dg
 import pytest
+from dagster._core.test_utils import create_run_for_test
 from pydantic import ValidationError
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.spec import PipelineSpec
 from jobs.spec.automation import Trigger
 from jobs.watermark import Watermark
 from orchestration.checks import invariants
-from orchestration.components import metadata
+from orchestration.components import KafkaPipeline, metadata
 from orchestration.components.config import LandConfig, Mode
 from orchestration.components.window import Window, replays
+from orchestration.names import PIPELINE_TAG, landing_key
+from orchestration.sensors.busy import busy_reason
 from orchestration.sensors.waiting import Cursor, Waiting, observe, reason_to_run, requested, waiting
 from resources.errors import ConfigurationError
 
@@ -150,3 +155,32 @@ def test_metadata_of_a_landing() -> None:
     assert (shown["read"], shown["landed"], shown["quarantined"], shown["filtered"]) == (30, 29, 1, 0)
     assert shown["records per second"] == 15
     assert metadata.landed([], seconds=0)["batches"].value == 0
+
+
+def test_columns_have_the_names_of_their_system() -> None:
+    document = {
+        "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "int"}}},
+        "tables": [
+            {"kind": kind, "table": "a.t", "mode": "append", "metadata_columns": ["topic", "partition", "offset"]}
+            for kind in ("iceberg", "clickhouse", "bigquery")
+        ],
+    }
+    assets = KafkaPipeline("p", PipelineSpec.model_validate(document)).definitions().resolve_asset_graph()
+    found = {}
+    for kind in ("iceberg", "clickhouse", "bigquery"):
+        schema = assets.get(dg.AssetKey([kind, "a", "t"])).metadata["dagster/column_schema"]
+        found[kind] = [column.name for column in schema.columns]
+    assert found == {
+        "iceberg": ["id", "_topic", "__partition", "_offset"],
+        "clickhouse": ["id", "_topic", "_partition", "_offset"],
+        "bigquery": ["id", "_topic", "__partition", "_offset"],
+    }
+
+
+@pytest.mark.parametrize("launched", ["by the schedule", "by hand on assets"])
+def test_a_run_under_way_is_known_however_it_was_launched(instance: dg.DagsterInstance, launched: str) -> None:
+    tags = {PIPELINE_TAG: "p"} if launched == "by the schedule" else {}
+    assets = None if tags else frozenset({landing_key("p"), dg.AssetKey(["iceberg", "a", "t"])})
+    create_run_for_test(instance, job_name="x", status=dg.DagsterRunStatus.STARTED, tags=tags, asset_selection=assets)
+    assert "of p is started" in str(busy_reason(instance, "p"))
+    assert busy_reason(instance, "other") is None

@@ -231,3 +231,27 @@ def test_hanging_tables_stop_neither_a_first_landing_nor_the_other_table(
     assert advance(instance, flow).success
     caught_up = IcebergCatalog("second", connections.get("lake", IcebergConnection)).require(name)
     assert caught_up.scan().to_arrow().num_rows == 10
+
+
+def test_backfill_before_the_first_landed_batch_reads_kafka(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    long_ago = now - timedelta(hours=5)
+    flow = Flow(topic(), ["upsert"], overrides={**NO_DELAY})
+    produce(bootstrap(connections), flow.topic, _upserts(0, 3), timestamp=int(long_ago.timestamp() * 1000))
+    flow.overrides["source"] = {**flow.spec_document["source"], "start": "latest"}  # type: ignore[dict-item]
+    assert advance(instance, flow).success
+    produce(bootstrap(connections), flow.topic, _upserts(2, 2))
+    assert advance(instance, flow).success
+    table = flow.table("upsert")
+    assert [row[0] for row in rows(connections, table)] == [2, 3]
+    before = flow.pipeline(connections).destinations()[0].committed()
+
+    hours = (_hour(long_ago), _hour(long_ago))
+    result = run_job(instance, definitions(flow), flow.name, {}, hours=hours, tags={"dagster/backfill": "b2"})
+
+    assert result.success
+    assert [row[0] for row in rows(connections, table)] == [0, 1, 2, 3]
+    assert result.tables[0].metadata["dagster/row_count"] == 4
+    assert flow.pipeline(connections).destinations()[0].committed() == before
