@@ -17,6 +17,14 @@ class LandedRows(Protocol):
     """What a destination reads: landed batches and their rows."""
 
     @property
+    def identifier(self) -> str:
+        """The table's name in its catalog."""
+
+    @property
+    def catalog(self) -> IcebergCatalog:
+        """The catalog that it is in."""
+
+    @property
     def path(self) -> tuple[str, ...]:
         """The table of landed rows in Spark SQL; the dead letters are among them."""
 
@@ -29,14 +37,6 @@ class LandedRows(Protocol):
 
 class LandingPlace(LandedRows, Protocol):
     """An Iceberg table whose snapshots are batches."""
-
-    @property
-    def identifier(self) -> str:
-        """The table's name in its catalog."""
-
-    @property
-    def catalog(self) -> IcebergCatalog:
-        """The catalog that it is in."""
 
     def prepare(self) -> list[str]:
         """Creates or evolves what is needed; returns what was done, for people."""

@@ -12,7 +12,7 @@ from typing import Any
 from jobs.moving import connect
 from jobs.moving.configuration import Configuration
 from jobs.moving.connect import environment, is_secret
-from jobs.moving.options import Options, equivalent, none, not_needed
+from jobs.moving.options import Options, equivalent, not_needed
 from resources.errors import ConfigurationError
 
 TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from jobs.spec.base import Spec
+from jobs.spec.base import ByTag, Spec
 from jobs.spec.routing import Route
 
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
@@ -213,7 +213,7 @@ class BigQueryTable(TableBase):
         ]
 
 
-Table = Annotated[IcebergTable | ClickHouseTable | BigQueryTable, Field(discriminator="kind")]
+Table = Annotated[IcebergTable | ClickHouseTable | BigQueryTable, Field(discriminator="kind"), ByTag("kind")]
 
 
 __all__ = ["BigQueryTable", "ClickHouseTable", "Evolution", "IcebergTable", "Mode", "Table", "TableBase"]

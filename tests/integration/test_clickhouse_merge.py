@@ -142,7 +142,7 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     landed = pipeline.intermediate.landed()[0]
     advance = shard._advance(pipeline.work(table), describe(server, name.split(".")))
     held = advance.take(lease, None)
-    rows_of = shard._landed(pipeline.work(table), 1, 1, landed[0])
+    rows_of = shard._pieces(pipeline.work(table), landed[0])
     shard._insert_rows(pipeline.work(table), held, rows_of, shard._chunks(landed[:1]), landed[0], False)
     advance.free(held)
     assert rows(connections, name) == model.expected(more, "append")
@@ -189,7 +189,7 @@ def test_run_that_lost_its_lease_cannot_insert(connections: Connections, topic: 
     advance = shard._advance(work, shard._require_table())
     old = advance.take(None, landed[0])
     advance.take(old, landed[0])
-    rows_of = shard._landed(work, 1, 1, landed[0])
+    rows_of = shard._pieces(work, landed[0])
     with pytest.raises(Interrupted):
         shard._insert_rows(work, old, rows_of, shard._chunks(landed), landed[0], False)
     assert rows(connections, flow.table("append")) == []

@@ -53,13 +53,16 @@ def test_the_project_is_right(project: Path) -> None:
 def test_every_unknown_key_and_wrong_type_is_told_with_its_line(project: Path) -> None:
     wrong_type = _change(project, "max_records: 20000", "max_records: many")
     unknown = _change(project, "paused: true", "pasued: true")
+    in_a_table = _change(project, "- kind: clickhouse\n", "- kind: clickhouse\n      chunk_rows: few\n") + 1
 
     code, output = _run(project, "dg", "check", "yaml")
 
     assert code != 0
     assert f"defs.yaml:{wrong_type} " in output
     assert "'many' is not of type 'integer'" in output
-    assert f"defs.yaml:{unknown} " in output
+    assert f"defs.yaml:{in_a_table} " in output
+    assert "'few' is not of type 'integer'" in output
+    assert f"defs.yaml:{unknown + 1} " in output
     assert "'pasued' was unexpected" in output
 
 

@@ -44,6 +44,7 @@ from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.names import load_prefix, merge_prefix
 from jobs.destinations.bigquery.once import Attempts
 from jobs.destinations.bigquery.preparing import Preparation, check_identity
+from jobs.destinations.bigquery.rows import ChunkRows
 from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.bigquery.statement import Statement, order_column, statement
 from jobs.destinations.bigquery.tables import intermediate_table
@@ -160,10 +161,9 @@ class BigQueryDestination:
             intermediate=intermediate,
             schema=found.schema,
             columns=self.columns,
-            order_by=order.source if order else None,
+            rows=ChunkRows(work, self.table, self.columns, order.source if order else None, self.name, touched),
             table=self.table,
             where=self.name,
-            touched=touched,
         )
 
     def _apply(self, work: Work, row: StateRow, attempts: Attempts, flush: Flush) -> Job:

@@ -1,4 +1,4 @@
-"""Filling BigQuery's intermediate table: landed rows through Spark and Arrow into Parquet, one load job a chunk.
+"""Filling BigQuery's intermediate table: landed rows through Arrow into Parquet, one load job a chunk.
 
 Why load jobs and not the Storage Write API: a load takes effect once or not at all under an id that we choose, so two
 runs agree on it without writing anything down. A write stream's name is chosen by BigQuery: who creates one and dies
@@ -21,20 +21,18 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.cloud.bigquery import SchemaField
-from pyspark.sql import DataFrame
 
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Work
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.flush import Chunk, Flush, adopted
 from jobs.destinations.bigquery.once import Attempts
+from jobs.destinations.bigquery.rows import ChunkRows
 from jobs.destinations.bigquery.staging import Stager
 from jobs.failpoints import reached
-from jobs.landing.routing import Taken, taken_by
 from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
 from resources.errors import InvariantBroken
-from resources.spark import spark_errors
 from sql import render
 
 _TOKEN = "batchmerge-token"
@@ -46,8 +44,6 @@ class Loader:
 
     Attributes:
         schema: the intermediate table's, as it is now.
-        order_by: path of the named order in a landed row, None without.
-        touched: only keys with a change in these batches (replay).
     """
 
     bigquery: BigQuery
@@ -55,10 +51,9 @@ class Loader:
     intermediate: str
     schema: Sequence[SchemaField]
     columns: Sequence[Column]
-    order_by: tuple[str, ...] | None
+    rows: ChunkRows
     table: BigQueryTable
     where: str
-    touched: tuple[int, int] | None = None
 
     def fill(self, wanted: Flush, prefix: Callable[[int], str], landed: Callable[[], list[LandedBatch]]) -> Flush:
         """Loads a flush, or what is missing of the one that somebody else has begun; returns the flush that it is.
@@ -76,7 +71,7 @@ class Loader:
         flush = wanted if _is_ours(first, token) else adopted(first.labels, landed(), self.where)
         jobs = [first, *(self._load_once(chunk, flush, prefix, token) for chunk in flush.chunks()[1:])]
         # What we have loaded ourselves we know; what others have loaded has to be there still.
-        wanted_rows = self._rows_of(flush)
+        wanted_rows = self.rows.count(flush)
         if not all(_is_ours(job, token) for job in jobs) or sum(map(_rows, jobs)) != wanted_rows:
             self._check(flush, wanted_rows)
         return flush
@@ -107,46 +102,13 @@ class Loader:
 
     def parquet(self, chunk: Chunk, flush: Flush) -> IO[bytes]:
         """The rows of a chunk as a Parquet file that vanishes when it is closed."""
-        with spark_errors(self.where):
-            rows: pa.Table = self._landed(chunk, flush).toArrow()
+        rows = self.rows.read(chunk, flush)
         stager = Stager(self.columns, self.schema, self.table, self.where)
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
         pq.write_table(pa.Table.from_batches([stager.shape(b) for b in batches]), file, compression="zstd")
         file.seek(0)
         return file
-
-    @property
-    def route(self) -> Taken | None:
-        return taken_by(self.work.spec, self.table)
-
-    def _landed(self, chunk: Chunk, flush: Flush) -> DataFrame:
-        """The landed rows of a chunk that the table takes."""
-        text = render(
-            "spark",
-            "staged_rows",
-            columns=[c.source for c in self.columns],
-            order_by=self.order_by,
-            table=self.work.intermediate.path,
-            snapshot=self.work.intermediate.snapshot_with(flush.last),
-            touched=self.touched,
-            route=self.route,
-        )
-        places = {
-            "first_batch": chunk.first_batch,
-            "first_i": chunk.first_i,
-            "last_batch": chunk.last_batch,
-            "end_i": chunk.end_i,
-            **(self.route.parameters if self.route else {}),
-        }
-        return self.work.spark.sql(text, args=places)
-
-    def _rows_of(self, flush: Flush) -> int:
-        """How many rows the intermediate table must hold of a flush."""
-        if self.route is None:
-            return flush.rows
-        with spark_errors(self.where):
-            return sum(self._landed(chunk, flush).count() for chunk in flush.chunks())
 
     def _check(self, flush: Flush, wanted: int) -> None:
         text = render("bigquery", "loaded_rows", intermediate=self.bigquery.table_id(self.intermediate))

@@ -1,6 +1,6 @@
 """Inserting chunks of landed rows: what a Spark task does with its rows.
 
-Rows come sorted by chunk. Each chunk is one statement, fenced by the lease and with its own deduplication token, so
+Each chunk is one statement, fenced by the lease and with its own deduplication token, so
 that doing it again (a retried statement, a retried task, the next run) changes nothing.
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.chunks import Chunk
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.dead_letters import DeadLetters
@@ -25,8 +27,12 @@ from jobs.destinations.clickhouse.misfits import (
     null_collections,
     out_of_range,
 )
-from resources.clickhouse import ClickHouseServer, error_to_fields, retried
-from resources.errors import BatchmergeError, TerminalError
+from resources.clickhouse import ClickHouseServer, error_from_fields, error_to_fields, retried
+from resources.errors import BatchmergeError, Interrupted, TerminalError
+from resources.spark import spark_errors
+
+# The rows of one chunk, made when they are wanted.
+Rows = Callable[[], pa.Table]
 
 # Columns of the landed rows that lead the insert and are not the row itself.
 CHUNK, TOPIC, PARTITION, OFFSET = "__chunk", "__topic", "__partition", "__offset"
@@ -77,14 +83,14 @@ class Insertion:
     dead_letters: DeadLetters
     fit_sql: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Inserts all chunks of one task; gives one row of `RESULT` a chunk.
+    def run(self, pieces: Iterable[tuple[int, Rows]]) -> Iterator[pa.RecordBatch]:
+        """Inserts all chunks of one task, by number with their rows; gives one row of `RESULT` a chunk.
 
         A failure is a row too, so that the driver sees the error as it is, not as text in Spark's.
         """
-        for number, rows in _by_chunk(batches):
+        for number, rows in pieces:
             try:
-                yield self._result(number, self._insert(self.chunks[number], rows))
+                yield self._result(number, self._insert(self.chunks[number], rows()))
             except BatchmergeError as problem:
                 yield self._result(number, (0, 0, 0, 0), list(error_to_fields(problem)))
                 return
@@ -218,19 +224,22 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each chunk, from batches that are sorted by chunk."""
-    number, parts = -1, list[pa.RecordBatch]()
-    for batch in batches:
-        chunks = batch.column(CHUNK).to_numpy()
-        starts = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(chunks)]
-        for first, end in pairwise(starts):
-            if first == end:
-                continue
-            if parts and chunks[first] != number:
-                yield number, pa.Table.from_batches(parts)
-                parts = []
-            number = int(chunks[first])
-            parts.append(batch.slice(first, end - first))
-    if parts:
-        yield number, pa.Table.from_batches(parts)
+def run_tasks(
+    pieces: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], where: str
+) -> Inserted:
+    """Runs tasks that yield rows of `RESULT`, and sums them up.
+
+    Raises:
+        Interrupted, Unavailable, TerminalError: what the tasks met; the worst of it.
+    """
+    with spark_errors(where):
+        done = pieces.mapInArrow(task, from_arrow_schema(RESULT)).collect()
+    errors = [error_from_fields(*row["error"]) for row in done if row["error"]]
+    if errors:
+        raise _worst(errors)
+    return sum((Inserted(r["rows"], r["deletes"], r["dead"], r["written"]) for r in done), Inserted())
+
+
+def _worst(errors: list[BatchmergeError]) -> BatchmergeError:
+    """A lost lease before everything: the other errors may follow from it."""
+    return next((e for e in errors if isinstance(e, Interrupted)), errors[0])

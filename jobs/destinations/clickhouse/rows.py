@@ -1,14 +1,16 @@
-"""Landed rows of a batch, shaped and sorted for their chunks: a Spark DataFrame that inserts itself."""
+"""The newest rows of keys that a replay touches: found by Spark, sorted for their chunks, inserted by its tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.chunks import Chunk
@@ -20,14 +22,13 @@ from jobs.destinations.clickhouse.insertion import (
     ORDER,
     PARTITION,
     POSITION,
-    RESULT,
     TOPIC,
     Insertion,
+    Rows,
+    run_tasks,
 )
 from jobs.landing.columns import RowColumn
 from jobs.landing.routing import Taken
-from resources.clickhouse import error_from_fields
-from resources.errors import BatchmergeError, Interrupted
 from resources.spark import spark_errors
 from sql import render
 
@@ -35,27 +36,26 @@ _SPANS = f"topic string, partition int, first long, last long, {CHUNK} int"
 
 
 @dataclass(frozen=True)
-class LandedRows:
-    """Rows of landed batches `first`..`last`, read at one snapshot of the intermediate table.
+class NewestRows:
+    """Per key with a change in the `touched` batches: the newest of batches `touched[0]`..`last`.
 
     Attributes:
-        keys: names of the key columns; empty for a table that every row is added to.
+        snapshot: of the intermediate table.
+        keys: names of the key columns.
         order_by: the column that orders the changes to one key.
-        touched: only keys with a change in these batches (replay).
         route: only rows that the table takes; None: all.
     """
 
     spark: SparkSession
     table: tuple[str, ...]
     snapshot: int
-    first: int
     last: int
     mode: str
     columns: tuple[RowColumn, ...]
     keys: tuple[str, ...]
     order_by: RowColumn | None
-    touched: tuple[int, int] | None = None
-    route: Taken | None = None
+    touched: tuple[int, int]
+    route: Taken | None
 
     def insert(self, insertion: Insertion, where: str) -> Inserted:
         """Runs the insertion in Spark tasks, in parallel over chunks.
@@ -65,11 +65,7 @@ class LandedRows:
         """
         with spark_errors(where):
             rows = self._for_chunks(insertion.chunks)
-            done = rows.mapInArrow(_plain_function(insertion), from_arrow_schema(RESULT)).collect()
-        errors = [error_from_fields(*row["error"]) for row in done if row["error"]]
-        if errors:
-            raise _worst(errors)
-        return sum((Inserted(r["rows"], r["deletes"], r["dead"], r["written"]) for r in done), Inserted())
+        return run_tasks(rows, lambda batches: insertion.run(_by_chunk(batches)), where)
 
     def _for_chunks(self, chunks: Sequence[Chunk]) -> DataFrame:
         spans = self.spark.createDataFrame(_spans(chunks), _SPANS)
@@ -96,11 +92,10 @@ class LandedRows:
             touched=self.touched,
             route=self.route,
         )
-        if self.keys:
-            order = self.order_by.name if self.order_by else None
-            text = render("spark", "last_change_per_key", rows=text, keys=self.keys, order_by=order)
+        order = self.order_by.name if self.order_by else None
+        text = render("spark", "last_change_per_key", rows=text, keys=self.keys, order_by=order)
         parameters = self.route.parameters if self.route else {}
-        found = self.spark.sql(text, args={"first": self.first, "last": self.last, **parameters})
+        found = self.spark.sql(text, args={"first": self.touched[0], "last": self.last, **parameters})
         kafka = F.col("__kafka")
         leading = {
             TOPIC: kafka["topic"],
@@ -130,15 +125,19 @@ def _as_integer(value: Column, kind: pa.DataType) -> Column:
     return F.coalesce(value.cast("long"), F.lit(-(2**63)))
 
 
-def _worst(errors: list[BatchmergeError]) -> BatchmergeError:
-    """A lost lease before everything: the other errors may follow from it."""
-    return next((e for e in errors if isinstance(e, Interrupted)), errors[0])
-
-
-def _plain_function(insertion: Insertion) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Spark wants a function, not a callable object."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return insertion.run(batches)
-
-    return run
+def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Rows]]:
+    """The rows of each chunk, from batches that are sorted by chunk."""
+    number, parts = -1, list[pa.RecordBatch]()
+    for batch in batches:
+        chunks = batch.column(CHUNK).to_numpy()
+        starts = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(chunks)]
+        for first, end in pairwise(starts):
+            if first == end:
+                continue
+            if parts and chunks[first] != number:
+                yield number, partial(pa.Table.from_batches, parts)
+                parts = []
+            number = int(chunks[first])
+            parts.append(batch.slice(first, end - first))
+    if parts:
+        yield number, partial(pa.Table.from_batches, parts)

@@ -20,12 +20,14 @@ from jobs.destinations.clickhouse.dead_letters import DeadLetters
 from jobs.destinations.clickhouse.insertion import Insertion
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.lease import Lease
-from jobs.destinations.clickhouse.rows import LandedRows
+from jobs.destinations.clickhouse.pieces import LandedPieces, RowShape
+from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.tables import Layout, Present
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.failpoints import reached
-from jobs.landing.columns import RowColumn
+from jobs.landing.columns import CHANGES, ROWS, RowColumn
+from jobs.landing.files import LandedFiles
 from jobs.landing.routing import taken_by
 from jobs.offsets import TopicPartition
 from jobs.spec.pipeline import PipelineSpec
@@ -184,13 +186,13 @@ class Shard:
         newest = next(b for b in work.intermediate.landed()[0] if b.number == committed.batch_number)
         if self.table.mode == "append":
             for landed in batches:
-                rows = self._landed(work, landed.number, landed.number, landed)
-                done += self._insert_rows(work, held, rows, self._chunks([landed]), landed, True, suffix)
+                rows, chunks = self._pieces(work, landed), self._chunks([landed])
+                done += self._insert_rows(work, held, rows, chunks, landed, True, suffix)
         else:
             touched = (batches[0].number, batches[-1].number)
-            rows = self._landed(work, batches[0].number, committed.batch_number, newest, touched)
             since = [b for b in work.intermediate.landed()[0] if touched[0] <= b.number <= committed.batch_number]
-            done += self._insert_rows(work, held, rows, self._chunks(since), newest, False, suffix)
+            newest_rows = self._newest(work, newest, touched)
+            done += self._insert_rows(work, held, newest_rows, self._chunks(since), newest, False, suffix)
         advance.free(held)
         return done
 
@@ -206,10 +208,9 @@ class Shard:
 
     def _advance(self, work: Work, present: Present) -> Advance:
         def insert(held: Lease, landed: LandedBatch, chunks: list[Chunk], recovering: bool) -> Inserted:
-            rows = self._landed(work, landed.number, landed.number, landed)
             # Only rows that are told apart by their coordinates can be looked up.
             missing = recovering and self.table.mode == "append"
-            return self._insert_rows(work, held, rows, chunks, landed, missing)
+            return self._insert_rows(work, held, self._pieces(work, landed), chunks, landed, missing)
 
         return Advance(
             store=self.store,
@@ -222,30 +223,36 @@ class Shard:
             insert=insert,
         )
 
-    def _landed(
-        self, work: Work, first: int, last: int, newest: LandedBatch, touched: tuple[int, int] | None = None
-    ) -> LandedRows:
-        keyed = self.table.mode != "append"
-        return LandedRows(
+    def _pieces(self, work: Work, landed: LandedBatch) -> LandedPieces:
+        """All rows of a batch that the table takes."""
+        deletes = self.table.mode == "upsert_delete"
+        files = LandedFiles.up_to(landed, work.intermediate)
+        wanted = files.taking(CHANGES if deletes else ROWS, taken_by(self.spec, self.table))
+        return LandedPieces(work.spark, wanted, landed.number, RowShape(self.rows, self._order, deletes))
+
+    def _newest(self, work: Work, newest: LandedBatch, touched: tuple[int, int]) -> NewestRows:
+        return NewestRows(
             spark=work.spark,
             table=work.intermediate.path,
-            # Landed rows never change; a later snapshot has the columns that were declared since.
             snapshot=work.intermediate.snapshot_with(newest),
-            first=first,
-            last=last,
+            last=newest.number,
             mode=self.table.mode,
             columns=self.rows,
-            keys=tuple(c.name for c in self.rows if c.is_key) if keyed else (),
-            order_by=self.order_by if keyed else None,
+            keys=tuple(c.name for c in self.rows if c.is_key),
+            order_by=self._order,
             touched=touched,
             route=taken_by(self.spec, self.table),
         )
+
+    @property
+    def _order(self) -> RowColumn | None:
+        return self.order_by if self.table.mode != "append" else None
 
     def _insert_rows(
         self,
         work: Work,
         held: Lease,
-        rows: LandedRows,
+        rows: LandedPieces | NewestRows,
         chunks: Sequence[Chunk],
         landed: LandedBatch,
         missing: bool,

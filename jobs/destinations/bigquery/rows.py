@@ -1,0 +1,83 @@
+"""The landed rows of one load, as Arrow: read from the landed files; for a replay of touched keys, found by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from jobs.destinations.base import Work
+from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.flush import Chunk, Flush
+from jobs.landing.columns import CHANGES
+from jobs.landing.files import LandedFiles, Piece, between
+from jobs.landing.routing import taken_by
+from jobs.spec.tables import BigQueryTable
+from resources.spark import spark_errors
+from sql import render
+
+
+@dataclass(frozen=True)
+class ChunkRows:
+    """Rows ``c0, c1, …, deleted[, orderBy], partitionTime, i, batchNumber`` of the chunks of a flush.
+
+    Attributes:
+        order_by: path of the named order in a landed row, None without.
+        touched: only keys with a change in these batches (replay).
+    """
+
+    work: Work
+    table: BigQueryTable
+    columns: Sequence[Column]
+    order_by: tuple[str, ...] | None
+    where: str
+    touched: tuple[int, int] | None = None
+
+    def read(self, chunk: Chunk, flush: Flush) -> pa.Table:
+        if self.touched is None:
+            return self._select(self._landed(chunk, flush))
+        with spark_errors(self.where):
+            return self._of_touched_keys(chunk, flush).toArrow()
+
+    def count(self, flush: Flush) -> int:
+        """How many landed rows of a flush the table takes."""
+        if taken_by(self.work.spec, self.table) is None:
+            return flush.rows
+        return sum(len(self._landed(chunk, flush)) for chunk in flush.chunks())
+
+    def _landed(self, chunk: Chunk, flush: Flush) -> Piece:
+        files = LandedFiles.up_to(flush.last, self.work.intermediate).taking(
+            CHANGES, taken_by(self.work.spec, self.table)
+        )
+        return files.read(between(chunk.first_batch, chunk.first_i, chunk.last_batch, chunk.end_i))
+
+    def _select(self, landed: Piece) -> pa.Table:
+        rows = {f"c{n}": landed.at(c.source) for n, c in enumerate(self.columns)}
+        rows["deleted"] = pc.equal(landed.at(["op"]), "delete")
+        if self.order_by:
+            rows["orderBy"] = landed.at(self.order_by)
+        return pa.table({**rows, **{name: landed.at([name]) for name in ("partitionTime", "i", "batchNumber")}})
+
+    def _of_touched_keys(self, chunk: Chunk, flush: Flush) -> DataFrame:
+        route = taken_by(self.work.spec, self.table)
+        text = render(
+            "spark",
+            "staged_rows",
+            columns=[c.source for c in self.columns],
+            order_by=self.order_by,
+            table=self.work.intermediate.path,
+            snapshot=self.work.intermediate.snapshot_with(flush.last),
+            touched=self.touched,
+            route=route,
+        )
+        places = {
+            "first_batch": chunk.first_batch,
+            "first_i": chunk.first_i,
+            "last_batch": chunk.last_batch,
+            "end_i": chunk.end_i,
+            **(route.parameters if route else {}),
+        }
+        return self.work.spark.sql(text, args=places)
