@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -42,6 +42,12 @@ class SchemaRegistry:
         self._connection = connection
         self._urls = [url.strip().rstrip("/") for url in connection.url.split(",") if url.strip()]
         self._known: dict[int, StoredSchema] = {}
+        if any("@" in urlsplit(url).netloc for url in self._urls):
+            raise ConfigurationError(
+                "the address holds a user or a password, which would be told in errors",
+                where=self._where,
+                remedy="give `username` and `password` on their own",
+            )
 
     def by_id(self, schema_id: int) -> StoredSchema | None:
         """The schema of an id; None where the registry has none.

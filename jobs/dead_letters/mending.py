@@ -32,6 +32,8 @@ from jobs.destinations.iceberg.history import MENDED
 from jobs.failpoints import reached
 from jobs.landing.columns import CHANGES, key_fields
 from jobs.landing.records import RecordReader
+from jobs.landing.schema_ids import Registries
+from jobs.landing.transforming import transformed
 from jobs.landing.writing import record_reader
 from jobs.offsets import OffsetRange
 from jobs.pipeline import Pipeline
@@ -76,6 +78,13 @@ def retry(pipeline: Pipeline) -> Retried:
             "the pipeline has no intermediate table (`intermediate.direct`), so dead letters cannot take their place",
             where=f"pipeline {pipeline.name}",
             remedy="read the topic again with a mended pipeline of another name",
+        )
+    resolved = pipeline.spec.source.resolved
+    if resolved and resolved.mentions("_headers"):
+        raise ConfigurationError(
+            "the transform wants headers, which dead letters do not keep",
+            where=f"pipeline {pipeline.name}",
+            remedy="land their offsets again (`batchmerge offsets`), or leave headers out of the transform",
         )
     for destination in pipeline.destinations():
         check_coordinates(destination)
@@ -156,7 +165,10 @@ def _read_again(
         spec_hash=committed.spec_hash,
     )
     value_type = attempt.schema.field("value").type
-    again = Again(record_reader(pipeline.spec, batch, value_type))
+    schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, found)
+    again = Again(record_reader(pipeline.spec, batch, value_type, schemas))
+    if resolved := pipeline.spec.source.resolved:
+        found = transformed(found, resolved, again.reader, carried=("batch", "i"))
     schema = pa.schema(
         [
             pa.field("batchNumber", pa.int64()),

@@ -76,14 +76,16 @@ def key_fields(spec: PipelineSpec) -> list[pa.Field]:
     """The key columns in the order of `changes.key.columns`; empty without a key."""
     if spec.changes.key is None:
         return []
-    origin = spec.source.value if spec.changes.key.source == "value" else spec.source.key
-    assert origin is not None, "checked when the pipeline file was loaded"
-    declared = parse_columns(origin.columns)
+    if spec.changes.key.source == "value":
+        declared = parse_columns(spec.source.row)
+    else:
+        assert spec.source.key is not None, "checked when the pipeline file was loaded"
+        declared = parse_columns(spec.source.key.columns)
     return [declared.field(name).with_nullable(True) for name in spec.changes.key.columns]
 
 
 def value_fields(spec: PipelineSpec) -> list[pa.Field]:
-    return list(parse_columns(spec.source.value.columns))
+    return list(parse_columns(spec.source.row))
 
 
 def landing_schema(spec: PipelineSpec) -> pa.Schema:

@@ -15,7 +15,9 @@ from jobs.decode.by_topic import decode_by_topic
 from jobs.landing.columns import ERROR, KAFKA
 from jobs.landing.routing import Taken, taken_by_none
 from jobs.offsets import TopicPartition
+from jobs.spec.transform import KEY
 
+RESULT = "result"
 _BAD_KEY = "key"
 _BAD_VALUE = "value"
 _NO_TABLE = "route"
@@ -44,6 +46,7 @@ class RecordReader:
         start: that first offset.
         routes: what the tables take; None where one of them takes everything.
         topic_decoders: by topic, then `key` or `value`: where a topic is encoded in another way.
+        required: columns that a transform must not give as null.
     """
 
     key_decoder: Decoder | None
@@ -58,6 +61,8 @@ class RecordReader:
     value_type: pa.DataType
     routes: tuple[Taken, ...] | None = None
     topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
+
+    required: tuple[str, ...] = ()
 
     # Not operations: a record that the pipeline leaves out on purpose, and the row that counts a task's records.
     FILTERED: ClassVar[str] = "filtered"
@@ -83,7 +88,7 @@ class RecordReader:
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""
         problems = _Problems(batch)
-        value = self._decoded(_BAD_VALUE, self.value_decoder, batch, problems)
+        value = self._value(batch, problems)
         value = _widened(value, self.value_type)
         key = self._key(batch, value, problems)
         op = self._operation(value, problems)
@@ -106,6 +111,17 @@ class RecordReader:
         columns["error"] = problems.column()
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
+    def _value(self, batch: pa.RecordBatch, problems: _Problems) -> pa.Array:
+        """The decoded value, or what the transform has made of it (`jobs.landing.transforming`)."""
+        if RESULT not in batch.schema.names:
+            return self._decoded(_BAD_VALUE, self.value_decoder, batch, problems)
+        problems.take_over(batch.column("problem"), batch.column("skipped"))
+        value = batch.column(RESULT)
+        for name in self.required:
+            lacking = pc.and_(pc.is_valid(value), pc.is_null(pc.struct_field(value, name)))
+            problems.add_where(lacking, "transform", "missing", f"column {name}: expected a value, found null")
+        return value
+
     def _decoded(self, stage: str, decoder: Decoder, batch: pa.RecordBatch, problems: _Problems) -> pa.Array:
         others = {topic: found[stage] for topic, found in self.topic_decoders.items() if stage in found}
         raw, topics = batch.column(stage), batch.column("topic")
@@ -118,7 +134,8 @@ class RecordReader:
             origin, missing = value, "the value is null (a tombstone), so it has no key columns"
         else:
             assert self.key_decoder is not None
-            origin = self._decoded(_BAD_KEY, self.key_decoder, batch, problems)
+            evaluated = KEY in batch.schema.names
+            origin = batch.column(KEY) if evaluated else self._decoded(_BAD_KEY, self.key_decoder, batch, problems)
             missing = "the record has no key"
         problems.add_where(pc.is_null(origin), _BAD_KEY, "NullKey", missing)
         parts = [pc.struct_field(origin, name) for name in self.key_columns]
@@ -208,6 +225,13 @@ class _Problems:
         if pc.any(mask).as_py():
             for row in pc.indices_nonzero(mask).to_pylist():
                 self._found.setdefault(row, (stage, kind, message))
+
+    def take_over(self, problems: pa.Array, skipped: pa.Array) -> None:
+        """What earlier steps have found."""
+        for row in pc.indices_nonzero(pc.is_valid(problems)).to_pylist():
+            found = problems[row].as_py()
+            self._found.setdefault(row, (found["stage"], found["kind"], found["message"]))
+        self._skipped.update(pc.indices_nonzero(skipped).to_pylist())
 
     def without_skipped(self, op: pa.Array, filtered: str) -> pa.Array:
         """The operations, with `filtered` for records that are left out on purpose, whatever else is with them."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -21,11 +22,12 @@ from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped
 from jobs.decode.extended_json import MongoKey
 from jobs.destinations.iceberg.attempt import Attempt
-from jobs.landing.columns import key_fields, landing_schema
+from jobs.landing.columns import key_fields, landing_schema, value_fields
 from jobs.landing.records import Operations, RecordReader
 from jobs.landing.routing import all_taken
 from jobs.landing.schema_ids import Registries, Schemas
-from jobs.offsets import TopicPartition, total
+from jobs.landing.transforming import Place, error_class, failing_records, transformed
+from jobs.offsets import OffsetRange, TopicPartition, total
 from jobs.spec.formats import Encoding, Format
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
@@ -82,7 +84,11 @@ def write_records(spark: SparkSession, source: LandingSource, attempt: Attempt, 
     writer = selection.columns(kept).writeTo(quote("spark", attempt.path))
     for key, value in attempt.summary.items():
         writer = writer.option(f"snapshot-property.{key}", value)
-    writer.append()
+    try:
+        writer.append()
+    except PySparkException as problem:
+        source.find_failing(spark, problem)
+        return write_records(spark, source, attempt, selection)
     # Spark Connect waits 100 ms for what was observed and then answers without it; a loaded server can be later than
     # that (seen). The same counts then come from a second look at the same ranges, which is slower and as good.
     found = counted.get or _counted_again(shaped, what, attempt)
@@ -127,6 +133,7 @@ class LandingSource:
     Attributes:
         value_type: the `value` struct as the table that is written has it.
         registries: the Schema Registries that the records' schemas are in.
+        refused: records that the transform was found to fail on, with Spark's error class.
     """
 
     kafka: KafkaCluster
@@ -134,14 +141,19 @@ class LandingSource:
     batch: Batch
     value_type: pa.DataType
     registries: Registries = field(default_factory=Registries)
+    refused: dict[Place, str] = field(default_factory=dict)
 
     def shaped(self, spark: SparkSession) -> DataFrame:
         """Landed rows of all records (`jobs.landing.columns`), and the reports of the tasks among them."""
         schema = landing_schema(self.spec)
         schema = schema.set(schema.get_field_index("value"), pa.field("value", self.value_type))
-        records = _kafka_records(spark, self.kafka, self.batch)
+        resolved = self.spec.source.resolved
+        headers = resolved is not None and resolved.mentions("_headers")
+        records = _kafka_records(spark, self.kafka, self.batch, headers)
         schemas = self.registries.schemas_of(self.spec.source, records)
         reader = record_reader(self.spec, self.batch, self.value_type, schemas)
+        if resolved:
+            records = transformed(records, resolved, reader, self.refused)
         shaped = records.mapInArrow(_plain_function(reader), _spark_type(_shaped(schema)))
         return shaped.withColumns(
             {
@@ -149,6 +161,18 @@ class LandingSource:
                 "landedAt": F.lit(datetime.fromtimestamp(self.batch.planned_at / 1000, UTC)),
             }
         ).select(schema.names)
+
+    def find_failing(self, spark: SparkSession, problem: PySparkException) -> None:
+        """Takes down which records the transform fails on; raises the problem where that is not its cause."""
+        if self.spec.source.resolved is None or error_class(problem) is None or self.refused:
+            raise problem
+
+        def probe(ranges: Mapping[TopicPartition, OffsetRange]) -> None:
+            part = replace(self, batch=replace(self.batch, ranges=ranges), refused={})
+            # The positions of the whole batch are of no interest here, only whether all of it can be evaluated.
+            part.shaped(spark).agg(F.count(F.hash("value"))).collect()
+
+        self.refused.update(failing_records(self.batch.ranges, probe))
 
     def bad(self, spark: SparkSession) -> DataFrame:
         """Only the bad records, read again."""
@@ -164,7 +188,7 @@ def record_reader(
         schemas: those of the records, by registry and id, where they name any.
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
-    key_format = source.key if key and key.source == "kafka_key" else None
+    key_format = source.key if source.transform or (key and key.source == "kafka_key") else None
     position, first = 0, {}
     for tp in sorted(batch.ranges):
         first[tp] = position
@@ -182,6 +206,7 @@ def record_reader(
         start={tp: r.start for tp, r in batch.ranges.items()},
         key_type=pa.struct(key_fields(spec)) if key else None,
         value_type=value_type,
+        required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=all_taken(spec),
         topic_decoders={
             topic: {
@@ -210,7 +235,7 @@ def decoder_of(
     return MongoKey(columns.struct, of_type) if is_key else Enveloped(columns.struct, envelope.rules, of_type)
 
 
-def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch) -> DataFrame:
+def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch, headers: bool) -> DataFrame:
     """Exactly the records of the ranges; Spark fails rather than leaves out one that is gone (`failOnDataLoss`)."""
     ranges = {tp: r for tp, r in batch.ranges.items() if len(r)}
     options = {
@@ -219,6 +244,7 @@ def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch) -> Da
         "startingOffsets": json.dumps(_by_topic({tp: r.start for tp, r in ranges.items()})),
         "endingOffsets": json.dumps(_by_topic({tp: r.end for tp, r in ranges.items()})),
         "failOnDataLoss": "true",
+        "includeHeaders": str(headers).lower(),
     }
     if sum(map(len, ranges.values())) > _SPLIT_FROM:
         options["minPartitions"] = "4"
@@ -227,7 +253,7 @@ def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch) -> Da
     if len(ranges) > most:
         # Not a task and a data file for each of 5,000 topic-partitions.
         frame = frame.coalesce(most)
-    return frame.select("key", "value", "topic", "partition", "offset", "timestamp")
+    return frame.select("key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else []))
 
 
 def _by_topic(values: Mapping[TopicPartition, int], as_list: bool = False) -> dict[str, object]:

@@ -37,6 +37,4 @@ def connect_wire(schema: Mapping[str, Any]) -> Wire:
         case _:
             found = Wire(_KINDS[kind])
     named = with_name(found, schema.get("name"), schema.get("parameters"))
-    if named.logical == "decimal" and kind != "bytes":  # decimal.format=NUMERIC writes numbers
-        named = Wire("double")
     return named.optional() if schema.get("optional") else named

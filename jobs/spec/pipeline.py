@@ -121,7 +121,7 @@ class PipelineSpec(Spec):
 
     def _column_problems(self) -> list[str]:
         try:
-            value = parse_columns(self.source.value.columns)
+            value = parse_columns(self.source.row)
             key = parse_columns(self.source.key.columns) if self.source.key else None
         except ConfigurationError as problem:
             return [str(problem)]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from jobs.spec.base import Spec
 from jobs.spec.formats import Encoding, Format
+from jobs.spec.transform import Resolved, Transform, resolve
+from resources.errors import ConfigurationError
 
 
 class TopicEncodings(Spec):
@@ -39,6 +43,9 @@ class Source(Spec):
     pattern: str | None = Field(None, description="regular expression that topic names must match as a whole")
     key: Format | None = Field(None, description="the record's key; left out: not decoded")
     value: Format
+    transform: Transform | None = Field(
+        None, description="a Spark SQL `select … from records`, applied to each decoded record before landing"
+    )
     per_topic: dict[str, TopicEncodings] = Field(
         default_factory=dict,
         description="topic to {key: …, value: …}: the encoding of that topic, where it is not as in the others; the "
@@ -65,8 +72,41 @@ class Source(Spec):
             raise ValueError("key: only the envelope mongo concerns keys")
         return self
 
+    @model_validator(mode="after")
+    def _transform_is_right(self) -> Source:
+        try:
+            self.resolved  # noqa: B018
+        except ConfigurationError as problem:
+            raise ValueError(str(problem)) from None
+        return self
+
+    @property
+    def resolved(self) -> Resolved | None:
+        """The transform against the declared columns. Raises ConfigurationError where it is wrong."""
+        if self.transform is None:
+            return None
+        key = tuple(self.key.columns.items()) if self.key else None
+        return _resolved(
+            self.transform.sql, tuple(self.transform.columns.items()), tuple(self.value.columns.items()), key
+        )
+
+    @property
+    def row(self) -> Mapping[str, str]:
+        """Column to type of what is landed as `value`: what the transform gives, else what is decoded."""
+        resolved = self.resolved
+        return resolved.columns if resolved else self.value.columns
+
     @property
     def registries(self) -> list[str]:
         """Names of the Schema Registry connections that the records need."""
         encodings = [self.key, self.value, *(e for t in self.per_topic.values() for e in (t.key, t.value))]
         return sorted({encoding.registry for encoding in encodings if encoding and encoding.registry})
+
+
+Items = tuple[tuple[str, str], ...]
+
+
+@lru_cache(256)
+def _resolved(sql: str, columns: Items, value: Items, key: Items | None) -> Resolved:
+    """Resolved once: a pipeline's columns are asked for often."""
+    return resolve(Transform(sql=sql, columns=dict(columns)), dict(value), dict(key) if key else None)

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 import click
 
 from jobs.destinations.base import Destination
+from jobs.landing.transforming import analyse
 from jobs.pipeline import Pipeline
 from jobs.time_limit import within
 from orchestration.files import open_pipeline, pipeline_names
 from resources.connections import load_connections
 from resources.errors import BatchmergeError, TransientError
+from resources.spark import spark_errors
 
 _LIMIT = 30
 Question = tuple[str, Callable[[], object]]
@@ -50,9 +52,16 @@ def _questions(pipeline: Pipeline, destinations: list[Destination]) -> Iterator[
     for name, registry in pipeline.registries().items():
         yield f"Schema Registry {name}", registry.subjects
     yield "Spark", lambda: pipeline.spark("check").sql("SELECT 1").collect()
+    if pipeline.spec.source.transform:
+        yield "transform in Spark", lambda: _analyse(pipeline)
     yield pipeline.intermediate.identifier, pipeline.intermediate.committed
     for destination in destinations:
         yield destination.name, _dry_run(destination)
+
+
+def _analyse(pipeline: Pipeline) -> None:
+    with spark_errors("transform"):
+        analyse(pipeline.spark("check"), pipeline.spec.source)
 
 
 def _dry_run(destination: Destination) -> Callable[[], object]:

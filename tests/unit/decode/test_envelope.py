@@ -17,7 +17,11 @@ from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
 from jobs.decode.json_dialect import JsonDialect
+from jobs.decode.registered import RegisteredSchema
 from jobs.schema.types import parse_columns
+from tests.kit.avro import encoded
+from tests.kit.avro import record as avro_record
+from tests.kit.avro import text as avro_text
 
 COLUMNS = {"id": "long not null", "name": "string", "_op": "string"}
 
@@ -209,3 +213,23 @@ def test_with_connect_schema() -> None:
     decoded = decode(records, rules("debezium"), format="connect_json")
     assert [v and v["_op"] for v in decoded.values.to_pylist()] == ["c", "d", None]
     assert (decoded.errors, decoded.skipped) == ({}, {2})
+
+
+def test_registered_avro() -> None:
+    image = avro_record(("id", "long"), ("name", ["null", "string"]), name="Value")
+    source = avro_record(("lsn", ["null", "long"]), name="Source")
+    schema = avro_record(
+        ("before", ["null", image]), ("after", ["null", "Value"]), ("source", source), ("op", "string"), name="Envelope"
+    )
+    schemas = {5: RegisteredSchema(5, "AVRO", (avro_text(schema),))}
+    columns = {**COLUMNS, "_lsn": "long"}
+    kind = pa.struct(list(parse_columns(columns)))
+    chosen = rules("debezium", metadata={"_lsn": "source.lsn"})
+    decoder = Enveloped(kind, chosen, lambda inner: decoder_for("avro", inner, registered=schemas))
+    records = [change("c", None, row(1), source={"lsn": 1}), change("d", row(1), None, source={"lsn": None})]
+    raws = [encoded(schema, {k: r[k] for k in ("before", "after", "source", "op")}, 5) for r in records]
+    decoded = pickle.loads(pickle.dumps(decoder)).decode(pa.array([*raws, b"\x00\x00\x00\x00\x06", None], pa.binary()))
+    found = [(v["_op"], v["id"], v["_lsn"]) if v else None for v in decoded.values.to_pylist()]
+    assert found == [("c", 1, 1), ("d", 1, None), None, None]
+    assert {n: e.kind for n, e in decoded.errors.items()} == {2: "schema"}
+    assert decoded.skipped == {3}

@@ -1,0 +1,245 @@
+"""A pipeline's transform: decoded records, then Spark SQL on each of them, then landed rows.
+
+Three steps, each one row per record: workers decode (`DecodeStep`), Spark evaluates the expressions, workers shape the
+result (`RecordReader`). A bad or filtered record keeps its row, so that every record is counted.
+
+Spark's SQL has no error per row: an expression that fails (a cast, a division by zero) fails the whole job. Then the
+records at fault are looked for by halving the batch's ranges, and evaluated no more: they are bad records, by Spark's
+error class. Where there are more than a few, the batch is refused: such a transform wants `try_cast` and its like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+
+from jobs.decode.base import Decoder
+from jobs.decode.by_topic import decode_by_topic
+from jobs.landing.records import RecordReader
+from jobs.offsets import OffsetRange, TopicPartition
+from jobs.schema.types import parse_columns
+from jobs.spec.source import Source
+from jobs.spec.transform import HEADERS, KEY, METADATA, RECORDS, REFUSED, Resolved
+from resources.errors import BadRecords
+
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+RAW = ("key", "value", "topic", "partition", "offset", "timestamp")
+PROBLEM = pa.struct([("stage", pa.string()), ("kind", pa.string()), ("message", pa.string())])
+STAGE = "transform"
+_MOST = 10
+# Of Spark's errors these are of a record's values; any other is of the statement, the server or Kafka.
+_OF_VALUES = (
+    "ARITHMETIC_",
+    "BINARY_",
+    "CANNOT_PARSE",
+    "CAST_",
+    "COLLECTION_",
+    "CONVERSION_",
+    "DATETIME_",
+    "DIVIDE_",
+    "DUPLICATED_MAP",
+    "FAILED_",
+    "ILLEGAL_",
+    "INTERVAL_",
+    "INVALID_",
+    "MALFORMED_",
+    "NULL_MAP",
+    "NUMERIC_",
+    "REMAINDER_",
+    "UNEXPECTED_",
+    "USER_RAISED",
+)
+
+
+@dataclass(frozen=True)
+class DecodeStep:
+    """Records (`RAW`) with what was decoded of them: columns of the value, `_key`, and what is wrong.
+
+    Attributes:
+        refused: records that the transform has failed on, with Spark's error class.
+        headers: the records have them.
+        carried: further columns, whole numbers, that stay with each record.
+    """
+
+    key_decoder: Decoder | None
+    value_decoder: Decoder
+    topic_decoders: Mapping[str, Mapping[str, Decoder]]
+    refused: Mapping[Place, str] = field(default_factory=dict)
+    headers: bool = False
+    carried: tuple[str, ...] = ()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield self.read(batch)
+
+    @property
+    def schema(self) -> pa.Schema:
+        raw = [("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()),
+               ("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))]  # fmt: skip
+        key = [(KEY, self.key_decoder.type)] if self.key_decoder else []
+        value = [("row", self.value_decoder.type)]
+        headers = [("headers", HEADERS)] if self.headers else []
+        headers += [(name, pa.int64()) for name in self.carried]
+        return pa.schema([*raw, *headers, *key, *value, ("problem", PROBLEM), ("skipped", pa.bool_())])
+
+    def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        problems: dict[int, tuple[str, str, str]] = {}
+        skipped: set[int] = set()
+        columns = {name: batch.column(name).cast(self.schema.field(name).type) for name in (*RAW, *self.carried)}
+        if self.headers:
+            columns["headers"] = batch.column("headers").cast(HEADERS)
+        for name, stage, decoder in (("row", "value", self.value_decoder), (KEY, "key", self.key_decoder)):
+            if decoder is None:
+                continue
+            others = {topic: own[stage] for topic, own in self.topic_decoders.items() if stage in own}
+            decoded = decode_by_topic(decoder, others, batch.column(stage), batch.column("topic"))
+            columns[name] = decoded.values
+            skipped.update(decoded.skipped)
+            for row, error in decoded.errors.items():
+                problems.setdefault(row, (stage, error.kind, error.message))
+        self._refuse(batch, problems)
+        columns["problem"] = pa.array(
+            [_problem(problems[row]) if row in problems else None for row in range(batch.num_rows)], PROBLEM
+        )
+        columns["skipped"] = pa.array([row in skipped for row in range(batch.num_rows)], pa.bool_())
+        return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+
+    def _refuse(self, batch: pa.RecordBatch, problems: dict[int, tuple[str, str, str]]) -> None:
+        if not self.refused:
+            return
+        places = zip(*(batch.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+        for row, place in enumerate(places):
+            if place in self.refused:
+                error = self.refused[place]
+                problems.setdefault(row, (STAGE, "transform", f"the transform fails on this record: Spark's {error}"))
+
+
+def _problem(found: tuple[str, str, str]) -> dict[str, str]:
+    return dict(zip(("stage", "kind", "message"), found, strict=True))
+
+
+def transformed(
+    records: DataFrame,
+    resolved: Resolved,
+    reader: RecordReader,
+    refused: Mapping[Place, str] | None = None,
+    carried: tuple[str, ...] = (),
+) -> DataFrame:
+    """Kafka records decoded and evaluated, for the reader to shape."""
+    headers = "headers" in records.columns
+    step = DecodeStep(reader.key_decoder, reader.value_decoder, reader.topic_decoders, refused or {}, headers, carried)
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return step(batches)
+
+    decoded = records.mapInArrow(decode, from_arrow_schema(step.schema, prefer_timestamp_ntz=True))
+    return evaluated(decoded, resolved, step.key_decoder is not None, carried)
+
+
+def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tuple[str, ...] = ()) -> DataFrame:
+    """The records with `result`, a struct of the transform's columns; null for tombstones, bad and filtered ones."""
+    own = [F.col("row.*"), *([F.col(KEY)] if has_key else [])]
+    places = [F.col(n.removeprefix("_")).alias(n) for n in METADATA if n.removeprefix("_") in decoded.columns]
+    kept_columns = (*RAW, *carried)
+    raw = [F.col(name).alias(f"__raw_{name}") for name in kept_columns]
+    usable = F.col("row").isNotNull() & F.col("problem").isNull() & ~F.col("skipped")
+    state = [F.col("problem").alias("__problem"), F.col("skipped").alias("__skipped"), usable.alias("__usable")]
+    records = decoded.select(*own, *places, *raw, *state).alias(RECORDS)
+    kept = F.coalesce(F.expr(resolved.condition), F.lit(False)) if resolved.condition else F.lit(True)
+    kinds = {f.name: from_arrow_type(f.type, prefer_timestamp_ntz=True) for f in parse_columns(resolved.columns)}
+    made = F.struct(*(F.expr(resolved.expressions[n]).cast(kind).alias(n) for n, kind in kinds.items()))
+    refused = F.expr(resolved.expressions[REFUSED]).cast("string") if REFUSED in resolved.expressions else F.lit(None)
+    checked = records.withColumn("__kept", F.when(F.col("__usable"), kept)).alias(RECORDS)
+    good: Column = F.col("__usable") & F.col("__kept")
+    judged = checked.withColumn("__refused", F.when(good, refused.cast("string"))).alias(RECORDS)
+    return judged.select(
+        *(F.col(f"__raw_{name}").alias(name) for name in kept_columns),
+        *([F.col(KEY)] if has_key else []),
+        F.when(good & F.col("__refused").isNull(), made).alias("result"),
+        F.when(
+            F.col("__refused").isNotNull(),
+            F.struct(F.lit(STAGE).alias("stage"), F.lit("refused").alias("kind"), F.col("__refused").alias("message")),
+        )
+        .otherwise(F.col("__problem"))
+        .alias("problem"),
+        (F.col("__skipped") | F.coalesce(~F.col("__kept"), F.lit(False))).alias("skipped"),
+    )
+
+
+def analyse(spark: SparkSession, source: Source) -> None:
+    """Has Spark resolve the transform against the declared columns, without reading anything.
+
+    Raises:
+        PySparkException: Spark does not accept it.
+    """
+    resolved = source.resolved
+    if resolved is None:
+        return
+    key = [(KEY, source.key.struct)] if source.key else []
+    raw = [(name, pa.binary() if name in ("key", "value") else METADATA[f"_{name}"]) for name in RAW]
+    more = [("headers", HEADERS), *key, ("row", source.value.struct), ("problem", PROBLEM), ("skipped", pa.bool_())]
+    nothing = spark.createDataFrame([], from_arrow_schema(pa.schema([*raw, *more]), prefer_timestamp_ntz=True))
+    evaluated(nothing, resolved, bool(key)).schema  # noqa: B018
+
+
+def error_class(problem: PySparkException) -> str | None:
+    """Spark's class of an error that one record's values cause; None for any other error."""
+    name = problem.getCondition() or ""
+    return name if name.startswith(_OF_VALUES) else None
+
+
+def failing_records(
+    ranges: Mapping[TopicPartition, OffsetRange], probe: Callable[[Mapping[TopicPartition, OffsetRange]], None]
+) -> dict[Place, str]:
+    """The records that the transform fails on, found by halving ranges.
+
+    Args:
+        probe: evaluates the transform on these ranges; raises PySparkException where it fails.
+
+    Raises:
+        BadRecords: there are more than a few.
+    """
+    found: dict[Place, str] = {}
+    todo = [dict(ranges)]
+    while todo:
+        part = todo.pop()
+        try:
+            probe(part)
+        except PySparkException as problem:
+            reason = error_class(problem)
+            if reason is None:
+                raise
+            halves = _halves(part)
+            if halves:
+                todo += halves
+                continue
+            (tp, only), *_ = part.items()
+            found[tp.topic, tp.partition, only.start] = reason
+            if len(found) > _MOST:
+                raise BadRecords(
+                    f"the transform fails on more than {_MOST} records of one batch ({reason})",
+                    where=STAGE,
+                    remedy="use try_cast, try_divide and their like, or name bad records by a column `_refused`",
+                ) from None
+    return found
+
+
+def _halves(ranges: dict[TopicPartition, OffsetRange]) -> list[dict[TopicPartition, OffsetRange]]:
+    """Two parts of the ranges, by partitions or by offsets; none for a single offset."""
+    present = {tp: r for tp, r in ranges.items() if len(r)}
+    if len(present) > 1:
+        items = list(present.items())
+        return [dict(items[: len(items) // 2]), dict(items[len(items) // 2 :])]
+    ((tp, only),) = present.items()
+    if len(only) == 1:
+        return []
+    middle = only.start + len(only) // 2
+    return [{tp: OffsetRange(only.start, middle)}, {tp: OffsetRange(middle, only.end)}]

@@ -1,0 +1,124 @@
+"""The transform of a pipeline, and the recipes of jobs/TRANSFORMS.md, on a real Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from jobs.dead_letters.mending import retry
+from jobs.landing.transforming import analyse
+from resources.connections import Connections
+from resources.errors import BadRecords
+from tests.kit.engine import Engine, catalog
+from tests.kit.flow import Flow
+from tests.kit.records import bootstrap
+
+VALUE = {"id": "long", "name": "string", "amount": "string", "secret": "string", "_op": "string"}
+
+
+def made(connections: Connections, spark: SparkSession, topic: str, transform: object, **parts: Any) -> Engine:
+    source = {
+        "topics": [topic],
+        "key": {"columns": {"id": "long"}},
+        "value": {"columns": VALUE},
+        "transform": transform,
+    }
+    changes = {"key": {"columns": ["id"]}, "op": {"field": "_op"}}
+    return Engine(
+        Flow(topic, ["upsert_delete"], overrides={"source": source, "changes": changes, **parts}), connections, spark
+    )
+
+
+def tell(connections: Connections, topic: str, values: list[Any]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+    for n, value in enumerate(values):
+        raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+        producer.produce(topic, key=json.dumps({"id": n}).encode(), value=raw)
+    producer.flush(60)
+
+
+def table(engine: Engine) -> list[dict[str, Any]]:
+    rows = catalog(engine.connections).require(engine.flow.table("upsert_delete")).scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def dead_letters(engine: Engine) -> list[tuple[int, str, str, str]]:
+    rows = engine.spark.table(".".join(engine.pipeline.intermediate.path)).where("error is not null")
+    picked = rows.select("kafka.offset", "error.stage", "error.kind", "error.message").collect()
+    return sorted(tuple(row) for row in picked)
+
+
+def value(n: int, amount: str, op: str = "c") -> dict[str, Any]:
+    return {"id": n, "name": f"n{n}", "amount": amount, "secret": "s", "_op": op}
+
+
+STATEMENT = """
+select * except (secret, amount), cast(amount as int) as amount, upper(name) as shout, _key.id as key_id, _topic,
+  case when name = 'n3' then 'three is not wanted' end as _refused
+from records where amount <> 'leave out'
+"""
+
+
+def test_rows_filters_refusals_and_failures(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    engine = made(connections, spark, name, STATEMENT)
+    values = [value(0, "5"), value(1, "leave out"), value(2, "no number"), value(3, "3"), b"{", value(5, "6"), None]
+    tell(connections, name, values)
+    (landed,) = engine.advance()
+    counts = landed.counts
+    assert (counts.read, counts.landed, counts.quarantined, counts.filtered) == (7, 3, 3, 1)
+    assert table(engine) == [
+        {"id": 0, "name": "n0", "amount": 5, "shout": "N0", "key_id": 0, "_topic": name},
+        {"id": 5, "name": "n5", "amount": 6, "shout": "N5", "key_id": 5, "_topic": name},
+    ]
+    bad = dead_letters(engine)
+    assert [(offset, stage, kind) for offset, stage, kind, _ in bad] == [
+        (2, "transform", "transform"),
+        (3, "transform", "refused"),
+        (4, "value", "undecodable"),
+    ]
+    assert "CAST_INVALID_INPUT" in bad[0][3]
+    assert "no number" not in bad[0][3]
+    assert bad[1][3] == "three is not wanted"
+
+
+def test_dead_letters_are_tried_again_with_a_mended_transform(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    tell(connections, name, [value(0, "5"), value(1, "six")])
+    engine = made(connections, spark, name, "select id, _op, cast(amount as int) as amount from records")
+    engine.advance()
+    assert [row["id"] for row in table(engine)] == [0]
+    source = engine.document["source"]
+    assert isinstance(source, dict)
+    better = "select id, _op, try_cast(amount as int) as amount from records"
+    mended = engine.edited(source={**source, "transform": better})
+    done = retry(mended.pipeline)
+    assert (done.tried, done.mended) == (1, 1)
+    assert table(mended) == [{"id": 0, "amount": 5}, {"id": 1, "amount": None}]
+
+
+def test_policy_fail(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
+    name = topic()
+    tell(connections, name, [value(n, "5") for n in range(4)])
+    one = "select id, _op, cast(if(id = 3, name, '1') as int) as x from records"
+    with pytest.raises(BadRecords, match="transform: the transform fails on this record: Spark's CAST_INVALID_INPUT"):
+        made(connections, spark, name, one, on_bad_record="fail").advance()
+
+
+def test_check_has_spark_analyse_it(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
+    good = made(connections, spark, topic(), "select *, length(name) as n, _headers[0].key as h from records")
+    analyse(spark, good.pipeline.spec.source)
+    unknown = {"sql": "select id, _op, no_such_function(name) as x from records", "columns": {"x": "string"}}
+    bad = made(connections, spark, topic(), unknown)
+    with pytest.raises(PySparkException, match="UNRESOLVED_ROUTINE"):
+        analyse(spark, bad.pipeline.spec.source)

@@ -1,0 +1,82 @@
+"""Which records a transform fails on, and the step that decodes for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+from jobs.decode.decoders import decoder_for
+from jobs.landing.transforming import DecodeStep, error_class, failing_records
+from jobs.offsets import OffsetRange, TopicPartition
+from resources.errors import BadRecords
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 3)
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+
+class Failed(PySparkException):
+    """An error as a Spark Connect server sends it: with the name of its class."""
+
+    def getCondition(self) -> str | None:
+        return self._message
+
+
+DIVIDE = Failed("DIVIDE_BY_ZERO")
+
+
+def probe(bad: set[tuple[TopicPartition, int]], error: PySparkException = DIVIDE) -> Callable[[Ranges], None]:
+    def evaluate(ranges: Ranges) -> None:
+        if any(tp in ranges and ranges[tp].start <= offset < ranges[tp].end for tp, offset in bad):
+            raise error
+
+    return evaluate
+
+
+@pytest.mark.parametrize(
+    "bad", [set(), {(A, 0)}, {(B, 107)}, {(A, 99), (B, 100), (B, 101)}, {(A, n) for n in range(40, 50)}]
+)
+def test_failing_records_are_found_by_halving(bad: set[tuple[TopicPartition, int]]) -> None:
+    found = failing_records({A: OffsetRange(0, 100), B: OffsetRange(100, 108)}, probe(bad))
+    assert found == {(tp.topic, tp.partition, offset): "DIVIDE_BY_ZERO" for tp, offset in bad}
+
+
+def test_more_than_a_few_stop_the_batch() -> None:
+    with pytest.raises(BadRecords, match=r"more than 10 records of one batch .DIVIDE_BY_ZERO.") as refused:
+        failing_records({A: OffsetRange(0, 100)}, probe({(A, n) for n in range(100)}))
+    assert "try_cast" in refused.value.remedy
+
+
+def test_other_errors_are_not_the_records_fault() -> None:
+    other = Failed("TABLE_OR_VIEW_NOT_FOUND")
+    assert error_class(other) is None
+    assert error_class(PySparkException("a server's trouble")) is None
+    assert error_class(Failed("CAST_INVALID_INPUT")) == "CAST_INVALID_INPUT"
+    with pytest.raises(PySparkException):
+        failing_records({A: OffsetRange(0, 100)}, probe({(A, 0)}, other))
+
+
+def test_decode_step_keeps_a_row_for_every_record() -> None:
+    kind = pa.struct([("id", pa.int64())])
+    step = DecodeStep(decoder_for("json", kind), decoder_for("json", kind), {}, {("t", 0, 3): "CAST_INVALID_INPUT"})
+    values = [json.dumps({"id": 1}).encode(), b"{", None, b'{"id":4}']
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([b'{"id":1}', b'{"id":1}', b"{", b'{"id":4}'], pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "topic": pa.array(["t"] * 4),
+            "partition": pa.array([0] * 4, pa.int32()),
+            "offset": pa.array(range(4), pa.int64()),
+            "timestamp": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 4, pa.timestamp("us", "UTC")),
+        }
+    )
+    (read,) = step([batch])
+    assert read.schema == step.schema
+    assert read.column("row").to_pylist() == [{"id": 1}, None, None, {"id": 4}]
+    problems = [(p["stage"], p["kind"]) if p else None for p in read.column("problem").to_pylist()]
+    assert problems == [None, ("value", "undecodable"), ("key", "undecodable"), ("transform", "transform")]
+    assert read.column("skipped").to_pylist() == [False] * 4

@@ -1,0 +1,113 @@
+"""What a registry's answers become, asked over HTTP from a server of the test."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+
+from resources.connections import SchemaRegistryConnection
+from resources.errors import ConfigurationError, TerminalError, Unavailable
+from resources.schema_registry import SchemaRegistry
+
+SECRET = "hunter2-secret"
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers by path; everything else is 404."""
+
+    table: ClassVar[dict[str, tuple[int, object]]] = {}
+    asked: ClassVar[list[tuple[str, str | None]]] = []
+
+    def do_GET(self) -> None:
+        path = self.path.split("?")[0]
+        self.asked.append((path, self.headers.get("Authorization")))
+        status, content = self.table.get(path, (404, {"error_code": 40403}))
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Answers.table, Answers.asked = {}, []
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_address[1]}"
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()
+
+
+def registry(url: str, **more: object) -> SchemaRegistry:
+    connection = {"kind": "schema_registry", "url": url, "timeout_seconds": 5, **more}
+    return SchemaRegistry("reg", SchemaRegistryConnection.model_validate(connection))
+
+
+def test_references_come_first_and_an_id_is_asked_for_once(server: str) -> None:
+    base = {"name": "base.proto", "subject": "base", "version": 1}
+    middle = {"name": "middle.proto", "subject": "mid/dle", "version": 2}
+    Answers.table = {
+        "/schemas/ids/7": (200, {"schema": "top", "schemaType": "PROTOBUF", "references": [middle, base]}),
+        "/subjects/mid%2Fdle/versions/2": (200, {"schema": "middle", "references": [base]}),
+        "/subjects/base/versions/1": (200, {"schema": "base"}),
+    }
+    asked = registry(server)
+    for _ in range(2):
+        found = asked.by_id(7)
+        assert found is not None
+        assert (found.type, found.texts, found.names) == (
+            "PROTOBUF", ("base", "middle", "top"), ("base.proto", "middle.proto", "")
+        )  # fmt: skip
+    assert len(Answers.asked) == 3
+    assert asked.by_id(8) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "error"),
+    [
+        (500, {}, Unavailable),
+        (503, b"busy", Unavailable),
+        (429, {}, Unavailable),
+        (401, {}, ConfigurationError),
+        (403, {}, ConfigurationError),
+        (400, {}, TerminalError),
+        (200, b"<html>", TerminalError),
+    ],
+)
+def test_answers_that_are_none(server: str, status: int, content: object, error: type[Exception]) -> None:
+    Answers.table = {"/schemas/ids/1": (status, content)}
+    with pytest.raises(error) as caught:
+        registry(server, username="me", password=SECRET).by_id(1)
+    assert SECRET not in str(caught.value)
+    assert "reg" in str(caught.value)
+
+
+def test_the_next_address_is_tried(server: str) -> None:
+    Answers.table = {"/subjects": (200, ["a"])}
+    assert registry(f"http://127.0.0.1:9, {server}/").subjects() == ["a"]
+    with pytest.raises(Unavailable, match="does not answer"):
+        registry("http://127.0.0.1:9").subjects()
+
+
+def test_credentials(server: str) -> None:
+    Answers.table = {"/subjects": (200, [])}
+    registry(server, username="me", password="pw").subjects()
+    registry(server, token="abc").subjects()
+    assert [sent for _, sent in Answers.asked] == ["Basic bWU6cHc=", "Bearer abc"]
+    with pytest.raises(ConfigurationError, match="on their own"):
+        registry(f"http://me:{SECRET}@127.0.0.1:9")
+    with pytest.raises(ConfigurationError, match="a TLS file"):
+        registry(server, ca_file="/does/not/exist").subjects()

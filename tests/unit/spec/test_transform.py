@@ -1,0 +1,90 @@
+"""Transforms: what a statement gives, and what is refused when the pipeline file is loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.spec.transform import Resolved, Transform, resolve
+from resources.errors import ConfigurationError
+
+VALUE = {
+    "id": "long not null", "name": "string", "a": "struct<b: int, `c d`: string>", "tags": "array<string>",
+    "price": "decimal(10,2)", "at": "timestamp", "local": "timestamp_ntz",
+}  # fmt: skip
+
+
+def resolved(sql: str, **columns: str) -> Resolved:
+    return resolve(Transform(sql=sql, columns=columns), VALUE, {"id": "long"})
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        ("select id from records", {"id": "long"}),
+        ("SELECT ID, Name as orderName, A.b FROM Records", {"id": "long", "orderName": "string", "b": "int"}),
+        ("select * except (a, tags, name) from records", {"id": "long", "price": "decimal(10,2)", "at": "timestamp",
+                                                          "local": "timestamp_ntz"}),
+        ("select a.* from records", {"b": "int", "c d": "string"}),
+        ("select a.`c d` as x, tags[0] as t from records", {"x": "string", "t": "string"}),
+        ("select cast(name as decimal(5,1)) as d, try_cast(name as timestamp) as t from records",
+         {"d": "decimal(5,1)", "t": "timestamp"}),
+        ("select _topic, _offset, _key.id as k from records where _partition = 0",
+         {"_topic": "string", "_offset": "long", "k": "long"}),
+        ("select id > 5 as big, case when id > 1 then 'x' end as c from records", {"big": "boolean", "c": "string"}),
+        ("select id, case when id < 0 then 'no' end as _refused from records", {"id": "long"}),
+    ],
+)  # fmt: skip
+def test_columns_follow_from_the_statement(sql: str, columns: dict[str, str]) -> None:
+    assert dict(resolved(sql).columns) == columns
+
+
+def test_declared_types_and_the_condition() -> None:
+    found = resolved("select price * 2 as double_price from records where id > 5", double_price="decimal(12,2)")
+    assert dict(found.columns) == {"double_price": "decimal(12,2)"}
+    assert found.condition == "`records`.`id` > 5"
+    assert found.expressions == {"double_price": "`records`.`price` * 2"}
+    assert found.mentions("price")
+    assert not found.mentions("name")
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("select nope from records", "'nope' could not be resolved"),
+        ("select id from other", "from `records` alone"),
+        ("select id", "from `records` alone"),
+        ("select id from records join records as b on true", "a join"),
+        ("select r.id from records as r", "from `records` alone"),
+        ("select id from (select 1 as id) as records", "from `records` alone"),
+        ("select id, (select 1) as x from records", "a subquery"),
+        ("select id from records union all select id from records", "one `select`"),
+        ("select id from records; select id from records", "one `select`"),
+        ("drop table records", "one `select`"),
+        ("selec id", ""),
+        ("select count(*) as n from records", "an aggregate"),
+        ("select row_number() over (order by id) as n from records", "is not allowed"),
+        ("select id from records limit 5", "`limit`"),
+        ("select id from records order by id", "`order by`"),
+        ("select distinct id from records", "`distinct`"),
+        ("select id from records group by id", "`group by`"),
+        ("select explode(tags) as t from records", "several rows"),
+        ("select now() as n from records", "now"),
+        ("select current_timestamp() as n from records", "time of the run"),
+        ("select rand() as n from records", "is not allowed"),
+        ("select uuid() as n from records", "is not allowed"),
+        ("select id as a, name as a from records", "the same name"),
+        ("select price * 2 as p from records", "the type of p does not follow"),
+        ("select from_json(name, 'a int') as p from records", "the type of p does not follow"),
+        ("select * except (nope) from records", "nope, which is no column"),
+    ],
+)
+def test_what_is_refused(sql: str, says: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        resolved(sql)
+    assert says in str(refused.value)
+    assert refused.value.remedy
+
+
+def test_types_of_columns_that_the_statement_does_not_give() -> None:
+    with pytest.raises(ConfigurationError, match="names y, which the statement does not give"):
+        resolved("select id from records", y="int")
