@@ -1,7 +1,8 @@
 """Kafka to published Iceberg tables: records a second, seconds per stage, and peak memory of driver and server.
 
 Two cores with a warm Spark reach, by the issue: 250,000 records/s landed and published (append), a 1,000-record batch
-within 1.5 s, an upsert of 10,000 clustered keys into 10 million rows under twice its cost into 100 thousand. `--rows` sets the size of the log, `--table-rows` the sizes of the tables that are upserted into.
+within 1.5 s, an upsert of 10,000 clustered keys into 10 million rows under twice its cost into 100 thousand. `--rows`
+sets the size of the log, `--table-rows` the sizes of the tables that are upserted into.
 """
 
 from __future__ import annotations

@@ -1,0 +1,62 @@
+"""Maintenance of tables that are not in Iceberg: the tables hold the same, and the pipeline goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from jobs.maintenance.report import Done
+from jobs.maintenance.run import maintain_table
+from resources.connections import load_connections
+from tests.kit import bigquery as bq
+from tests.kit import clickhouse as ch
+from tests.kit import model
+from tests.kit.engine import Engine
+from tests.kit.records import bootstrap, produce, random_changes
+
+MODES = ["append", "upsert_delete"]
+
+
+def maintained(engine: Engine) -> list[Done]:
+    done = [one for d in engine.pipeline.destinations() for one in maintain_table(engine.pipeline, d)]
+    assert [str(one) for one in done if one.problem] == []
+    return done
+
+
+def test_clickhouse_rows_of_old_versions_and_deletes_go(
+    clickhouse: Path, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    connections = load_connections(clickhouse / "connections.yaml")
+    flow = ch.clickhouse_flow(topic(), MODES)
+    flow.overrides["maintenance"] = {"clean_up": {"deletes": True}}
+    one, records = Engine(flow, connections, spark), random_changes(4, 60, 9, 1)
+    produce(bootstrap(connections), flow.topic, records)
+    one.advance()
+    assert [dict(d.counts) for d in maintained(one)] == [{}, {"endpoints": 1}]
+    (server,) = ch.servers(connections)
+    wanted = model.expected(records, "upsert_delete")
+    assert server.rows(f"SELECT count() AS n FROM {flow.table('upsert_delete')}")[0]["n"] == len(wanted)
+    more = random_changes(5, 30, 9, 1)
+    produce(bootstrap(connections), flow.topic, more)
+    one.advance()
+    for mode in MODES:
+        assert ch.rows(connections, flow.table(mode)) == model.expected([*records, *more], mode), mode
+
+
+def test_bigquery_intermediate_table_is_emptied(bigquery: Path, spark: SparkSession, topic: Callable[..., str]) -> None:
+    connections = load_connections(bigquery / "connections.yaml")
+    flow = bq.bigquery_flow(topic(), ["upsert_delete"])
+    one, records = Engine(flow, connections, spark), random_changes(4, 60, 9, 1)
+    assert maintained(one) == [], "nothing to look after before the first batch"
+    produce(bootstrap(connections), flow.topic, records)
+    one.advance()
+    row = bq.destination(flow, "upsert_delete", connections).state.read()
+    assert row
+    left = f"INSERT INTO `{row.intermediate}` (`batchNumber`, `i`) VALUES (1, 1)"
+    bq.service(connections).change(left, {}, "test")
+    (done,) = maintained(one)
+    assert dict(done.counts) == {"intermediate tables dropped": 0}
+    assert bq.select(connections, f"SELECT COUNT(*) AS n FROM `{row.intermediate}`") == [{"n": 0}]
+    assert bq.rows(connections, flow.table("upsert_delete")) == model.expected(records, "upsert_delete")
