@@ -213,10 +213,15 @@ class BigQueryDestination:
 
     def _remove_merged(self, row: StateRow, last: int) -> int:
         """Takes merged batches out of the intermediate table and drops those of older generations: how many."""
-        keep = order_column(self.spec, self.columns) is not None and self.table.mode in ("upsert_delete", "delete")
-        text = render("bigquery", "clean_up", intermediate=self.bigquery.table_id(row.intermediate), keep_deletes=keep)
+        intermediate = self.bigquery.table_id(row.intermediate)
+        text = render("bigquery", "clean_up", intermediate=intermediate, keep_deletes=self._keeps_deletes)
         self.bigquery.change(text, {"last": last}, self.name)
         return self._drop_leftovers(row)
+
+    @property
+    def _keeps_deletes(self) -> bool:
+        """Where an order is named, deletes stay known: an older change that comes later must not bring a row back."""
+        return order_column(self.spec, self.columns) is not None and self.table.mode in ("upsert_delete", "delete")
 
     def _drop_leftovers(self, row: StateRow) -> int:
         """Drops intermediate tables of generations that no state row names any more: how many."""
@@ -252,6 +257,8 @@ class BigQueryDestination:
         try:
             loader = self._loader(work, staging, touched)
             rows = clock.time("load", lambda: loader.copy(flush))
+            if self._keeps_deletes:
+                loader.copy_deletes(row.intermediate, committed.batch_number)
             reached("bigquery.replay-loaded")
             job = clock.time("merge", lambda: self._replay(work, row, staging, flush))
         finally:

@@ -90,6 +90,12 @@ class Loader:
             rows += _rows(job)
         return rows
 
+    def copy_deletes(self, kept_in: str, last: int) -> None:
+        """Adds the deletes of a named order that were merged before, up to this batch, from where they are kept."""
+        tables = {"staging": self.intermediate, "intermediate": kept_in}
+        named = {name: self.bigquery.table_id(table) for name, table in tables.items()}
+        self.bigquery.change(render("bigquery", "kept_deletes", **named), {"last": last}, self.where)
+
     def _load_once(self, chunk: Chunk, flush: Flush, prefix: Callable[[int], str], token: Mapping[str, str]) -> Job:
         attempts = Attempts(self.bigquery, prefix(chunk.number), self.table.time_limit_seconds)
         labels = {**flush.labels("load", self.work.run_id), **token}

@@ -173,3 +173,6 @@ def test_statements_on_the_intermediate_table_are_accepted(case: str, analyze: C
     keep = bool(found.order_by)
     analyze(render("bigquery", "loaded_rows", intermediate=INTERMEDIATE), tables, parameters(found))
     analyze(render("bigquery", "clean_up", intermediate=INTERMEDIATE, keep_deletes=keep), tables, parameters(found))
+    if keep:
+        text = render("bigquery", "kept_deletes", staging=INTERMEDIATE, intermediate=INTERMEDIATE)
+        analyze(text, tables, parameters(found))
