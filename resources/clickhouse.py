@@ -170,17 +170,27 @@ def clickhouse_errors(where: str) -> Iterator[None]:
     except Error as problem:
         raise translated(problem.code, str(problem), where) from None
     except (ClickHouseError, OSError) as problem:
-        raise Unavailable(f"no answer ({type(problem).__name__})", where=where, remedy=_CHECK) from None
+        raise _no_answer(str(problem), where, f"no answer ({type(problem).__name__})") from None
 
 
 NEWER_RUN = "nothing to do: the newer run goes on"
 _CHECK = "check the address in the connections file and that the server runs"
 
 
+def _no_answer(message: str, where: str, what: str) -> BatchmergeError:
+    if "CERTIFICATE_VERIFY_FAILED" in message:
+        return ConfigurationError(
+            "the server's certificate is not trusted",
+            where=where,
+            remedy="name its authority in `ca_file`, and the server as its certificate does in `endpoints`",
+        )
+    return Unavailable(what, where=where, remedy=_CHECK)
+
+
 def translated(code: int | None, message: str, where: str) -> BatchmergeError:
     """Our error for a ClickHouse error code (None: no answer at all)."""
     if code is None:
-        return Unavailable("no answer", where=where, remedy=_CHECK)
+        return _no_answer(message, where, "no answer")
     label = f"code {code}{_name(message)}"
     if code == _KEEPER and any(mark in message for mark in ("Node exists", "Bad version", "No node")):
         found: BatchmergeError = CommitFailed("another run has changed the state in Keeper meanwhile", where=where)

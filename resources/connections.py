@@ -35,13 +35,36 @@ class KafkaConnection(Connection):
     bootstrap_servers: str
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
-    username: str | None = None
-    password: SecretStr | None = None
-    ca_file: str | None = Field(None, description="PEM file with the certificate authority")
+    username: str | None = Field(None, description="OAUTHBEARER: the client's id")
+    password: SecretStr | None = Field(None, description="OAUTHBEARER: the client's secret")
+    token_url: str | None = Field(None, description="OAUTHBEARER: where tokens come from (OIDC client credentials)")
+    token_scope: str | None = None
+    ca_file: str | None = Field(
+        None, description="PEM file with the certificate authority; Spark's workers read it too"
+    )
     certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
     key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
     key_password: SecretStr | None = None
     timeout_seconds: float = Field(20, gt=0)
+
+    @model_validator(mode="after")
+    def _security_is_complete(self) -> KafkaConnection:
+        problems = [text for wrong, text in self._security_rules() if wrong]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _security_rules(self) -> list[tuple[bool, str]]:
+        sasl, tls = self.security_protocol.startswith("SASL"), self.security_protocol.endswith("SSL")
+        oauth = self.sasl_mechanism == "OAUTHBEARER"
+        files = self.ca_file or self.certificate_file or self.key_file
+        return [
+            (sasl != bool(self.sasl_mechanism), "`sasl_mechanism` and a SASL `security_protocol` belong together"),
+            (sasl and not (self.username and self.password), "SASL needs `username` and `password`"),
+            (sasl and oauth != bool(self.token_url), "`token_url` and OAUTHBEARER belong together"),
+            (bool(self.certificate_file) != bool(self.key_file), "`certificate_file` and `key_file` belong together"),
+            (bool(files) and not tls, "certificates need SSL or SASL_SSL as `security_protocol`"),
+        ]
 
 
 class SparkConnection(Connection):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as _TopicPartition
@@ -17,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError, TopicMissing, Unavailable
+from resources.kafka_security import librdkafka_settings, spark_options
 
 T = TypeVar("T")
 Partition = tuple[str, int]
@@ -33,39 +35,35 @@ class KafkaCluster:
         self._connection = connection
         self._timeout = connection.timeout_seconds
         self._admin_client: AdminClient | None = None
+        self._refused = False
+
+    def _notice(self, problem: KafkaError) -> None:
+        """Whoever asks is only told that no broker could be reached; why, librdkafka says here."""
+        self._refused = self._refused or problem.code() in _REFUSED
 
     @property
     def _admin(self) -> AdminClient:
         if self._admin_client is None:
             with self._errors("cluster"):
-                self._admin_client = AdminClient(self.client_settings(), logger=_LOG)
+                settings: dict[str, Any] = {**self.client_settings(), "error_cb": self._notice}
+                self._admin_client = AdminClient(settings, logger=_LOG)
         return self._admin_client
 
     def client_settings(self) -> dict[str, str | int | float | bool]:
         """Settings of a librdkafka client. May hold secrets: never log them."""
         c = self._connection
-        found: dict[str, str | int | float | bool] = {
+        return {
             "bootstrap.servers": c.bootstrap_servers,
-            "security.protocol": c.security_protocol,
             "socket.timeout.ms": int(self._timeout * 1000),
+            **librdkafka_settings(c),
         }
-        optional = {
-            "sasl.mechanism": c.sasl_mechanism,
-            "sasl.username": c.username,
-            "sasl.password": c.password.get_secret_value() if c.password else None,
-            "ssl.ca.location": c.ca_file,
-            "ssl.certificate.location": c.certificate_file,
-            "ssl.key.location": c.key_file,
-            "ssl.key.password": c.key_password.get_secret_value() if c.key_password else None,
-        }
-        return {**found, **{k: v for k, v in optional.items() if v is not None}}
 
     def spark_options(self) -> dict[str, str]:
         """Options of Spark's Kafka source for this cluster. May hold secrets: never log them."""
         c = self._connection
-        options = {
+        return {
             "kafka.bootstrap.servers": c.bootstrap_servers,
-            "kafka.security.protocol": c.security_protocol,
+            **spark_options(c),
             "kafka.isolation.level": "read_committed",
             # More records a poll: 0.8M rows/s with the default, twice that with these on two cores. Not larger: Spark
             # keeps a consumer and what it has fetched for minutes after a task, one for each partition it has read.
@@ -73,12 +71,6 @@ class KafkaCluster:
             "kafka.fetch.max.bytes": str(16 << 20),
             "kafka.max.partition.fetch.bytes": str(4 << 20),
         }
-        if c.sasl_mechanism:
-            options["kafka.sasl.mechanism"] = c.sasl_mechanism
-            options["kafka.sasl.jaas.config"] = _jaas(c)
-        if c.ca_file:
-            options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": c.ca_file}
-        return options
 
     def topics(self, names: Iterable[str], pattern: str | None) -> list[str]:
         """The topics of that name, or those that match the pattern as a whole, sorted.
@@ -173,11 +165,19 @@ class KafkaCluster:
         wanted = {_TopicPartition(*p): spec for p in partitions}
         if not wanted:
             return {}
+        deadline = time.monotonic() + self._timeout
         with self._errors("offsets"):
-            futures = self._admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
-            )
-            return {(tp.topic, tp.partition): self._result(future).offset for tp, future in futures.items()}
+            while True:
+                futures = self._admin.list_offsets(
+                    wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+                )
+                try:
+                    return {(tp.topic, tp.partition): self._result(future).offset for tp, future in futures.items()}
+                except KafkaException as problem:
+                    # Partitions of a new topic, or of a broker that goes down, have no leader for a moment.
+                    if problem.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.2)
 
     def _result(self, future: Future[T]) -> T:
         return future.result(timeout=self._timeout + 5)
@@ -195,6 +195,12 @@ class KafkaCluster:
                 raise ConfigurationError(
                     f"Kafka refuses access: {error.name()}", where=where, remedy="check credentials and permissions"
                 ) from None
+            if self._admin_client is not None:
+                self._admin_client.poll(0.1)
+            if self._refused:
+                raise ConfigurationError(
+                    "Kafka refuses these credentials", where=where, remedy="check them in the connections file"
+                ) from None
             raise Unavailable(
                 f"Kafka does not answer as it should: {error.name()}",
                 where=where,
@@ -211,26 +217,12 @@ class KafkaCluster:
 # Kafka's own; a consumer that subscribes to a pattern leaves them out as well (`exclude.internal.topics`).
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 
+_NO_LEADER = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
 }
-
-
-def _jaas(c: KafkaConnection) -> str:
-    module = {
-        "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-        "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-        "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-        "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
-    }[c.sasl_mechanism or "PLAIN"]
-    password = c.password.get_secret_value() if c.password else ""
-    quoted = [f'{k}="{_escape(v)}"' for k, v in (("username", c.username or ""), ("password", password))]
-    return f"{module} required {' '.join(quoted)};"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -30,6 +30,7 @@ from resources.connections import SparkConnection
 from resources.errors import (
     BatchmergeError,
     CommitFailed,
+    ConfigurationError,
     Interrupted,
     StorageError,
     TerminalError,
@@ -181,6 +182,12 @@ _KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
         TransientError,
         "Kafka no longer has offsets that were there when the batch was planned",
         "run again: the plan names the offsets that are missing",
+    ),
+    (
+        ("SaslAuthenticationException", "SslAuthenticationException", "AuthorizationException", "PEM keystore configs"),
+        ConfigurationError,
+        "Kafka refuses what Spark identifies itself by",
+        "check credentials and certificates in the Kafka connection, and the permissions of its user",
     ),
     (
         ("TimeoutException", "DisconnectException", "Failed to construct kafka consumer"),

@@ -1,0 +1,214 @@
+"""Every way into a Kafka cluster, by librdkafka and by Spark; and no secret anywhere outside."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from confluent_kafka.admin import AdminClient, NewTopic
+from cryptography.hazmat.primitives import serialization
+from pyspark.sql import SparkSession
+
+from resources.clickhouse import ClickHouseServer
+from resources.connections import (
+    ClickHouseConnection,
+    Connection,
+    Connections,
+    IcebergConnection,
+    KafkaConnection,
+    load_connections,
+)
+from resources.control_topic import read_to_end
+from resources.errors import BatchmergeError, ConfigurationError
+from resources.iceberg import IcebergCatalog
+from resources.kafka import KafkaCluster
+from tests.kit.certificates import Authority
+from tests.kit.clickhouse import clickhouse_flow
+from tests.kit.clickhouse import rows as clickhouse_rows
+from tests.kit.engine import Engine
+from tests.kit.flow import Flow
+from tests.kit.records import Record, bootstrap, produce
+from tests.kit.secure_kafka import KEY_PASSWORD, PASSWORD, SecureKafka, secure_kafka
+from tests.kit.tls_proxy import tls_proxy
+from tests.orchestration.launching import advance
+
+NAMES = ["PLAIN", "PLAIN over TLS", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "mTLS"]
+# In every test run one of each kind of client code; `make test-slow` has all.
+WAYS = [
+    pytest.param("PLAIN", marks=pytest.mark.slow),
+    "PLAIN over TLS",
+    pytest.param("SCRAM-SHA-256", marks=pytest.mark.slow),
+    "SCRAM-SHA-512",
+    "OAUTHBEARER",
+    "mTLS",
+]
+WRONG = [w if w in ("SCRAM-SHA-512", "mTLS") else pytest.param(w, marks=pytest.mark.slow) for w in NAMES]
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    with secure_kafka(tmp_path_factory.mktemp("secure")) as running:
+        yield running
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.instance_for_test() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def filled(secure: SecureKafka) -> str:
+    """A topic with three records."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    client = AdminClient({"bootstrap.servers": secure.plain})
+    client.create_topics([NewTopic(name, num_partitions=1, replication_factor=1)])[name].result(timeout=60)
+    produce(secure.plain, name, [Record(0, n, {"id": n, "name": "a", "amount": 1.0, "op": "u"}) for n in range(3)])
+    return name
+
+
+def by(connections: Connections, kafka: KafkaConnection) -> Connections:
+    known: dict[str, Connection] = {name: connections.get(name, Connection) for name in connections.names()}
+    return Connections({**known, "kafka": kafka}, "test")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_come_in_every_way(
+    way: str, secure: SecureKafka, filled: str, connections: Connections, spark: SparkSession
+) -> None:
+    flow = Flow(filled, ["append"], overrides={"control": {"topic": f"control-{uuid.uuid4().hex[:8]}"}})
+    engine = Engine(flow, by(connections, secure.connection(way)), spark)
+    (landed,) = engine.land()
+    assert landed.counts.landed == 3
+    assert engine.land() == []
+
+
+@pytest.mark.parametrize("way", WRONG)
+def test_wrong_credentials_are_a_clear_error(
+    way: str, secure: SecureKafka, filled: str, connections: Connections, spark: SparkSession
+) -> None:
+    right = secure.connection(way)
+    wrong = {"password": "wrong-9921"} if way != "mTLS" else {"certificate_file": None, "key_file": None}
+    given = {**right.model_dump(), "password": right.password, "key_password": None, "timeout_seconds": 5, **wrong}
+    kafka = KafkaConnection.model_validate(given)
+    with pytest.raises(BatchmergeError) as caught:
+        Engine(Flow(filled, ["append"]), by(connections, kafka), spark).land()
+    assert "wrong-9921" not in str(caught.value)
+    assert caught.value.remedy
+    if way.startswith(("PLAIN", "SCRAM")):
+        assert isinstance(caught.value, ConfigurationError)
+
+
+@pytest.mark.usefixtures("clickhouse")
+def test_clickhouse_over_tls(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    authority, stranger = Authority(tmp_path), tmp_path / "stranger"
+    stranger.mkdir()
+    plain = connections.get("clickhouse", ClickHouseConnection)
+    flow = clickhouse_flow(topic(), ["upsert_delete"])
+    produce(bootstrap(connections), flow.topic, [Record(0, 1, {"id": 1, "name": "a", "amount": 1.0, "op": "u"})])
+    with tls_proxy(plain.endpoints[0], authority.issue("server")) as endpoint:
+        given = {**plain.model_dump(), "password": plain.password, "endpoints": [endpoint], "secure": True}
+        known: dict[str, Connection] = {name: connections.get(name, Connection) for name in connections.names()}
+        wrong = ClickHouseConnection.model_validate({**given, "ca_file": str(Authority(stranger).file)})
+        engine = Engine(flow, Connections({**known, "clickhouse": wrong}, "test"), spark)
+        engine.land()
+        with pytest.raises(ConfigurationError, match="certificate is not trusted"):
+            engine.merge("upsert_delete")
+        right = ClickHouseConnection.model_validate({**given, "ca_file": str(authority.file)})
+        Engine(flow, Connections({**known, "clickhouse": right}, "test"), spark).merge("upsert_delete")
+    assert clickhouse_rows(connections, flow.table("upsert_delete")) == [(1, "a", 1.0)]
+
+
+@pytest.mark.parametrize("way", ["SCRAM-SHA-512", pytest.param("mTLS", marks=pytest.mark.slow)])
+def test_no_secret_is_anywhere_after_a_full_run(
+    way: str,
+    secure: SecureKafka,
+    filled: str,
+    clickhouse: Path,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Landing, two tables, news, a failing run: then everything that they have written is searched."""
+    own = load_connections(clickhouse / "connections.yaml")
+    server = own.get("clickhouse", ClickHouseConnection)
+    assert server.password is not None
+    key = serialization.load_pem_private_key(secure.client.key.read_bytes(), KEY_PASSWORD.encode())
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    secrets = [PASSWORD, KEY_PASSWORD, server.password.get_secret_value(), pem.splitlines()[3]]
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
+    lengths = {log: log.stat().st_size for log in (clickhouse / "logs").glob("*.log")}
+    texts: dict[str, str] = {}
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(connections_with(clickhouse, secure, way)))
+    control = f"control-{uuid.uuid4().hex[:8]}"
+    flow = Flow(filled, ["append", "upsert"], overrides={"control": {"topic": control}})
+    flow.overrides["tables"] = [
+        {"kind": "iceberg", "table": flow.table("append"), "mode": "append"},
+        {"kind": "clickhouse", "table": flow.table("upsert"), "mode": "upsert"},
+    ]
+    done = advance(instance, flow)
+    assert done.success, done
+    broken = Flow("absent", ["append"])
+    failed = advance(instance, broken)
+    assert not failed.success
+    texts |= written_by(flow, way, secure, load_connections())
+    texts |= {f"Dagster run {run.run_id}": dagster_texts(instance, run.run_id) for run in (done, failed)}
+    for log, length in lengths.items():
+        texts[f"log {log.name}"] = log.read_bytes()[length:].decode(errors="replace")
+    texts["log broker"] = secure.log.read_text()
+    texts["our log"] = caplog.text
+    for file in (f for f in Path(instance.root_directory).rglob("*") if f.is_file()):
+        texts[f"log {file.name}"] = file.read_bytes().decode("latin-1")
+    found = [where for where, text in texts.items() for secret in secrets if secret in text]
+    assert found == []
+    assert all(texts[where] for where in texts if not where.startswith("log ")), "nothing was looked at in vain"
+
+
+def connections_with(home: Path, secure: SecureKafka, way: str) -> Path:
+    """The stack's connections with this broker; secrets by reference, as a person writes them."""
+    document = yaml.safe_load((home / "connections.yaml").read_text())
+    kafka = secure.connection(way).model_dump(mode="json", exclude_none=True)
+    kafka |= {"password": "${env:KAFKA_PASSWORD}"} if way != "mTLS" else {"key_password": "${env:KEY_PASSWORD}"}
+    document["connections"]["kafka"] = kafka
+    path = secure.log.parent / f"{way}.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def dagster_texts(instance: dg.DagsterInstance, run_id: str) -> str:
+    """The run with its configuration and tags, and every event of it, as the UI gets them."""
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    entries = [entry.to_json() for entry in instance.all_logs(run_id)]
+    return "\n".join([json.dumps(run.tags), str(run.run_config), *entries])
+
+
+def written_by(flow: Flow, way: str, secure: SecureKafka, known: Connections) -> dict[str, str]:
+    """Table properties and snapshot summaries, control events, queries in ClickHouse's log."""
+    lake = IcebergCatalog("lake", known.get("lake", IcebergConnection))
+    pipeline = flow.pipeline(known)
+    found = {
+        f"{way}: {name}": lake.require(name).metadata.model_dump_json()
+        for name in (pipeline.intermediate.identifier, flow.table("append"))
+    }
+    plain = KafkaCluster("kafka", KafkaConnection(kind="kafka", bootstrap_servers=secure.plain))
+    events = read_to_end(plain, flow.spec.control.topic, 60)
+    found[f"{way}: control events"] = "\n".join(e.value.decode("latin-1") for e in events)
+    connection = known.get("clickhouse", ClickHouseConnection)
+    server = ClickHouseServer("clickhouse", connection, connection.endpoints[0])
+    rows = server.rows(f"SELECT * FROM tests.`{flow.name}_upsert`")
+    created = server.rows("SELECT create_table_query FROM system.tables WHERE database = 'tests'")
+    found[f"{way}: ClickHouse"] = json.dumps([rows, created], default=str)
+    return found

@@ -1,0 +1,83 @@
+"""What each kind of security becomes for librdkafka and for Spark's Java client, and what does not go together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from pydantic import ValidationError
+
+from resources.connections import KafkaConnection
+from resources.errors import ConfigurationError
+from resources.kafka_security import librdkafka_settings, spark_options
+from tests.kit.certificates import Authority
+
+
+def connection(**given: object) -> KafkaConnection:
+    return KafkaConnection.model_validate({"kind": "kafka", "bootstrap_servers": "b:9092", **given})
+
+
+LOGIN = {"username": "me", "password": "pw"}
+
+
+def test_no_security() -> None:
+    assert librdkafka_settings(connection()) == {"security.protocol": "PLAINTEXT"}
+    assert spark_options(connection()) == {"kafka.security.protocol": "PLAINTEXT"}
+
+
+def test_oauthbearer() -> None:
+    c = connection(
+        **LOGIN,
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        token_url="https://id/token",
+        token_scope="records",
+    )
+    assert librdkafka_settings(c) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": "https://id/token",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "pw",
+        "sasl.oauthbearer.scope": "records",
+    }
+    options = spark_options(c)
+    assert options["kafka.sasl.jaas.config"] == (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'clientId="me" clientSecret="pw" scope="records";'
+    )
+    assert options["kafka.sasl.oauthbearer.token.endpoint.url"] == "https://id/token"
+
+
+def test_client_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    client = authority.issue("client", "key-password")
+    files = {"certificate_file": str(client.certificate), "key_file": str(client.key), "ca_file": str(authority.file)}
+    c = connection(security_protocol="SSL", key_password="key-password", **files)
+    assert librdkafka_settings(c)["ssl.key.location"] == str(client.key)
+    options = spark_options(c)
+    assert options["kafka.ssl.keystore.certificate.chain"] == client.certificate.read_text()
+    assert load_pem_private_key(options["kafka.ssl.keystore.key"].encode(), None) is not None
+    for wrong in ({"key_password": "other"}, {"key_file": str(client.certificate)}, {"key_file": str(tmp_path / "no")}):
+        with pytest.raises(ConfigurationError) as caught:
+            spark_options(connection(**{"security_protocol": "SSL", "key_password": "key-password", **files, **wrong}))
+        assert "key-password" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"security_protocol": "SASL_SSL"}, "sasl_mechanism"),
+        ({"sasl_mechanism": "PLAIN", **LOGIN}, "sasl_mechanism"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "username": "me"}, "`password`"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", **LOGIN}, "token_url"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "token_url": "u", **LOGIN}, "token_url"),
+        ({"security_protocol": "SSL", "certificate_file": "c"}, "key_file"),
+        ({"ca_file": "c"}, "SSL"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        connection(**given)
