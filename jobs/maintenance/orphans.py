@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
@@ -11,6 +12,9 @@ from jobs.maintenance.kept import KeptTable
 from jobs.spec.maintenance import Orphans
 from resources.spark import spark_errors
 from sql import render
+
+# Listed by Hadoop, in parallel; anything else by the catalog's own file IO, which needs no Hadoop settings for it.
+_FILE_SYSTEMS = ("", "file", "hdfs")
 
 
 def remove_orphans(spark: SparkSession, kept: KeptTable, options: Orphans) -> Mapping[str, int]:
@@ -22,6 +26,7 @@ def remove_orphans(spark: SparkSession, kept: KeptTable, options: Orphans) -> Ma
         catalog=kept.catalog.name,
         table=tuple(kept.identifier.split(".")),
         older_than=f"{instant:%Y-%m-%d %H:%M:%S}",
+        by_prefix=urlparse(kept.load().location()).scheme not in _FILE_SYSTEMS,
     )
     with spark_errors(kept.identifier):
         return {"orphan files removed": spark.sql(text).count()}

@@ -13,7 +13,7 @@ _LOG = logging.getLogger("batchmerge")
 
 
 class GaveWay(CommitFailed):
-    """The table was changed, or is about to be, by somebody whose work counts for more."""
+    """The task is left to the next maintenance, in favour of somebody whose work counts for more."""
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from pyspark.sql import functions as F
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.maintenance.kept import KeptTable, milliseconds_ago
+from jobs.maintenance.report import GaveWay
 from jobs.maintenance.snapshots import expirable, expire_these
 from jobs.pipeline import Pipeline
 from jobs.spec.maintenance import Landed
-from resources.errors import BatchmergeError, Unavailable
+from resources.errors import BatchmergeError
 from resources.spark import spark_errors
 from sql import quote, render
 
@@ -42,7 +43,7 @@ def retire(spark: SparkSession, pipeline: Pipeline, kept: KeptTable, options: La
     and the next maintenance deletes them. Whoever has forgotten a batch says so when it is asked for.
 
     Raises:
-        Unavailable: a table cannot be asked what it has merged, so everything stays.
+        GaveWay: a table cannot be asked what it has merged, so everything stays.
     """
     landed, _ = pipeline.intermediate.landed()
     oldest = first_kept(landed, _committed(pipeline), milliseconds_ago(timedelta(days=options.keep_days)))
@@ -62,7 +63,7 @@ def _committed(pipeline: Pipeline) -> list[CommittedState | None]:
         try:
             states.append(destination.committed())
         except BatchmergeError as problem:
-            raise Unavailable(
+            raise GaveWay(
                 f"all landed batches stay, because {destination.name} cannot be asked what it has merged: {problem}",
                 where=f"pipeline {pipeline.name}",
             ) from problem

@@ -18,6 +18,13 @@ def test_the_ivy_file_names_what_is_wanted_and_what_is_left_out() -> None:
     assert left_out == [(r"org\.scala.*", ".*", "regexp")]
 
 
+def test_a_library_by_its_classifier() -> None:
+    root = ElementTree.fromstring(Bundle("b", (), classified=(("org.one", "first", "1.0", "tests"),)).ivy_file())
+    (dependency,), (artifact,) = root.iter("dependency"), root.iter("artifact")
+    assert (dependency.get("name"), dependency.get("transitive"), artifact.get("name")) == ("first", "false", "first")
+    assert artifact.get("{http://ant.apache.org/ivy/maven}classifier") == "tests"
+
+
 def test_another_version_is_another_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BATCHMERGE_CACHE", str(tmp_path))
     newer = Bundle("b", (("org.one", "first", "1.1"),))
