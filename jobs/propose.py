@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,7 +68,7 @@ def propose(records: list[bytes], registry: SchemaRegistry | None) -> Proposal |
         return _opaque(records)
     fields, more = infer_json(parsed)
     seen = f"inferred from {len(parsed)} records: check types, and add `not null` where a record without it is bad"
-    return Proposal({"format": "json", "columns": columns_text(fields)}, [seen, *remarks, *more])
+    return Proposal({"format": "json", **_described(fields)}, [seen, *remarks, *more])
 
 
 def _opaque(records: list[bytes]) -> Proposal:
@@ -85,7 +86,7 @@ def _connect(parsed: list[dict[str, Any]], remarks: list[str]) -> Proposal:
     if newest is None:
         raise ConfigurationError("no record has a schema beside its payload", remedy="declare the columns by hand")
     return Proposal(
-        {"format": "connect_json", "columns": columns_text(_fields(connect_wire(newest)))},
+        {"format": "connect_json", **_described(_fields(connect_wire(newest)))},
         ["from the schema of the newest record", *remarks],
     )
 
@@ -104,7 +105,30 @@ def _registered(records: list[bytes], registry: SchemaRegistry | None) -> Propos
         )
     document = {"format": _FORMATS[stored.type], "registry": registry.name}
     remark = f"from schema id {newest}; ids in the sample: {', '.join(f'{i} ({n})' for i, n in sorted(ids.items()))}"
-    return Proposal({**document, "columns": columns_text(_fields(_wire(stored)))}, [remark])
+    return Proposal({**document, **_described(_fields(_wire(stored)))}, [remark])
+
+
+def _described(fields: list[pa.Field]) -> dict[str, Any]:
+    """Columns, and the envelope that they seem to be."""
+    kinds = {f.name: f.type for f in fields}
+    kind = _envelope(kinds)
+    if kind is None:
+        return {"columns": columns_text(fields)}
+    if kind == "debezium_flat":
+        return {"envelope": kind, "columns": columns_text([f for f in fields if not f.name.startswith("__")])}
+    row = kinds["data" if kind == "dms" else "after"]
+    columns = columns_text(list(row)) if pa.types.is_struct(row) else {"_id": "string"}
+    return {"envelope": kind, "columns": columns}
+
+
+def _envelope(kinds: Mapping[str, pa.DataType]) -> str | None:
+    if {"op", "after", "source"} <= kinds.keys():
+        return "debezium" if pa.types.is_struct(kinds["after"]) else "mongo"
+    if {"__op", "__deleted"} & kinds.keys():
+        return "debezium_flat"
+    metadata = kinds.get("metadata")
+    is_dms = metadata is not None and pa.types.is_struct(metadata) and "operation" in metadata.names
+    return "dms" if is_dms and pa.types.is_struct(kinds.get("data", pa.null())) else None
 
 
 _FORMATS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json"}

@@ -24,6 +24,7 @@ from jobs.schema.types import type_name
 
 OPERATION = "op"
 _ROW_OPS, _DELETE, _TRUNCATE, _MESSAGE = ("c", "r", "u"), "d", "t", "m"
+_PLACEHOLDER = "__debezium_unavailable_value"
 _DMS = {"load": "r", "insert": "c", "update": "u", "delete": "d", "truncate-table": "t"}
 
 
@@ -36,6 +37,7 @@ class EnvelopeRules:
     skips_tombstones: bool = True
     skips_truncates: bool = False
     skips_without_row: bool = False
+    unavailable: str = "refuse"
     dialect: JsonDialect = field(default_factory=JsonDialect)
 
 
@@ -112,11 +114,24 @@ class Enveloped:
                 values = pc.struct_field(values, part)
             return values.cast(column.type)
         values = self._rules.dialect.declared(pc.struct_field(row, column.name), column, found.refuse)
+        values = self._available(values, column, operation, found)
         if not column.nullable:
             lacking = pc.and_(pc.is_null(values), pc.is_in(operation, value_set=pa.array(_ROW_OPS)))
             text = f"column {column.name}: expected {type_name(column.type)} not null, found null"
             found.add(lacking, "missing", text)
         return values
+
+    def _available(self, values: pa.Array, column: pa.Field, operation: pa.Array, found: _Findings) -> pa.Array:
+        """The values without Debezium's placeholder for large ones that a change has not touched."""
+        if not self._rules.kind.startswith("debezium") or column.type not in (pa.string(), pa.binary()):
+            return values
+        left_out = pc.fill_null(pc.equal(values, pa.scalar(_PLACEHOLDER, pa.string()).cast(column.type)), False)
+        if self._rules.unavailable == "refuse":
+            written = pc.is_in(operation, value_set=pa.array(_ROW_OPS))
+            found.add(
+                pc.and_(left_out, written), "missing", f"column {column.name}: the change does not bring its value"
+            )
+        return pc.if_else(left_out, pa.scalar(None, column.type), values)
 
 
 def _rebuilt(kind: pa.StructType, rules: EnvelopeRules, inner: Decoder) -> Enveloped:

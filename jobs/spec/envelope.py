@@ -38,6 +38,10 @@ class Envelope(Spec):
     without_row: Literal["refuse", "skip"] = Field(
         "refuse", description="an update that brings no row (mongo without full documents): refuse or skip"
     )
+    unavailable: Literal["refuse", "null"] = Field(
+        "refuse",
+        description="a large value that a change has not touched and Debezium has left out: refuse the record, or null",
+    )
     timestamps: Literal["ms", "us", "ns"] = Field(
         "ms", description="JSON without schema: the unit of timestamps that are numbers"
     )
@@ -55,6 +59,7 @@ class Envelope(Spec):
             skips_tombstones=tombstones == "skip",
             skips_truncates=self.truncates == "skip",
             skips_without_row=self.without_row == "skip",
+            unavailable=self.unavailable,
             dialect=JsonDialect(self.timestamps, self.decimals),
         )
 

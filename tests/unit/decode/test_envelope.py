@@ -98,6 +98,21 @@ def test_metadata_and_before_image() -> None:
     assert (second["_op"], second["_lsn"], second["_tx"], second["id"]) == ("d", 7, None, 1)
 
 
+def test_values_that_debezium_left_out() -> None:
+    left_out = "__debezium_unavailable_value"
+    records = [
+        change("u", None, row(1, left_out)),
+        change("u", row(1, left_out), row(1, "b")),
+        change("d", row(1, left_out)),
+    ]
+    refused = decode(records, rules("debezium"))
+    assert {n: (e.kind, e.message) for n, e in refused.errors.items()} == {
+        0: ("missing", "column name: the change does not bring its value")
+    }
+    nulled = decode(records, rules("debezium", unavailable="null"))
+    assert [v["name"] for v in nulled.values.to_pylist()] == [None, "b", None]
+
+
 def test_debezium_flat() -> None:
     records = [
         {"id": 1, "name": "a", "__op": "c"},

@@ -15,7 +15,6 @@ from jobs.schema.wire import natural_type
 from jobs.spec.formats import columns_text
 from resources.errors import ConfigurationError
 
-
 CONNECT = {"type": "struct", "fields": [{"field": "a", "type": "int32"}]}
 
 
@@ -71,6 +70,25 @@ def test_format_of_records(records: list[bytes], format: str, columns: dict[str,
     proposal = propose(records, None)
     assert proposal is not None
     assert proposal.document == {"format": format, "columns": columns}
+
+
+@pytest.mark.parametrize(
+    ("record", "document"),
+    [
+        ({"op": "c", "source": {}, "after": {"id": 1}}, {"envelope": "debezium", "columns": {"id": "long"}}),
+        ({"op": "c", "source": {}, "after": "{}"}, {"envelope": "mongo", "columns": {"_id": "string"}}),
+        ({"id": 1, "__deleted": "false"}, {"envelope": "debezium_flat", "columns": {"id": "long"}}),
+        ({"data": {"id": 1}, "metadata": {"operation": "load"}}, {"envelope": "dms", "columns": {"id": "long"}}),
+        (
+            {"data": {"id": 1}, "metadata": {"a": 1}},
+            {"columns": {"data": "struct<id: long>", "metadata": "struct<a: long>"}},
+        ),
+    ],
+)
+def test_envelopes_are_recognized(record: dict[str, Any], document: dict[str, Any]) -> None:
+    proposal = propose([json.dumps(record).encode()], None)
+    assert proposal is not None
+    assert proposal.document == {"format": "json", **document}
 
 
 def test_nothing_to_see_and_a_registry_that_is_not_named() -> None:
