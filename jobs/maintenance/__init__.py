@@ -4,7 +4,7 @@
 task              what it does
 ================  =====================================================================================================
 `branches`        removes branches that dead runs left; those of running attempts are younger
-`retention`       deletes landed batches that every table has merged and that are old enough
+`landed`          deletes landed batches that every table has merged and that are old enough
 `compaction`      small data files become large ones
 `manifests`       many small manifests become few
 `snapshots`       expires old snapshots, with the files that only they have

@@ -51,7 +51,7 @@ def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
     retention = (
         partial(retire_dead_letters, spark, kept, landed) if direct else partial(retire, spark, pipeline, kept, landed)
     )
-    yield from _done(kept.identifier, [("retention", landed.enabled, retention)])
+    yield from _done(kept.identifier, [("landed", landed.enabled, retention)])
     known = [] if direct else pipeline.intermediate.landed()[0]
     yield from _iceberg(pipeline, kept, LANDING, known[0].snapshot_id if known else None)
 

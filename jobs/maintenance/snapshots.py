@@ -31,6 +31,8 @@ def expirable(metadata: TableMetadata, branch: str, before: int, keep_last: int,
     """
     line = list(ancestors(metadata, branch))
     named = {ref.snapshot_id for ref in metadata.refs.values()}
+    if branch != "main":  # what main leads to is kept by those who publish there
+        named |= {s.snapshot_id for s in ancestors(metadata, "main")}
     ids = [s.snapshot_id for s in line]
     batches = [n for n, s in enumerate(line) if s.summary and PREFIX + "pipeline" in s.summary.additional_properties]
     if oldest_kept is not None and oldest_kept not in ids:

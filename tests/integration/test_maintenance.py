@@ -105,9 +105,9 @@ def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None
 
     done = maintain(one)
 
-    assert done[landing, "retention"].counts["batches removed"] == 5
-    assert done[landing, "retention"].counts["batches kept"] == 1
-    assert done[landing, "retention"].counts["rows deleted"] == 10
+    assert done[landing, "landed"].counts["batches removed"] == 5
+    assert done[landing, "landed"].counts["batches kept"] == 1
+    assert done[landing, "landed"].counts["rows deleted"] == 10
     for mode in MODES:
         counts = {task: done[mode, task].counts for _, task in done if (mode, task) in done}
         assert counts["branches"] == {"branches removed": 1}, mode
@@ -142,10 +142,10 @@ def test_landed_batches_wait_for_a_table_that_is_behind(engine: Callable[..., En
         if n < 2:
             one.merge("upsert")
     landing = f"{one.flow.name}_tmp"
-    assert maintain(one)[landing, "retention"].counts["batches removed"] == 2
+    assert maintain(one)[landing, "landed"].counts["batches removed"] == 2
     one.merge_all()
     assert [row[0] for row in one.read("upsert")] == [0, 1, 2, 3]
-    assert maintain(one)[landing, "retention"].counts["batches kept"] == 1
+    assert maintain(one)[landing, "landed"].counts["batches kept"] == 1
 
 
 def test_retention_that_died_in_the_middle_is_finished_by_the_next(
@@ -161,10 +161,10 @@ def test_retention_that_died_in_the_middle_is_finished_by_the_next(
 
     with monkeypatch.context() as patch:
         patch.setattr("jobs.maintenance.retention._delete", dies)
-        assert "died" in maintain(one)[f"{one.flow.name}_tmp", "retention"].note
+        assert "died" in maintain(one)[f"{one.flow.name}_tmp", "landed"].note
     with pytest.raises(ConfigurationError, match="removed by retention"):
         one.replay("append", 1, 3)
-    assert maintain(one)[f"{one.flow.name}_tmp", "retention"].counts["rows deleted"] == 2
+    assert maintain(one)[f"{one.flow.name}_tmp", "landed"].counts["rows deleted"] == 2
 
 
 def test_direct_pipeline_goes_on_after_maintenance(engine: Callable[..., Engine]) -> None:
@@ -174,7 +174,7 @@ def test_direct_pipeline_goes_on_after_maintenance(engine: Callable[..., Engine]
         tell(one, put(n), Record(0, n, "{bad"))
         one.land()
     done = maintain(one)
-    assert done[f"{one.flow.name}_tmp", "retention"].counts == {"rows deleted": 3}
+    assert done[f"{one.flow.name}_tmp", "landed"].counts == {"rows deleted": 3}
     assert done["append", "compaction"].counts["files after"] == 1
     tell(one, put(3))
     one.land()

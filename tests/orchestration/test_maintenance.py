@@ -32,7 +32,7 @@ def test_maintenance_shows_what_it_did(connections: Connections, topic: Topic, i
         for event in result.get_asset_observation_events()
     }
     landing, table = told[landing_key(flow.name)], told[table_key(flow.spec.tables[0])]
-    assert landing["retention: batches removed"] == 0
+    assert landing["landed: batches removed"] == 0
     assert landing["compaction: files before"] >= landing["compaction: files after"] == 1
     assert table["snapshots: snapshots removed"] > 0
     assert table["compaction: files after"] == 1

@@ -110,6 +110,11 @@ def test_snapshots_that_may_be_expired(
     assert expirable(history(8, batches, refs), "main", before, keep_last, oldest_kept) == expected, what
 
 
+def test_branch_of_a_users_name_leaves_main_alone() -> None:
+    metadata = history(8, ALL, {"main": 4, "staging": 8})
+    assert expirable(metadata, "staging", before=99_000, keep_last=1, oldest_kept=None) == [5, 6, 7]
+
+
 def test_snapshots_of_attempts_that_were_given_up() -> None:
     metadata = history(8, ALL, {"main": 8, "tag": 4}, strays={3, 4, 7})
     assert unreferenced(metadata, before=99_000) == [3, 7], "4 is tagged"
