@@ -64,6 +64,31 @@ def test_table_is_made_with_key_layout_and_properties(lake: IcebergCatalog) -> N
     assert destination(lake, **options).committed() is None
 
 
+@pytest.mark.parametrize(
+    ("options", "sorted_by"),
+    [
+        ({}, ["id"]),
+        ({"mode": "append"}, []),
+        ({"sort_by": []}, []),
+        ({"mode": "append", "sort_by": ["at", "id"]}, ["at", "id"]),
+    ],
+)
+def test_files_of_keyed_tables_are_sorted_by_key(
+    lake: IcebergCatalog, options: dict[str, Any], sorted_by: list[str]
+) -> None:
+    destination(lake, **options).prepare()
+    table = lake.require("n.t")
+    assert [table.schema().find_column_name(f.source_id) for f in table.sort_order().fields] == sorted_by
+    assert ("write.target-file-size-bytes" in table.properties) == (options.get("mode") != "append")
+
+
+@pytest.mark.parametrize("column", ["no", "tags"])
+def test_sort_by_what_has_no_order_is_refused(lake: IcebergCatalog, column: str) -> None:
+    with pytest.raises(ConfigurationError, match="sort_by names"):
+        destination(lake, {**VALUE, "tags": "array<string>"}, sort_by=[column]).prepare()
+    assert lake.load("n.t") is None
+
+
 def test_dry_run_says_it_and_does_nothing(lake: IcebergCatalog) -> None:
     said = ["create iceberg n.t", "create n.t__tombstones for the order of deletes"]
     assert destination(lake, order_by="version").prepare(dry_run=True) == said
