@@ -82,11 +82,15 @@ def find_field(
             if field.name == name:
                 return (struct, name), field.type
     head, *parts = name.split(".")
-    found = next((f.type for f in value if f.name == head), None)
+    found: pa.DataType | None = next((f.type for f in value if f.name == head), None)
     for part in parts:
-        position = found.get_field_index(part) if found is not None and pa.types.is_struct(found) else -1
-        found = found.field(position).type if position >= 0 else None
+        found = _part(found, part)
     return (("value", head, *parts), found) if found is not None else None
+
+
+def _part(kind: pa.DataType | None, name: str) -> pa.DataType | None:
+    position = kind.get_field_index(name) if kind is not None and pa.types.is_struct(kind) else -1
+    return kind.field(position).type if kind is not None and position >= 0 else None
 
 
 def route_problems(spec: PipelineSpec, key: Sequence[pa.Field], value: Sequence[pa.Field]) -> list[str]:

@@ -126,10 +126,12 @@ def _directly(name: str, way: Way, tables: Sequence[str]) -> None:
                 shown.add_row(destination.name, "failed")
                 failed.append(problem)
     console().print(shown)
-    for problem in failed[1:]:
-        click.echo(str(problem), err=True)
     if failed:
-        raise next((p for p in failed if not isinstance(p, TransientError)), failed[0])
+        worst = next((p for p in failed if not isinstance(p, TransientError)), failed[0])
+        for other in failed:
+            if other is not worst:
+                click.echo(str(other), err=True)
+        raise worst
 
 
 def _counts(done: Replayed | None) -> list[str]:

@@ -182,3 +182,18 @@ def test_topic_that_was_taken_out_is_forgotten(
     produce(bootstrap(connections), one, [put(3, "c")])
     without.advance()
     assert without.read("append") == [row(1, "a"), row(2, "b"), row(3, "c")]
+
+
+def test_pipeline_without_an_intermediate_table(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
+) -> None:
+    flow = Flow(topic(), ["append"], overrides={"intermediate": {"direct": True}})
+    engine = Engine(flow, connections, spark)
+    produce(bootstrap(connections), flow.topic, [put(1, "a")])
+    engine.advance()
+    produce(bootstrap(connections), flow.topic, [put(2, "skipped")])
+    code, said = batchmerge(engine, "offsets", "reset", "", "--to", "latest", "--yes")
+    assert (code, "skips 1 offsets" in said) == (0, True), said
+    produce(bootstrap(connections), flow.topic, [put(3, "c")])
+    engine.advance()
+    assert engine.read("append") == [row(1, "a"), row(3, "c")]

@@ -61,7 +61,9 @@ class Flow:
     def pipeline(self, connections: Connections) -> Pipeline:
         return Pipeline(self.name, self.spec, connections, run_id="test")
 
-    def start(self, home: Path, failpoint: str | None = None, batches: int = 0) -> subprocess.Popen[str]:
+    def start(
+        self, home: Path, failpoint: str | None = None, batches: int = 0, driver: str = "tests.kit.advance"
+    ) -> subprocess.Popen[str]:
         """The engine in a process of its own: lands up to `batches` (0: all), merges into every table."""
         environment = {**os.environ, "BATCHMERGE_HOME": str(home), "PYTHONPATH": str(ROOT)}
         environment.pop(VARIABLE, None)
@@ -69,7 +71,7 @@ class Flow:
             environment[VARIABLE] = failpoint
         document = json.dumps({"name": self.name, "spec": self.spec_document, "batches": batches})
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.kit.advance"],
+            [sys.executable, "-m", driver],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -81,9 +83,11 @@ class Flow:
         process.stdin.close()
         return process
 
-    def run(self, home: Path, failpoint: str | None = None, batches: int = 0) -> tuple[int, str]:
+    def run(
+        self, home: Path, failpoint: str | None = None, batches: int = 0, driver: str = "tests.kit.advance"
+    ) -> tuple[int, str]:
         """Exit code (negative: the signal) and output of one driver process."""
-        process = self.start(home, failpoint, batches)
+        process = self.start(home, failpoint, batches, driver)
         assert process.stdout
         output = process.stdout.read()
         return process.wait(timeout=600), output

@@ -245,4 +245,4 @@ class AnySequence(RuleBasedStateMachine):
 
 
 TestAnySequence = AnySequence.TestCase
-TestAnySequence.settings = settings(max_examples=150, stateful_step_count=40, suppress_health_check=list(HealthCheck))
+TestAnySequence.settings = settings(max_examples=60, stateful_step_count=40, suppress_health_check=list(HealthCheck))

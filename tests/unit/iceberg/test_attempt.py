@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from jobs.destinations.iceberg.attempt import Attempt
 from jobs.destinations.iceberg.history import read_history, state_properties, tag_name
 from jobs.destinations.iceberg.schema import iceberg_schema
 from resources.connections import IcebergConnection
-from resources.errors import CommitFailed, InvariantBroken, TableReplaced
+from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from resources.iceberg import IcebergCatalog
 from tests.kit.batches import committed
 
@@ -234,3 +235,30 @@ def test_retention_settings_of_main_stay(catalog: IcebergCatalog) -> None:
     attempt.publish_append(committed(1).to_properties(), {})
     ref = catalog.require(NAME).metadata.refs["audit"]
     assert (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms) == (7, 99)
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_lost_answer_of_a_commit(happened: bool, catalog: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happened is found in the table; what did not is told as unknown, and nothing of it is visible."""
+    commit, answers = IcebergCatalog.commit, [True]
+
+    def lost(self: IcebergCatalog, *arguments: Any) -> None:
+        if happened or answers[0]:
+            commit(self, *arguments)
+        if not answers[0]:
+            raise CommitStateUnknown("the answer was lost")
+
+    monkeypatch.setattr(IcebergCatalog, "commit", lost)
+    attempt = begin(catalog, None)
+    write(catalog, attempt)
+    answers[0] = False
+    if happened:
+        publish(attempt, committed(1))
+        assert (ids(catalog), now(catalog)) == ([1, 2], committed(1))
+    else:
+        with pytest.raises(CommitStateUnknown):
+            publish(attempt, committed(1))
+        monkeypatch.undo()
+        assert (ids(catalog), now(catalog)) == ([], None)
+        advance(catalog, None, committed(1))
+        assert ids(catalog) == [1, 2]

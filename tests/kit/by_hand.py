@@ -1,0 +1,29 @@
+"""The driver process of what people do by hand, which can be killed at any boundary: a replay from Kafka, then a reset.
+
+Reads ``{"name", "spec"}`` as JSON from standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from jobs import resetting
+from jobs.pipeline import Pipeline
+from jobs.replay_kafka import from_offsets, replay_from_kafka
+from jobs.spec import PipelineSpec
+from resources.connections import load_connections
+
+
+def main() -> None:
+    wanted = json.load(sys.stdin)
+    pipeline = Pipeline(wanted["name"], PipelineSpec.model_validate(wanted["spec"]), load_connections())
+    known = resetting.look(pipeline)
+    base = known.base()
+    for destination in pipeline.destinations():
+        replay_from_kafka(pipeline, destination, from_offsets(known.topics.first))
+    resetting.commit(pipeline, known, base, resetting.decide(known, base, {}, (), base.spec_hash))
+
+
+if __name__ == "__main__":
+    main()
