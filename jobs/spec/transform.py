@@ -37,7 +37,7 @@ METADATA = {
 }
 KEY = "_key"
 
-_FORBIDDEN: list[tuple[type[exp.Expression], str]] = [
+_FORBIDDEN: list[tuple[type[exp.Expr], str]] = [
     (exp.Subquery, "a subquery"),
     (exp.Join, "a join"),
     (exp.Lateral, "a lateral view"),
@@ -109,7 +109,7 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     _check(select)
     _expand_stars(select, parse_fields(value))
     _name_as_declared(select, known)
-    schema = {RECORDS: {name: type_name(kind) for name, kind in known.items()}}
+    schema: dict[str, object] = {RECORDS: {name: type_name(kind) for name, kind in known.items()}}
     try:
         qualified = annotate_types(
             qualify(select, schema=schema, dialect=_DIALECT, quote_identifiers=True), schema=schema, dialect=_DIALECT
@@ -178,7 +178,7 @@ def _expand_stars(select: exp.Select, columns: Mapping[str, pa.DataType]) -> Non
 
     `column.*` are the fields of a struct.
     """
-    expanded: list[exp.Expression] = []
+    expanded: list[exp.Expr] = []
     for one in select.expressions:
         star = one.this if isinstance(one, exp.Column) else one
         if not isinstance(star, exp.Star):
@@ -196,7 +196,7 @@ def _expand_stars(select: exp.Select, columns: Mapping[str, pa.DataType]) -> Non
     select.set("expressions", expanded)
 
 
-def _type(name: str, expression: exp.Expression, known: Mapping[str, pa.DataType]) -> str:
+def _type(name: str, expression: exp.Expr, known: Mapping[str, pa.DataType]) -> str:
     """The type text of a result column; a plain column keeps its own."""
     if isinstance(expression, exp.Column):
         return type_name(known[expression.name])
@@ -216,7 +216,7 @@ def _type(name: str, expression: exp.Expression, known: Mapping[str, pa.DataType
     )
 
 
-def _text(expression: exp.Expression) -> str:
+def _text(expression: exp.Expr) -> str:
     return expression.sql(dialect="spark")
 
 
