@@ -116,7 +116,8 @@ def decide(
         _check_all_merged(known, base)
     states = [known.standing, *known.tables.values()]
     continues: dict[str, Offsets] = {s.commit_id: s.offsets for s in states if s}
-    cannot_begin = not known.complete or any(b.batch.spec_hash != spec_hash for b in known.landed)
+    whole = known.complete and bool(known.landed)
+    cannot_begin = not whole or any(b.batch.spec_hash != spec_hash for b in known.landed)
     if None in known.tables.values() and cannot_begin:
         continues[""] = {}
     return Batch(

@@ -127,3 +127,10 @@ def test_changed_meaning_needs_all_tables_to_have_caught_up() -> None:
 def test_nothing_committed() -> None:
     with pytest.raises(ConfigurationError, match="nothing is committed yet"):
         known(standing=None, landed=[], highest=0, tables={"iceberg a.b": None}).base()
+
+
+def test_new_table_beside_an_intermediate_table_that_was_recreated() -> None:
+    there = known(standing=None, landed=[], highest=2, tables={"iceberg a.b": committed(2), "iceberg c.d": None})
+    chain = [LandedBatch(reset(there, {}), Counts(), Watermark(), 3)]
+    assert [b.number for b in next_batches("t", None, chain, False)] == [3]
+    assert [b.number for b in next_batches("t", committed(2), chain, False)] == [3]
