@@ -55,6 +55,7 @@ def test_other_errors_are_not_the_records_fault() -> None:
     other = Failed("TABLE_OR_VIEW_NOT_FOUND")
     assert error_class(other) is None
     assert error_class(PySparkException("a server's trouble")) is None
+    assert error_class(Failed("INVALID_HANDLE.SESSION_CLOSED")) is None
     assert error_class(Failed("CAST_INVALID_INPUT")) == "CAST_INVALID_INPUT"
     with pytest.raises(PySparkException):
         failing_records({A: OffsetRange(0, 100)}, probe({(A, 0)}, other))
