@@ -17,9 +17,10 @@ import fastavro
 import pyarrow as pa
 
 from jobs.decode.base import Refused
-from jobs.decode.convert import Convert, Misfit, converter
+from jobs.decode.convert import Misfit, converter
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, other_type, split, unknown
 from jobs.decode.rows import RowDecoder
+from jobs.decode.scalars import Convert
 from jobs.schema.avro import avro_wire, plain
 from resources.errors import ConfigurationError
 

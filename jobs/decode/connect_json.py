@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from jobs.decode.base import Refused
-from jobs.decode.convert import Convert, Misfit, converter
+from jobs.decode.convert import Misfit, converter
 from jobs.decode.json_strict import parse_json
 from jobs.decode.rows import RowDecoder
+from jobs.decode.scalars import Convert
 from jobs.schema.connect_schema import connect_wire
 from jobs.schema.wire import Wire
 

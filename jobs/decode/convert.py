@@ -20,31 +20,15 @@ declared              accepted
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable
-from decimal import Context, Decimal, InvalidOperation
+from collections.abc import Iterable
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 
 from jobs.decode.base import Refused
-from jobs.decode.json_values import (
-    FIRST_DAY,
-    FIRST_MICROSECOND,
-    LAST_DAY,
-    LAST_MICROSECOND,
-    base64_bytes,
-    exact_decimal,
-    text_to_date,
-    text_to_microseconds,
-)
+from jobs.decode.scalars import Convert, as_it_is, scalar_converter
 from jobs.schema.types import type_name
 from jobs.schema.wire import Wire
-
-Convert = Callable[[Any], Any]
-_UNITS = {"-s": (1_000_000, 1), "-ms": (1000, 1), "-us": (1, 1), "-ns": (1, 1000)}
-_LIMITS = {pa.int32(): (-(2**31), 2**31 - 1), pa.int64(): (-(2**63), 2**63 - 1)}
 
 
 class Misfit(Exception):
@@ -66,195 +50,10 @@ def converter(wire: Wire, kind: pa.DataType, path: str = "") -> Convert | None:
         return _array(wire.items[0], kind, f"{path}.element" if path else "element")
     if pa.types.is_map(kind) and wire.kind == "map":
         return _map(wire, kind, f"{path}.value" if path else "value")
-    for fits, build in _SCALARS:
-        if fits(kind):
-            found = build(wire, kind, where)
-            if found is not None:
-                return None if found is _AS_IT_IS else found
+    found = scalar_converter(wire, kind, where)
+    if found is not None:
+        return None if found is as_it_is else found
     raise Misfit(f"{where}: expected {type_name(kind)}, the record's schema has {wire}")
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-_AS_IT_IS: Convert = _as_it_is
-
-
-def _integer(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
-    if wire.kind not in ("int", "long", "ulong"):
-        return None
-    if wire.kind == "int" or (wire.kind == "long" and kind == pa.int64()):
-        return _AS_IT_IS
-    low, high = _LIMITS[kind]
-
-    def convert(value: int) -> int:
-        if not low <= value <= high:
-            raise _unfit(where, kind)
-        return value
-
-    return convert
-
-
-def _float(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
-    if wire.kind not in ("float", "double", "int", "long", "ulong") or wire.logical:
-        return None
-    if wire.kind == "float" or (wire.kind == "double" and kind == pa.float64()):
-        return _AS_IT_IS
-    if kind == pa.float64():
-        return float
-
-    def convert(value: float) -> float:
-        try:
-            struct.pack("<f", value)
-        except OverflowError:
-            raise _unfit(where, kind) from None
-        return float(value)
-
-    return convert
-
-
-def _decimal(wire: Wire, kind: pa.Decimal128Type, where: str) -> Convert | None:
-    number = _number(wire)
-    if number is None:
-        return None
-    whole, allowed = wire.precision - wire.scale, kind.precision - kind.scale
-    as_declared = wire.logical == "decimal" and not wire.bytes_as and wire.precision > 0
-    if as_declared and wire.scale <= kind.scale and whole <= allowed:
-        return number  # fits always; bytes of more digits than they should have, Arrow refuses
-
-    def convert(value: Any) -> Decimal:
-        try:
-            return exact_decimal(number(value), kind, where)
-        except (InvalidOperation, ValueError, TypeError, KeyError):
-            raise Refused("type", f"{where}: expected {type_name(kind)}, found {wire} that is no number") from None
-
-    return convert
-
-
-def _number(wire: Wire) -> Callable[[Any], Decimal] | None:
-    """From a value of this wire type to the exact number."""
-    if wire.logical == "decimal":
-        return _unscaled(wire)
-    if wire.logical == "variable-decimal":
-        inner = wire.field("value")
-        unscaled = _unscaled(Wire("bytes", "decimal", bytes_as=inner.bytes_as if inner else ""))
-        return lambda value: _WIDE.scaleb(unscaled(value["value"]), -int(value["scale"]))
-    if wire.kind in ("int", "long", "ulong") and not wire.logical:
-        return Decimal
-    if wire.kind == "string" and wire.logical in ("", "number"):
-        return _text_number
-    if wire.kind in ("float", "double"):
-        return lambda value: Decimal(repr(value))
-    return None
-
-
-def _text_number(text: str) -> Decimal:
-    number = Decimal(text)
-    if "_" in text or not text.isascii():  # Python reads more than numbers as others write them
-        raise ValueError("no number")
-    return number
-
-
-# Decimal's own context would round to 28 digits.
-_WIDE = Context(prec=10_000, Emax=999_999, Emin=-999_999)
-
-
-def _unscaled(wire: Wire) -> Callable[[Any], Decimal]:
-    exponent, base64 = -wire.scale, wire.bytes_as == "base64"
-
-    def number(value: Any) -> Decimal:
-        raw = base64_bytes(value) if base64 else value
-        return _WIDE.scaleb(Decimal(int.from_bytes(raw, "big", signed=True)), exponent)
-
-    return number
-
-
-def _string(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:
-    if wire.logical.startswith("time-") and wire.kind != "string":
-        return _time_of_day(wire, where)
-    if wire.logical in ("decimal", "variable-decimal"):
-        number = _number(wire)
-        assert number is not None
-        return lambda value: f"{number(value):f}"
-    if wire.logical == "uuid" and wire.kind == "bytes":
-        return lambda value: str(UUID(bytes=value))
-    return _AS_IT_IS if wire.kind == "string" and not wire.bytes_as else None
-
-
-def _time_of_day(wire: Wire, where: str) -> Convert:
-    multiply, divide = _UNITS[wire.logical[4:]]
-
-    def convert(value: int) -> str:
-        microseconds = value * multiply // divide
-        if not 0 <= microseconds < 86_400_000_000:
-            raise Refused("range", f"{where}: expected a time of day, found a number outside of a day")
-        seconds, rest = divmod(microseconds, 1_000_000)
-        text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-        return f"{text}.{rest:06}" if rest else text
-
-    return convert
-
-
-def _binary(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:
-    if not wire.bytes_as:
-        return _AS_IT_IS if wire.kind == "bytes" else None
-
-    def convert(value: Any) -> bytes:
-        try:
-            return base64_bytes(value)
-        except ValueError:
-            raise Refused("type", f"{where}: expected binary, found a string that is no base64") from None
-
-    return convert
-
-
-def _date(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
-    if wire.kind in ("int", "long") and wire.logical in ("date", ""):
-
-        def from_days(value: int) -> int:
-            if not FIRST_DAY <= value <= LAST_DAY:
-                raise _unfit(where, kind)
-            return value
-
-        return from_days
-    if wire.logical.startswith("timestamp") and wire.kind != "string":  # Connect's Date counts in days only as a class
-        return None
-    return (lambda value: text_to_date(value, where)) if wire.kind == "string" and not wire.bytes_as else None
-
-
-def _timestamp(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
-    expected = type_name(kind)
-    if wire.kind == "string" and wire.logical in ("", "timestamp-text"):
-        # A wall clock with a zone is none; text that carries one only as notation for UTC is rare enough to refuse.
-        return lambda value: text_to_microseconds(value, expected, where)
-    if wire.kind not in ("int", "long") or not (wire.logical.startswith("timestamp") or not wire.logical):
-        return None
-    multiply, divide = _UNITS[wire.logical[len("timestamp") :] if wire.logical else "-ms"]
-
-    def convert(value: int) -> int:
-        microseconds = value * multiply // divide
-        if not FIRST_MICROSECOND <= microseconds <= LAST_MICROSECOND:
-            raise _unfit(where, kind)
-        return microseconds
-
-    return convert
-
-
-def _boolean(wire: Wire, _kind: pa.DataType, _where: str) -> Convert | None:
-    return _AS_IT_IS if wire.kind == "boolean" else None
-
-
-_SCALARS: list[tuple[Callable[[pa.DataType], bool], Callable[[Wire, Any, str], Convert | None]]] = [
-    (pa.types.is_boolean, _boolean),
-    (pa.types.is_integer, _integer),
-    (pa.types.is_floating, _float),
-    (pa.types.is_decimal128, _decimal),
-    (pa.types.is_string, _string),
-    (pa.types.is_binary, _binary),
-    (pa.types.is_date, _date),
-    (pa.types.is_timestamp, _timestamp),
-]
 
 
 def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
@@ -268,7 +67,7 @@ def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
         convert = converter(found, field.type, inner_path) if found else None
         if found and convert:
             work.append((field.name, convert))
-        if not field.nullable and (found is None or found.nullable):
+        if not field.nullable:  # also where the schema says so: JSON beside a schema need not keep to it
             required.append((field.name, f"column {inner_path}: expected {type_name(field.type)} not null"))
     if not work and not required:
         return None
@@ -291,7 +90,7 @@ def _record(
 
 def _array(wire: Wire, kind: pa.ListType, path: str) -> Convert | None:
     element = converter(wire, kind.value_type, path)
-    required = wire.nullable and not kind.value_field.nullable
+    required = not kind.value_field.nullable
     if element is None and not required:
         return None
 
@@ -305,9 +104,9 @@ def _array(wire: Wire, kind: pa.ListType, path: str) -> Convert | None:
 
 def _map(wire: Wire, kind: pa.MapType, path: str) -> Convert:
     key_wire, item_wire = wire.items
-    key = converter(key_wire, kind.key_type, path) or _as_it_is
-    item = converter(item_wire, kind.item_type, path) or _as_it_is
-    required = item_wire.nullable and not kind.item_field.nullable
+    key = converter(key_wire, kind.key_type, path) or as_it_is
+    item = converter(item_wire, kind.item_type, path) or as_it_is
+    required = not kind.item_field.nullable
 
     def convert(value: Any) -> list[tuple[Any, Any]]:
         pairs = value.items() if isinstance(value, dict) else value
@@ -335,9 +134,5 @@ _PYTHON = {
 
 def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert | None:
     """Every branch must fit the declared type; which one a value is of, its Python type says."""
-    converts = {_PYTHON[branch.kind]: converter(branch, kind, path) or _as_it_is for branch in wire.items}
+    converts = {_PYTHON[branch.kind]: converter(branch, kind, path) or as_it_is for branch in wire.items}
     return lambda value: converts[type(value)](value)
-
-
-def _unfit(where: str, kind: pa.DataType) -> Refused:
-    return Refused("range", f"{where}: expected {type_name(kind)}, found a number that does not fit")

@@ -11,9 +11,10 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError as ProtobufError
 
 from jobs.decode.base import Refused
-from jobs.decode.convert import Convert, Misfit, converter
+from jobs.decode.convert import Misfit, converter
 from jobs.decode.registered import RegisteredSchema, other_type, split, unknown
 from jobs.decode.rows import RowDecoder
+from jobs.decode.scalars import Convert
 from jobs.schema.protobuf import TIMESTAMP, WRAPPERS, Messages, message_class, message_wire
 from resources.errors import ConfigurationError
 

@@ -128,6 +128,8 @@ def test_key_that_is_one_value() -> None:
 
 def test_required_column_that_is_null() -> None:
     decoder = ConnectJson(pa.struct([pa.field("id", pa.int64(), nullable=False)]))
-    assert decoder.decode(pa.array([compact(ID, {"id": None})])).errors == {
-        0: DecodeError("missing", "column id: expected long not null, found null")
-    }
+    lying = struct(id=field("int64", optional=False))
+    decoded = decoder.decode(pa.array([compact(ID, {"id": None}), compact(lying, {"id": None})]))
+    assert decoded.errors == dict.fromkeys(
+        [0, 1], DecodeError("missing", "column id: expected long not null, found null")
+    )
