@@ -70,7 +70,8 @@ def retry(pipeline: Pipeline) -> Retried:
     Letters of batches that a table has not got yet wait for the next time.
 
     Raises:
-        ConfigurationError: the pipeline has no intermediate table, or a table whose rows cannot be told apart.
+        ConfigurationError: the pipeline has no intermediate table, or a table whose rows cannot be told apart, or a
+            transform that reads what letters do not keep.
         BatchmergeError: a table cannot be brought up to date first; nothing is mended then.
     """
     if pipeline.spec.intermediate.direct:
@@ -85,6 +86,13 @@ def retry(pipeline: Pipeline) -> Retried:
             "the transform wants headers, which dead letters do not keep",
             where=f"pipeline {pipeline.name}",
             remedy="land their offsets again (`batchmerge offsets`), or leave headers out of the transform",
+        )
+    resolved = pipeline.spec.source.resolved
+    if resolved and resolved.mentions("_headers"):
+        raise ConfigurationError(
+            "the transform reads `_headers`, which dead letters do not keep",
+            where=f"pipeline {pipeline.name}",
+            remedy="read the topic again with a mended pipeline of another name",
         )
     for destination in pipeline.destinations():
         check_coordinates(destination)

@@ -26,10 +26,10 @@ def offset_jumps(landed: Sequence[LandedBatch]) -> list[str]:
 
 
 def unbalanced(landed: Sequence[LandedBatch]) -> list[str]:
-    """Batches whose records read are not those landed, quarantined and filtered, each counted on its own."""
+    """Batches whose records read are not those landed, quarantined, filtered and skipped, each counted on its own."""
     return [
         f"batch {b.number}: read {b.counts.read}, landed {b.counts.landed}, quarantined {b.counts.quarantined}, "
-        f"filtered {b.counts.filtered}"
+        f"filtered {b.counts.filtered}, skipped {b.counts.skipped}"
         for b in landed
         if not b.counts.balanced
     ]

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from orchestration.cli.job_runs import RunResult, Step
 
-_LANDED = ("read", "landed", "quarantined", "filtered", "gaps")
+_LANDED = ("read", "landed", "quarantined", "skipped", "filtered", "gaps")
 _MERGED = ("changes", "inserted", "updated", "deleted")
 
 

@@ -17,7 +17,7 @@ KEYS, CAUGHT_UP, SCHEMA = "keys_unique", "caught_up", "schema_as_declared"
 
 _SAYS = {
     OFFSETS: "every batch starts at the offsets where the one before it ended",
-    COUNTS: "records read = landed + quarantined + filtered, each counted on its own",
+    COUNTS: "records read = landed + quarantined + filtered + skipped, each counted on its own",
     NEXT: "every batch is the next of the one before, by number and commit id",
     KEYS: "no key that was touched has more than one row",
     SCHEMA: "the table has the columns that the pipeline file declares, and no others",
