@@ -61,11 +61,11 @@ def proto(descriptors: bytes, **fields: Any) -> bytes:
     return content
 
 
-def tell(connections: Connections, records: dict[str, list[bytes]]) -> None:
+def tell(connections: Connections, records: dict[str, list[bytes]], partitions: int = 1) -> None:
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     for topic, values in records.items():
-        for value in values:
-            producer.produce(topic, value=value)
+        for n, value in enumerate(values):
+            producer.produce(topic, value=value, partition=n % partitions)
     producer.flush(60)
 
 
@@ -131,7 +131,7 @@ def test_infer_asks_topic_and_registry(
 ) -> None:
     name = topic("inferred", partitions=3)
     schema_id = register(registry, f"{name}-value", text(AVRO))
-    tell(connections, {name: [encoded(AVRO, {"id": n, "name": "a", "amount": 1}, schema_id) for n in range(20)]})
+    tell(connections, {name: [encoded(AVRO, {"id": n, "name": "a", "amount": 1}, schema_id) for n in range(20)]}, 3)
     monkeypatch.setattr(infer_command, "load_connections", lambda: with_registry(connections, registry))
     done = CliRunner().invoke(infer_command.infer, [name, "--registry", "registry", "--records", "9"])
     assert done.exit_code == 0, done.output
