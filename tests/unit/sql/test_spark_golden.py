@@ -55,7 +55,14 @@ ROWS: dict[str, Any] = {
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None}
 
 KEPT = {"catalog": "lake", "table": ("air", "flights")}
-COMPACTION = {"branch": "main", "sort_by": (), "min_input_files": 5, "max_deletes_per_file": 3, "target_file_mb": None}
+COMPACTION = {
+    "branch": "main",
+    "strategy": "binpack",
+    "sort_by": (),
+    "min_input_files": 5,
+    "max_deletes_per_file": 3,
+    "target_file_mb": None,
+}
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dead_letters": ("dead_letters", {"table": LANDED, "values": False}),
@@ -68,8 +75,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "landed_rows.upsert_delete": ("landed_rows", ROWS),
     "landed_rows.append": ("landed_rows", {**ROWS, "mode": "append"}),
     "landed_rows.ordered_replay": ("landed_rows", {**ROWS, "order_by": ("value", "version"), "touched": (3, 5)}),
-    "last_change_per_key": ("last_change_per_key", REDUCED),
-    "last_change_per_key.ordered": ("last_change_per_key", {**REDUCED, "order_by": "version"}),
     "landed_rows.route_topics": ("landed_rows", {**ROWS, "route": Taken(topics=("a", "b"))}),
     "landed_rows.route_field": (
         "landed_rows",
@@ -79,6 +84,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "landed_rows",
         {**ROWS, "route": Taken(path=("key", "carrier"), names=("air.aa", "aa")), "touched": (3, 5)},
     ),
+    "last_change_per_key": ("last_change_per_key", REDUCED),
+    "last_change_per_key.ordered": ("last_change_per_key", {**REDUCED, "order_by": "version"}),
     "last_delete_per_key": ("last_delete_per_key", REDUCED),
     "last_delete_per_key.ordered": ("last_delete_per_key", {**REDUCED, "order_by": "version"}),
     "delete_landed": ("delete_landed", {"table": LANDED, "column": "batchNumber"}),
@@ -87,7 +94,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "rewrite_data_files": ("rewrite_data_files", {**KEPT, **COMPACTION}),
     "rewrite_data_files.sorted": (
         "rewrite_data_files",
-        {**KEPT, **COMPACTION, "sort_by": ["id", "it's `q`"], "target_file_mb": 64},
+        {**KEPT, **COMPACTION, "strategy": "sort", "sort_by": ["id", "it's `q`"], "target_file_mb": 64},
     ),
     "rewrite_manifests": ("rewrite_manifests", KEPT),
     "merge.upsert": ("merge", {**MERGE, "mode": "upsert"}),
