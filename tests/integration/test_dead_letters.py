@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from jobs.dead_letters.mending import retry
 from jobs.dead_letters.reading import letters, letters_beside, summary
+from orchestration.cli import dead_letters as cli
 from resources.connections import Connections
 from resources.errors import BadRecords, ConfigurationError
 from tests.kit.clickhouse import clickhouse_flow
@@ -125,6 +127,29 @@ def test_topic_gets_each_letter_once(connections: Connections, spark: SparkSessi
         ("VALUE_CONVERTER", "undecodable"),
     ]
     assert all(h["connector.name"] == engine.flow.name and h["exception.message"] for h in headers)
+
+
+def test_command_line(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = narrowed(Engine(Flow(topic(), ["upsert"]), connections, spark))
+    tell(before, put(1, "a"), put(2, "b", amount=LARGE), Record(0, 3, "{bad"))
+    before.advance()
+
+    def run(engine: Engine, *arguments: str) -> str:
+        monkeypatch.setattr(cli, "open_pipeline", lambda _name, _connections: engine.pipeline)
+        result = CliRunner().invoke(cli.dead_letters, [*arguments], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    groups = json.loads(run(before, "list", "p", "--json"))
+    assert [(g["kind"], g["records"]) for g in groups] == [("range", 1), ("undecodable", 1)]
+    assert "{bad" not in run(before, "list", "p", "--rows", "9")
+    rows = json.loads(run(before, "list", "p", "--rows", "9", "--values", "--json"))
+    assert [(r["offset"], r["key"]) for r in rows] == [(1, '{"id": 2}'), (2, '{"id": 3}')]
+    assert "1 of 2 dead letters are mended" in run(after, "retry", "p")
+    assert "0 of 1 dead letters are mended" in run(after, "retry", "p")
+    assert after.read("upsert") == [(1, "a", 1), (2, "b", LARGE)]
 
 
 def test_listing_shows_values_only_when_asked(
