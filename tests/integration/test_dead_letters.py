@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +21,8 @@ from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.letters import LARGE, WHERE, narrowed, put, read_all, tell
 from tests.kit.records import Record
+
+Headers = list[tuple[str, bytes]]
 
 
 def test_mended_letters_take_their_place_once(
@@ -104,7 +107,7 @@ def test_limits_and_skip(connections: Connections, spark: SparkSession, topic: C
 
 def test_topic_gets_each_letter_once(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
     queue = topic("dlq")
-    options = {"dead_letters": {"topic": queue}}
+    options: dict[str, object] = {"dead_letters": {"topic": queue}}
     engine = Engine(Flow(topic(), ["upsert"], overrides=options), connections, spark)
     tell(engine, put(1, "a"), Record(0, 2, "{bad"), Record(0, None, {"id": 3, "name": "a", "amount": 1, "op": "u"}))
     engine.advance()
@@ -117,7 +120,10 @@ def test_topic_gets_each_letter_once(connections: Connections, spark: SparkSessi
         (None, b'{"id": 3, "name": "a", "amount": 1, "op": "u"}'),
         (b'{"id": 4}', b"{worse"),
     ]
-    headers = [{name.removeprefix("__connect.errors."): raw.decode() for name, raw in m.headers()} for m in received]
+    headers = [
+        {name.removeprefix("__connect.errors."): bytes(raw).decode() for name, raw in cast(Headers, message.headers())}
+        for message in received
+    ]
     assert [(h["topic"], h["partition"], h["offset"]) for h in headers] == [
         (engine.flow.topic, "0", offset) for offset in ("1", "2", "3")
     ]

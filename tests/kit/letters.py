@@ -10,7 +10,7 @@ from resources.connections import Connections
 from tests.kit.engine import Engine
 from tests.kit.records import Record, bootstrap, produce
 
-WHERE = {"metadata_columns": ["topic", "partition", "offset"]}
+WHERE: dict[str, object] = {"metadata_columns": ["topic", "partition", "offset"]}
 
 
 LARGE = 2**40
