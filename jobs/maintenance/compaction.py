@@ -15,6 +15,7 @@ from jobs.destinations.iceberg.attempt import point
 from jobs.destinations.iceberg.branches import maintenance_branch
 from jobs.maintenance.kept import KeptTable, before_and_after, sizes
 from jobs.spec.maintenance import Compaction
+from resources.errors import ConfigurationError
 
 
 def compact(spark: SparkSession, kept: KeptTable, options: Compaction) -> Mapping[str, int]:
@@ -42,19 +43,45 @@ def compact(spark: SparkSession, kept: KeptTable, options: Compaction) -> Mappin
 
 
 def _rewrite(spark: SparkSession, kept: KeptTable, options: Compaction, branch: str) -> Mapping[str, int]:
+    strategy, sort_by = order_of_files(kept, options, kept.load())
     return kept.call(
         spark,
         "rewrite_data_files",
         branch=branch,
-        sort_by=_order(kept, options),
+        strategy=strategy,
+        sort_by=sort_by,
         min_input_files=options.min_input_files,
         max_deletes_per_file=options.max_deletes_per_file,
         target_file_mb=options.target_file_mb,
     )
 
 
-def _order(kept: KeptTable, options: Compaction) -> tuple[str, ...]:
-    return () if options.strategy == "bin_pack" else tuple(options.sort_by) or kept.sort_by
+def order_of_files(kept: KeptTable, options: Compaction, table: Table) -> tuple[str, tuple[str, ...]]:
+    """Iceberg's strategy, and the columns to sort by; none where that is the table's own order.
+
+    Raises:
+        ConfigurationError: another order than the table's, which Iceberg refuses, or none to sort by.
+    """
+    own = tuple(table.schema().find_column_name(f.source_id) or "" for f in table.sort_order().fields)
+    wanted = tuple(options.sort_by)
+    if options.strategy == "bin_pack":
+        return "binpack", ()
+    if own and wanted not in ((), own):
+        raise ConfigurationError(
+            f"`maintenance.compaction.sort_by` names another order than the table's own ({', '.join(own)})",
+            where=kept.identifier,
+            remedy="leave it out, or change the table's sort order",
+        )
+    columns = wanted or kept.sort_by
+    if own:
+        return "sort", ()
+    if columns:
+        return "sort", columns
+    if options.strategy == "sort":
+        raise ConfigurationError(
+            "there is no order to sort by", where=kept.identifier, remedy="name `maintenance.compaction.sort_by`"
+        )
+    return "binpack", ()
 
 
 @contextmanager

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
-
-from pyiceberg.transforms import IdentityTransform
 
 from jobs.destinations.base import Destination
 from jobs.destinations.iceberg.destination import IcebergDestination
@@ -113,7 +110,7 @@ def _iceberg(pipeline: Pipeline, kept: KeptTable, role: str, oldest_kept: int | 
         kept.identifier,
         [
             ("branches", options.orphans.enabled, lambda: sweep(kept, options.orphans)),
-            ("compaction", options.compaction.enabled, lambda: compact(spark, _sorted(kept), options.compaction)),
+            ("compaction", options.compaction.enabled, lambda: compact(spark, kept, options.compaction)),
             ("manifests", options.manifests.enabled, lambda: rewrite_manifests(spark, kept, options.manifests)),
             (
                 "snapshots",
@@ -123,16 +120,6 @@ def _iceberg(pipeline: Pipeline, kept: KeptTable, role: str, oldest_kept: int | 
             ("orphans", options.orphans.enabled, lambda: remove_orphans(spark, kept, options.orphans)),
         ],
     )
-
-
-def _sorted(kept: KeptTable) -> KeptTable:
-    """With the table's own sort order, where the pipeline says nothing else."""
-    if kept.sort_by:
-        return kept
-    table = kept.load()
-    fields = [f for f in table.sort_order().fields if isinstance(f.transform, IdentityTransform)]
-    names = tuple(table.schema().find_column_name(f.source_id) or "" for f in fields)
-    return kept if "" in names else replace(kept, sort_by=names)
 
 
 def _done(table: str, tasks: list[_Task]) -> Iterator[Done]:

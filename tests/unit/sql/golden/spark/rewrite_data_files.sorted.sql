@@ -1,8 +1,8 @@
 CALL `lake`.system.rewrite_data_files(
-  table => '`air`.`flights`',
+  table => '`lake`.`air`.`flights`',
   branch => 'main',
   strategy => 'sort',
-  sort_order => '`id` ASC NULLS LAST, `it\'s ``q``` ASC NULLS LAST',
+  sort_order => '`id` ASC NULLS FIRST, `it\'s ``q``` ASC NULLS FIRST',
   options => map(
     'min-input-files', '5',
     'delete-file-threshold', '3',

@@ -1,5 +1,5 @@
 CALL `lake`.system.rewrite_data_files(
-  table => '`air`.`flights`',
+  table => '`lake`.`air`.`flights`',
   branch => 'main',
   strategy => 'binpack',
   options => map(

@@ -1,1 +1,1 @@
-CALL `lake`.system.rewrite_manifests(table => '`air`.`flights`', use_caching => false)
+CALL `lake`.system.rewrite_manifests(table => '`lake`.`air`.`flights`', use_caching => false)
