@@ -1,0 +1,54 @@
+"""How a table's files are put in order when they are compacted, on a real SQLite catalog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from jobs.destinations.iceberg.schema import iceberg_schema, sort_order
+from jobs.maintenance.compaction import order_of_files
+from jobs.maintenance.kept import KeptTable
+from jobs.spec.maintenance import Compaction
+from resources.connections import IcebergConnection
+from resources.errors import ConfigurationError
+from resources.iceberg import IcebergCatalog
+
+SCHEMA = iceberg_schema(pa.schema([("id", pa.int64()), ("at", pa.date32())]))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> IcebergCatalog:
+    (tmp_path / "c.db").touch()
+    uri, warehouse = f"sqlite:///{tmp_path / 'c.db'}", f"file://{tmp_path}"
+    return IcebergCatalog("lake", IcebergConnection(kind="iceberg", type="sql", uri=uri, warehouse=warehouse))
+
+
+@pytest.mark.parametrize(
+    ("own", "usual", "options", "expected"),
+    [
+        ([], (), {}, ("binpack", ())),
+        ([], ("id",), {}, ("sort", ("id",))),
+        ([], ("id",), {"sort_by": ["at"]}, ("sort", ("at",))),
+        (["id"], (), {}, ("sort", ())),
+        (["id"], (), {"sort_by": ["id"]}, ("sort", ())),
+        (["id"], ("id",), {"strategy": "bin_pack"}, ("binpack", ())),
+        (["id"], (), {"sort_by": ["at"]}, "another order than the table's own"),
+        ([], (), {"strategy": "sort"}, "no order to sort by"),
+    ],
+)
+def test_strategy_and_order(
+    lake: IcebergCatalog,
+    own: list[str],
+    usual: tuple[str, ...],
+    options: dict[str, object],
+    expected: tuple[str, tuple[str, ...]] | str,
+) -> None:
+    table = lake.create("n.t", SCHEMA, sort=sort_order(SCHEMA, own, "n.t"))
+    kept = KeptTable("p", lake, "n.t", "main", True, usual, 60)
+    if isinstance(expected, str):
+        with pytest.raises(ConfigurationError, match=expected):
+            order_of_files(kept, Compaction.model_validate(options), table)
+    else:
+        assert order_of_files(kept, Compaction.model_validate(options), table) == expected
