@@ -49,7 +49,7 @@ down: ## Stop the local services
 
 .PHONY: test
 test: setup lint definitions ## Lint, check the definitions, run the tests
-	$(BIN)/python -m pytest -m "not slow and not bigquery_real"
+	$(BIN)/python -m pytest -m "not slow and not bigquery_real and not production"
 
 .PHONY: lint
 lint: setup ## Check style and types
@@ -76,6 +76,10 @@ cdc: setup ## Compare with a real PostgreSQL that Debezium captures (needs Postg
 .PHONY: bench
 bench: setup ## Measure speed and memory
 	$(BIN)/python -m tests.benchmarks
+
+.PHONY: production
+production: setup ## Dagster on PostgreSQL, a pipeline on a Spark cluster (needs PostgreSQL; minutes)
+	$(BIN)/python -m pytest -m production tests/production
 
 .PHONY: screenshots
 screenshots: setup ## Drive the Dagster UI with a browser and take pictures of it
