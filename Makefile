@@ -82,8 +82,8 @@ production: setup ## Dagster on PostgreSQL, a pipeline on a Spark cluster (needs
 	$(BIN)/python -m pytest -m production tests/production
 
 .PHONY: screenshots
-screenshots: setup ## Drive the Dagster UI with a browser and take pictures of it
-	$(BIN)/python -m pytest tests/browser
+screenshots: setup ## Drive the Dagster UI with a browser (needs Chromium) and renew the pictures in the README
+	SCREENSHOTS=orchestration/pictures $(BIN)/python -m pytest tests/browser
 
 .PHONY: clean
 clean: down ## Stop the services and remove their data and caches (.venv stays)

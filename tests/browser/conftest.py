@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,21 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 _PATIENCE = 60
+
+
+@pytest.fixture
+def batchmerge(stack: Path) -> Callable[..., tuple[int, str]]:
+    """Runs a command on the data folder of `ui`; exit code and output."""
+    environment = {**os.environ, "BATCHMERGE_HOME": str(stack), "PYTHONPATH": str(ROOT)}
+    program = [sys.executable, "-c", "from orchestration.cli import main; main()"]
+
+    def run(*command: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [*program, *command], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +76,7 @@ def page(ui: str) -> Iterator[Page]:
         pytest.skip("no Chromium on this machine: install it (Debian: apt install chromium)")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        opened = browser.new_page(base_url=ui, viewport={"width": 1500, "height": 950})
+        opened = browser.new_page(base_url=ui, viewport={"width": 1400, "height": 850})
         opened.set_default_timeout(_PATIENCE * 1000)
         expect.set_options(timeout=_PATIENCE * 1000)
         yield opened
