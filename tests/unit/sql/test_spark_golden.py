@@ -106,6 +106,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "merge_effect.delete": ("merge_effect", {**MERGE, "mode": "delete"}),
     "missing_rows.append": ("missing_rows", {"rows": "SELECT 1", "target": BRANCH, "mode": "append"}),
     "missing_rows.delete": ("missing_rows", {"rows": "SELECT 1", "target": BRANCH, "mode": "delete"}),
+    "count_rows": ("count_rows", {"table": BRANCH}),
+    "some_rows": ("some_rows", {"table": BRANCH, "columns": ["id", "it's `q`"], "limit": 0}),
+    "some_rows.limited": ("some_rows", {"table": BRANCH, "columns": ["id"], "limit": 10}),
+    "expected_rows": ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "name"]}),
+    "reconcile": ("reconcile", {"found": ["f"], "expected": ["e"], "columns": ["id", "name"], "keys": KEYS}),
     "without_deleted_later": (
         "without_deleted_later",
         {"rows": "SELECT 1", "tombstones": TOMBSTONES, "keys": KEYS, "null_safe": False},

@@ -1,0 +1,4 @@
+SELECT `id`
+FROM `lake`.`air`.`flights`.`branch_attempt--p--main--1f`
+ORDER BY rand()
+LIMIT 10

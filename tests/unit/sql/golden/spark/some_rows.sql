@@ -1,0 +1,2 @@
+SELECT `id`, `it's ``q```
+FROM `lake`.`air`.`flights`.`branch_attempt--p--main--1f`
