@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from jobs import offsets
 from jobs.batch import LandedBatch
@@ -63,15 +64,23 @@ class Flush:
 
     def chunks(self) -> list[Chunk]:
         """The loads. They follow from the batches' offset ranges alone, so that everybody computes the same."""
-        ends: list[int] = []
-        for b in self.batches:
-            ends.append((ends[-1] if ends else 0) + offsets.total(b.batch.ranges))
-        count = max(1, -(-ends[-1] // self.load_rows))
+        return self._cut(0, max(self._ends()[-1], 1), self.load_rows)
+
+    def parts(self, chunk: Chunk, rows: int) -> list[Chunk]:
+        """A chunk in pieces of so many offsets."""
+        first = chunk.number * self.load_rows
+        return self._cut(first, min(first + self.load_rows, max(self._ends()[-1], 1)), rows)
+
+    def _ends(self) -> list[int]:
+        """Where each batch ends in the log of the flush."""
+        return list(accumulate(offsets.total(b.batch.ranges) for b in self.batches))
+
+    def _cut(self, first: int, end: int, rows: int) -> list[Chunk]:
+        ends = self._ends()
+        stops = [min(start + rows, end) for start in range(first, end, rows)]
         return [
-            Chunk(
-                n, *self._place(ends, n * self.load_rows), *self._place(ends, (n + 1) * self.load_rows, n + 1 == count)
-            )
-            for n in range(count)
+            Chunk(n, *self._place(ends, start), *self._place(ends, stop, stop >= ends[-1]))
+            for n, (start, stop) in enumerate(zip([first, *stops], stops, strict=False))
         ]
 
     def _place(self, ends: list[int], position: int, at_end: bool = False) -> tuple[int, int]:

@@ -8,7 +8,7 @@ is one flush a minute, so `merge_interval_seconds` below 60 is for short peaks; 
 landed and goes with a later flush. Write streams would allow flushes of a few seconds; nothing else speaks for them:
 on the emulator a load of 100,000 rows is also faster by far (`python -m tests.benchmarks bigquery_write`).
 
-Memory: one chunk of rows as Arrow (`load_rows` offsets), its Parquet file is on disk.
+Memory: two parts of a chunk as Arrow; its Parquet file is on disk.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO
 
@@ -109,11 +110,16 @@ class Loader:
 
     def parquet(self, chunk: Chunk, flush: Flush) -> IO[bytes]:
         """The rows of a chunk as a Parquet file that vanishes when it is closed."""
-        rows = self.rows.read(chunk, flush)
         stager = Stager(self.columns, self.schema, self.table, self.where)
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-        batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-        pq.write_table(pa.Table.from_batches([stager.shape(b) for b in batches]), file, compression="zstd")
+        with ExitStack() as opened:
+            writer: pq.ParquetWriter | None = None
+            for rows in self.rows.read(chunk, flush):
+                batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+                shaped = pa.Table.from_batches([stager.shape(b) for b in batches])
+                if writer is None:
+                    writer = opened.enter_context(pq.ParquetWriter(file, shaped.schema, compression="zstd"))
+                writer.write_table(shaped)
         file.seek(0)
         return file
 

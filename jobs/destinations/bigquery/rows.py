@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,6 +19,9 @@ from jobs.landing.routing import taken_by
 from jobs.spec.tables import BigQueryTable
 from resources.spark import spark_errors
 from sql import render
+
+# Offsets that are read at once, so that memory does not follow the size of a load.
+_PART_ROWS = 250_000
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,19 @@ class ChunkRows:
     where: str
     touched: tuple[int, int] | None = None
 
-    def read(self, chunk: Chunk, flush: Flush) -> pa.Table:
-        if self.touched is None:
-            return self._select(self._landed(chunk, flush))
-        with spark_errors(self.where):
-            return self._of_touched_keys(chunk, flush).toArrow()
+    def read(self, chunk: Chunk, flush: Flush) -> Iterator[pa.Table]:
+        """The rows of a chunk in parts, at least one; while one is worked on, the next is read."""
+        if self.touched is not None:
+            with spark_errors(self.where):
+                yield self._of_touched_keys(chunk, flush).toArrow()
+            return
+        with ThreadPoolExecutor(1) as ahead:
+            parts = flush.parts(chunk, _PART_ROWS)
+            following = ahead.submit(self._landed, parts[0], flush)
+            for part in parts[1:]:
+                landed, following = following.result(), ahead.submit(self._landed, part, flush)
+                yield self._select(landed)
+            yield self._select(following.result())
 
     def count(self, flush: Flush) -> int:
         """How many landed rows of a flush the table takes."""

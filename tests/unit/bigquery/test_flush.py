@@ -53,6 +53,10 @@ def test_loads_cover_every_place_once(sizes: list[int], load_rows: int) -> None:
         assert len(inside) == 1, place
     for c in chunks:
         assert sum((c.first_batch, c.first_i) <= p < (c.last_batch, c.end_i) for p in places) <= load_rows
+        parts = Flush(batches, load_rows).parts(c, 7)
+        assert [p for p in places if (c.first_batch, c.first_i) <= p < (c.last_batch, c.end_i)] == [
+            p for part in parts for p in places if (part.first_batch, part.first_i) <= p < (part.last_batch, part.end_i)
+        ]
     assert [c.number for c in chunks] == list(range(len(chunks)))
     assert chunks
 
