@@ -90,7 +90,8 @@ def running_sink(folder: Path, topic: str, connections: Connections) -> Iterator
     folder.mkdir()
     bootstrap = connections.get("kafka", KafkaConnection).bootstrap_servers
     control = f"{topic}-control"
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(control, 1)])[control].result(timeout=30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(control, 1)])[control].result(timeout=30)
     files = {
         "worker.properties": worker(bootstrap, folder),
         "sink.properties": connector(topic, control, connections.get("lake", IcebergConnection)),
