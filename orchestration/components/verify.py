@@ -6,7 +6,9 @@ from itertools import groupby
 import dagster as dg
 from pydantic import Field
 
+from jobs.landing.routing import taken_by
 from jobs.pipeline import Pipeline
+from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.time_limit import within
 from orchestration import names
@@ -54,7 +56,7 @@ def verify_checks(launch: Launch) -> dg.AssetChecksDefinition:
                 if isinstance(verdict, Verdict):
                     verdicts.append((table, verdict))
                 yield from _results(table, verdict)
-            yield _agreement(launch.name, verdicts)
+            yield _agreement(launch, verdicts)
 
     return verify
 
@@ -128,23 +130,23 @@ def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.As
         )
 
 
-def _agreement(pipeline: str, verdicts: Sequence[tuple[Table, Verdict]]) -> dg.AssetCheckResult:
-    wrong = disagreements(verdicts)
+def _agreement(launch: Launch, verdicts: Sequence[tuple[Table, Verdict]]) -> dg.AssetCheckResult:
+    wrong = disagreements(launch.spec, verdicts)
     return dg.AssetCheckResult(
         check_name=AGREE,
-        asset_key=names.landing_key(pipeline),
+        asset_key=names.landing_key(launch.name),
         passed=not wrong,
         description="; ".join(wrong) or None,
         metadata={f"{t.kind} {t.table}": f"{v.rows} rows at batch {v.batch}" for t, v in verdicts},
     )
 
 
-def disagreements(verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
+def disagreements(spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
     """Tables that should hold the same at the same batch, and do not."""
 
     def what(pair: tuple[Table, Verdict]) -> tuple[str, str, int]:
         table, verdict = pair
-        return table.mode, repr(getattr(table, "route", None)), verdict.batch
+        return table.mode, repr(taken_by(spec, table)), verdict.batch
 
     wrong = []
     for (_, _, batch), group in groupby(sorted(verdicts, key=what), key=what):

@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from pyiceberg.types import StringType
 
+from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import ClickHouseTable, IcebergTable
 from orchestration.checks.reconciliation import Verdict
 from orchestration.components.verify import disagreements
@@ -76,12 +77,23 @@ def test_foreign_changes_are_found(connections: Connections, topic: Topic, insta
     }
 
 
-def test_only_tables_of_one_mode_at_one_batch_have_to_agree() -> None:
+def test_only_tables_of_one_mode_and_route_at_one_batch_have_to_agree() -> None:
     lake = IcebergTable(kind="iceberg", table="a.t", mode="upsert")
     house = ClickHouseTable(kind="clickhouse", table="a.t", mode="upsert")
     log = ClickHouseTable(kind="clickhouse", table="a.log", mode="append")
-    assert disagreements([(lake, Verdict(3, 10)), (house, Verdict(3, 10)), (log, Verdict(3, 40))]) == []
-    assert disagreements([(lake, Verdict(3, 10)), (house, Verdict(2, 9))]) == []
-    assert disagreements([(lake, Verdict(3, 10)), (house, Verdict(3, 9)), (log, Verdict(3, 40))]) == [
+    other = IcebergTable(kind="iceberg", table="a.other", mode="upsert")
+    value = {"format": "json", "columns": {"id": "long", "into": "string"}}
+    document = {
+        "source": {"topics": ["t"], "key": {"format": "json", "columns": {"id": "long"}}, "value": value},
+        "changes": {"key": {"columns": ["id"]}},
+        "tables": [table.model_dump() for table in (lake, house, log, other)],
+    }
+    spec = PipelineSpec.model_validate(document)
+    assert disagreements(spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 10)), (log, Verdict(3, 40))]) == []
+    assert disagreements(spec, [(lake, Verdict(3, 10)), (house, Verdict(2, 9))]) == []
+    assert disagreements(spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 9)), (log, Verdict(3, 40))]) == [
         "at batch 3: iceberg a.t has 10 rows, clickhouse a.t has 9 rows"
     ]
+    named = PipelineSpec.model_validate({**document, "route_by": "into"})
+    assert disagreements(named, [(lake, Verdict(3, 10)), (other, Verdict(3, 7))]) == []
+    assert disagreements(named, [(lake, Verdict(3, 10)), (house, Verdict(3, 9))])
