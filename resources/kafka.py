@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -137,25 +137,27 @@ class KafkaCluster:
             return
         with self._errors(f"consumer group {group}"):
             request = [ConsumerGroupTopicPartitions(group, wanted)]
-            futures = self._admin.alter_consumer_group_offsets(request, request_timeout=self._timeout)
-            for future in futures.values():
-                self._result(future)
+            self._settled(
+                lambda: self._only(self._admin.alter_consumer_group_offsets(request, request_timeout=self._timeout))
+            )
 
     def group_offsets(self, group: str) -> dict[Partition, int]:
         """The committed offsets of a consumer group; empty where there is none."""
         with self._errors(f"consumer group {group}"):
-            futures = self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
+            request = [ConsumerGroupTopicPartitions(group)]
+            found = self._settled(
+                lambda: self._only(self._admin.list_consumer_group_offsets(request, request_timeout=self._timeout))
             )
-            found = self._result(next(iter(futures.values())))
         return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions if tp.offset >= 0}
 
     def group_members(self, group: str) -> int:
         """How many members a consumer group has now; 0 where there is no such group."""
         with self._errors(f"consumer group {group}"):
-            futures = self._admin.describe_consumer_groups([group], request_timeout=self._timeout)
             try:
-                return len(self._result(futures[group]).members)
+                found = self._settled(
+                    lambda: self._only(self._admin.describe_consumer_groups([group], request_timeout=self._timeout))
+                )
+                return len(found.members)
             except KafkaException as problem:
                 if problem.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                     return 0
@@ -165,19 +167,31 @@ class KafkaCluster:
         wanted = {_TopicPartition(*p): spec for p in partitions}
         if not wanted:
             return {}
-        deadline = time.monotonic() + self._timeout
+
+        def ask() -> dict[Partition, int]:
+            futures = self._admin.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+            )
+            return {(tp.topic, tp.partition): self._result(future).offset for tp, future in futures.items()}
+
         with self._errors("offsets"):
-            while True:
-                futures = self._admin.list_offsets(
-                    wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
-                )
-                try:
-                    return {(tp.topic, tp.partition): self._result(future).offset for tp, future in futures.items()}
-                except KafkaException as problem:
-                    # Partitions of a new topic, or of a broker that goes down, have no leader for a moment.
-                    if problem.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
-                        raise
-                    time.sleep(0.2)
+            return self._settled(ask)
+
+    def _settled(self, ask: Callable[[], T]) -> T:
+        """The answer, asked for again while the cluster is still finding out who has to give it."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return ask()
+            except KafkaException as problem:
+                if problem.args[0].code() not in _UNSETTLED or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def _only(self, futures: Mapping[str, Future[T]]) -> T:
+        """The answer about the one thing that was asked about."""
+        (future,) = futures.values()
+        return self._result(future)
 
     def _result(self, future: Future[T]) -> T:
         return future.result(timeout=self._timeout + 5)
@@ -217,7 +231,14 @@ class KafkaCluster:
 # Kafka's own; a consumer that subscribes to a pattern leaves them out as well (`exclude.internal.topics`).
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 
-_NO_LEADER = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+# Partitions of a new topic have no leader for a moment, groups of a broker that has just started no coordinator.
+_UNSETTLED = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
