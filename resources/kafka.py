@@ -70,6 +70,9 @@ class KafkaCluster:
             "kafka.max.poll.records": "10000",
             "kafka.fetch.max.bytes": str(16 << 20),
             "kafka.max.partition.fetch.bytes": str(4 << 20),
+            # At the end of a topic the broker holds a fetch back for this time, and on the same connection Spark's
+            # question after the offsets waits behind it: with the default of 500 ms a second per batch.
+            "kafka.fetch.max.wait.ms": "10",
         }
 
     def topics(self, names: Iterable[str], pattern: str | None) -> list[str]:
