@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import subprocess
 import uuid
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from resources.errors import Unavailable
 from resources.local.jars import Bundle, classpath, fetch
@@ -14,6 +15,9 @@ from resources.local.java import find_java
 from resources.local.jvm import jvm
 from resources.local.ports import accepts
 from resources.local.service import Command, Say, Service, Site
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 BROKER = Bundle(
     "kafka",
@@ -67,18 +71,24 @@ class KafkaBroker(Service):
         if not accepts(site.port(self.name, "broker")):
             return False
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
 
-        quiet = logging.getLogger("batchmerge.local.kafka")
-        quiet.setLevel(logging.CRITICAL)
-        client = AdminClient({"bootstrap.servers": site.address(self.name, "broker")}, logger=quiet)
         try:
-            return len(client.list_topics(timeout=5).brokers) == 1
+            return len(_client(site.address(self.name, "broker")).list_topics(timeout=5).brokers) == 1
         except KafkaException:
             return False
 
     def connections(self, site: Site) -> dict[str, dict[str, Any]]:
         return {"kafka": {"kind": "kafka", "bootstrap_servers": site.address(self.name, "broker")}}
+
+
+@cache
+def _client(address: str) -> AdminClient:
+    """Kept while the process lives: librdkafka may crash where a client is dropped right after an answer (2.16)."""
+    from confluent_kafka.admin import AdminClient
+
+    quiet = logging.getLogger("batchmerge.local.kafka")
+    quiet.setLevel(logging.CRITICAL)
+    return AdminClient({"bootstrap.servers": address, "reconnect.backoff.max.ms": 500}, logger=quiet)
 
 
 def _format(run: list[str], properties: Path) -> None:
