@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ Partition = tuple[str, int]
 
 # librdkafka prints to stderr unless it is given a logger; its lines name brokers, never credentials.
 _LOG = logging.getLogger("batchmerge.kafka")
+
+# Clients outlive their cluster a little: librdkafka 2.16 may crash where one is dropped right after an answer.
+_RECENT: deque[AdminClient] = deque(maxlen=16)
 
 
 class KafkaCluster:
@@ -47,6 +51,7 @@ class KafkaCluster:
             with self._errors("cluster"):
                 settings: dict[str, Any] = {**self.client_settings(), "error_cb": self._notice}
                 self._admin_client = AdminClient(settings, logger=_LOG)
+                _RECENT.append(self._admin_client)
         return self._admin_client
 
     def client_settings(self) -> dict[str, str | int | float | bool]:
