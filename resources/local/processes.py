@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from resources.local.service import Command
 
 MARK = "BATCHMERGE_SERVICE"
+_EXEC_LOOKS = 100
 # Settings of another Spark or Java that a person works with must not leak into the services.
 _FOREIGN = ("SPARK_", "KAFKA_", "CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "PYTHONPATH")
 
@@ -59,10 +61,15 @@ def find(running: Running) -> psutil.Process | None:
     """The process itself, or None where it is gone or its pid now belongs to another one."""
     try:
         process = psutil.Process(running.pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            _reap(running.pid)
-            return None
-        return process if process.environ().get(MARK) == running.mark else None
+        for _ in range(_EXEC_LOOKS):
+            if process.status() == psutil.STATUS_ZOMBIE:
+                _reap(running.pid)
+                return None
+            if environment := process.environ():
+                return process if environment.get(MARK) == running.mark else None
+            # Between its exec and its first instruction, a process shows no environment.
+            time.sleep(0.01)
+        return None
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         # A process whose environment we may not read is another user's.
         return None
