@@ -88,6 +88,35 @@ class MergedBatches:
         return CommittedState.after(self.batches[-1])
 
 
+@dataclass(frozen=True)
+class Due:
+    """What a table has to get: the landed batches after its committed state."""
+
+    committed: CommittedState | None
+    batches: list[LandedBatch]
+    landed: list[LandedBatch]
+
+
+def due(pipeline: Pipeline, destination: Destination) -> Due:
+    """Decides what a table has to get; makes or adapts the table."""
+    destination.prepare()
+    committed = destination.committed()
+    landed, complete = pipeline.intermediate.landed()
+    batches = next_batches(destination.name, committed, landed, complete)
+    pipeline.check_generation(committed, batches)
+    return Due(committed, batches, landed)
+
+
+def tell(pipeline: Pipeline, destination: Destination, landed: list[LandedBatch], done: MergedBatches | None) -> None:
+    """The news after a merge, or after there was nothing to merge."""
+    if done is None:
+        publish_news(pipeline, destination, landed)
+        return
+    batches = done.batches
+    _LOG.info("merged batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
+    publish_news(pipeline, destination, landed, batches, done.merged.reference)
+
+
 def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
     """Applies to one table everything that is landed and not yet in it; None where there is nothing.
 
@@ -95,27 +124,18 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
     """
     failed: Exception | None = None
     for attempt in range(1, destination.table.max_commit_attempts + 1):
-        destination.prepare()
-        committed = destination.committed()
-        landed, complete = pipeline.intermediate.landed()
-        batches = next_batches(destination.name, committed, landed, complete)
-        pipeline.check_generation(committed, batches)
-        if not batches:
-            publish_news(pipeline, destination, landed)
-            return None
-        reached("merge.planned")
-        try:
-            merged = destination.merge(pipeline.work(destination), committed, batches)
-        except (CommitFailed, CommitStateUnknown) as lost:
-            _LOG.warning("%s, attempt %d: %s", destination.name, attempt, lost)
-            failed = lost
-            continue
-        if merged is None:
-            publish_news(pipeline, destination, landed)
-            return None
-        done = MergedBatches(batches, committed, merged)
-        _LOG.info("merged batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
-        publish_news(pipeline, destination, landed, batches, merged.reference)
+        wanted = due(pipeline, destination)
+        merged = None
+        if wanted.batches:
+            reached("merge.planned")
+            try:
+                merged = destination.merge(pipeline.work(destination), wanted.committed, wanted.batches)
+            except (CommitFailed, CommitStateUnknown) as lost:
+                _LOG.warning("%s, attempt %d: %s", destination.name, attempt, lost)
+                failed = lost
+                continue
+        done = MergedBatches(wanted.batches, wanted.committed, merged) if merged else None
+        tell(pipeline, destination, wanted.landed, done)
         return done
     raise TerminalError(
         f"other writers have changed the table during each of {attempt} attempts; the last said: {failed}",

@@ -62,8 +62,8 @@ def _replay(
             remedy=f"read from Kafka again: `batchmerge replay {pipeline.name} --kafka-from …`",
         )
     check_coordinates(destination)
-    failed: CommitFailed | None = None
-    for attempt in range(1, destination.table.max_commit_attempts + 1):
+
+    def once() -> Replayed | None:
         committed = destination.committed()
         pipeline.check_generation(committed)
         if committed is None:
@@ -76,14 +76,26 @@ def _replay(
         if not batches:
             return None
         pipeline.check_generation(committed, batches)
+        merged = destination.replay(pipeline.work(destination), committed, batches)
+        _LOG.info("replayed batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
+        return Replayed(batches, merged)
+
+    return until_committed(destination, once)
+
+
+def until_committed(destination: Destination, once: Callable[[], Replayed | None]) -> Replayed | None:
+    """What one replay gives; it starts over when another writer was faster, a bounded number of times.
+
+    Raises:
+        TerminalError: others were faster each time.
+    """
+    failed: CommitFailed | None = None
+    for attempt in range(1, destination.table.max_commit_attempts + 1):
         try:
-            merged = destination.replay(pipeline.work(destination), committed, batches)
+            return once()
         except CommitFailed as lost:
             _LOG.warning("%s, replay attempt %d: %s", destination.name, attempt, lost)
             failed = lost
-            continue
-        _LOG.info("replayed batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
-        return Replayed(batches, merged)
     raise TerminalError(
         f"other writers have changed the table during each of {attempt} attempts to replay",
         where=destination.name,

@@ -22,8 +22,8 @@ from jobs.landing.again import read_again
 from jobs.offsets import OffsetRange, Offsets, TopicPartition, total
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
-from jobs.replay import Replayed, check_coordinates
-from resources.errors import CommitFailed, ConfigurationError, OffsetsGone, TerminalError, TopicRecreated
+from jobs.replay import Replayed, check_coordinates, until_committed
+from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -41,8 +41,8 @@ def replay_from_kafka(pipeline: Pipeline, destination: Destination, wanted: Want
         ConfigurationError: the table's rows cannot be told apart, or nothing orders their changes.
     """
     check_coordinates(destination)
-    failed: CommitFailed | None = None
-    for attempt in range(1, destination.table.max_commit_attempts + 1):
+
+    def once() -> Replayed | None:
         committed = destination.committed()
         pipeline.check_generation(committed)
         if committed is None:
@@ -52,21 +52,13 @@ def replay_from_kafka(pipeline: Pipeline, destination: Destination, wanted: Want
         batch = batch_again(committed, topics, *wanted(topics, committed), whole=destination.table.needs_key)
         if not total(batch.ranges):
             return None
-        try:
-            with read_again(pipeline, destination.name, batch) as place:
-                work = replace(pipeline.work(destination), intermediate=place)
-                merged = destination.replay(work, committed, [place.batch])
-        except CommitFailed as lost:
-            _LOG.warning("%s, replay attempt %d: %s", destination.name, attempt, lost)
-            failed = lost
-            continue
+        with read_again(pipeline, destination.name, batch) as place:
+            work = replace(pipeline.work(destination), intermediate=place)
+            merged = destination.replay(work, committed, [place.batch])
         _LOG.info("replayed %d offsets from Kafka into %s", total(batch.ranges), destination.name)
         return Replayed([place.batch], merged)
-    raise TerminalError(
-        f"other writers have changed the table during each of {attempt} attempts to replay",
-        where=destination.name,
-        remedy="let them write less often, or raise `max_commit_attempts`",
-    ) from failed
+
+    return until_committed(destination, once)
 
 
 def batch_again(

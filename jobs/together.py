@@ -16,10 +16,8 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from jobs.destinations.base import Destination
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.failpoints import reached
-from jobs.lineage import next_batches
-from jobs.news import publish_news
 from jobs.pipeline import Pipeline
-from jobs.protocol import MergedBatches
+from jobs.protocol import MergedBatches, due, tell
 from resources.errors import CommitFailed, CommitStateUnknown, TerminalError
 from resources.iceberg_transaction import TableChange
 
@@ -59,7 +57,9 @@ def merge_together(pipeline: Pipeline) -> list[MergedTable]:
             _LOG.warning("all tables of %s, attempt %d: %s", pipeline.name, attempt, lost)
             failed = lost
             continue
-        _tell(pipeline, done)
+        landed = pipeline.intermediate.landed()[0]
+        for table in done:
+            tell(pipeline, table.destination, landed, table.merged)
         return done
     raise TerminalError(
         f"other writers have changed one of the tables during each of {attempts} attempts; the last said: {failed}",
@@ -74,24 +74,9 @@ def _write(pipeline: Pipeline, destination: IcebergDestination, changes: list[Ta
     def later(table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
         changes.append(TableChange(table, tuple(requirements), tuple(updates)))
 
-    destination.prepare()
-    committed = destination.committed()
-    landed, complete = pipeline.intermediate.landed()
-    batches = next_batches(destination.name, committed, landed, complete)
-    pipeline.check_generation(committed, batches)
-    if not batches:
+    wanted = due(pipeline, destination)
+    if not wanted.batches:
         return MergedTable(destination, None)
     reached("merge.planned")
-    merged = destination.merge(replace(pipeline.work(destination), publish=later), committed, batches)
-    return MergedTable(destination, MergedBatches(batches, committed, merged))
-
-
-def _tell(pipeline: Pipeline, done: list[MergedTable]) -> None:
-    landed = pipeline.intermediate.landed()[0]
-    for table in done:
-        if table.merged is None:
-            publish_news(pipeline, table.destination, landed)
-            continue
-        batches = table.merged.batches
-        _LOG.info("merged batches %d to %d into %s", batches[0].number, batches[-1].number, table.destination.name)
-        publish_news(pipeline, table.destination, landed, batches, table.merged.merged.reference)
+    merged = destination.merge(replace(pipeline.work(destination), publish=later), wanted.committed, wanted.batches)
+    return MergedTable(destination, MergedBatches(wanted.batches, wanted.committed, merged))

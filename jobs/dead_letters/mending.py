@@ -87,13 +87,6 @@ def retry(pipeline: Pipeline) -> Retried:
             where=f"pipeline {pipeline.name}",
             remedy="land their offsets again (`batchmerge offsets`), or leave headers out of the transform",
         )
-    resolved = pipeline.spec.source.resolved
-    if resolved and resolved.mentions("_headers"):
-        raise ConfigurationError(
-            "the transform reads `_headers`, which dead letters do not keep",
-            where=f"pipeline {pipeline.name}",
-            remedy="read the topic again with a mended pipeline of another name",
-        )
     for destination in pipeline.destinations():
         check_coordinates(destination)
     pipeline.intermediate.prepare()

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from jobs.moving import connect
 from jobs.moving.configuration import Configuration
-from jobs.moving.connect import environment
 from jobs.moving.options import Options, equivalent, none, not_needed
-from resources.errors import ConfigurationError
 
 CLASS = "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector"
 
@@ -83,25 +82,10 @@ def tables(configuration: Configuration, topics: list[str]) -> tuple[list[dict[s
     Raises:
         ConfigurationError: topics are named by an expression, so that their tables are not known.
     """
-    if not topics:
-        raise ConfigurationError(
-            "the topics are named by an expression, and each has a table of its own",
-            where=configuration.name,
-            remedy="give `topics` by name, or make a pipeline for each",
-        )
     places = dict(part.split(":", 1) for part in configuration.items("topic2TableMap") if ":" in part)
     dataset = configuration.text("defaultDataset")
-    by_table: dict[str, list[str]] = {}
-    for topic in topics:
-        by_table.setdefault(f"{dataset}.{places.get(topic, _name(topic))}", []).append(topic)
-    found = [
-        {
-            **_table(configuration, table),
-            **({"route": {"topics": given}} if len(by_table) > 1 else {}),
-        }
-        for table, given in by_table.items()
-    ]
-    return found, []
+    by_table = connect.tables_by_topic(configuration, topics, lambda t: f"{dataset}.{places.get(t, _name(t))}")
+    return [{**_table(configuration, table), **route} for table, route in by_table.items()], []
 
 
 def document(configuration: Configuration) -> dict[str, Any]:
@@ -117,9 +101,9 @@ def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:
     found: dict[str, Any] = {"kind": "bigquery", "project": configuration.text("project")}
     source = configuration.text("keySource", "FILE").upper()
     if source == "JSON":
-        found["credentials_json"] = environment("bigquery.credentials.json")
+        found["credentials_json"] = connect.environment("bigquery.credentials.json")
     elif source == "FILE" and configuration.text("keyfile"):
-        found["credentials_file"] = environment("bigquery.credentials.file")
+        found["credentials_file"] = connect.environment("bigquery.credentials.file")
     return {"bigquery": found}
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from jobs.moving import connect
 from jobs.moving.configuration import Configuration
-from jobs.moving.connect import environment
 from jobs.moving.options import Options, equivalent, none, not_needed
-from resources.errors import ConfigurationError
 
 CLASS = "com.clickhouse.kafka.connect.ClickHouseSinkConnector"
 
@@ -68,16 +67,8 @@ def tables(configuration: Configuration, topics: list[str]) -> tuple[list[dict[s
     Raises:
         ConfigurationError: topics are named by an expression, so that their tables are not known.
     """
-    if not topics:
-        raise ConfigurationError(
-            "the topics are named by an expression, and each has a table of its own",
-            where=configuration.name,
-            remedy="give `topics` by name, or make a pipeline for each",
-        )
     places = dict(part.split("=", 1) for part in configuration.items("topic2TableMap") if "=" in part)
-    by_table: dict[str, list[str]] = {}
-    for topic in topics:
-        by_table.setdefault(_table_of(configuration, topic, places), []).append(topic)
+    by_table = connect.tables_by_topic(configuration, topics, lambda t: _table_of(configuration, t, places))
     evolve = configuration.flag("auto.evolve")
     return [
         {
@@ -85,11 +76,11 @@ def tables(configuration: Configuration, topics: list[str]) -> tuple[list[dict[s
             "connection": "clickhouse",
             "table": table,
             "mode": "append",
-            **({"route": {"topics": given}} if len(by_table) > 1 else {}),
+            **route,
             "create": False,
             "evolve": {"add_columns": evolve, "widen_types": evolve, "relax_required": evolve},
         }
-        for table, given in by_table.items()
+        for table, route in by_table.items()
     ], [
         "the sink's tables lack the columns _topic, _partition and _offset, by which append tables tell their rows "
         "apart: add them with ALTER TABLE (Nullable, empty for old rows), or let evolve.add_columns do it"
@@ -123,7 +114,7 @@ def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:
         "username": configuration.text("username", "default"),
     }
     if configuration.text("password"):
-        found["password"] = environment("clickhouse.password")
+        found["password"] = connect.environment("clickhouse.password")
     found["secure"] = configuration.flag("ssl", True)
     if cluster := configuration.text("clusterName") or configuration.text("keeperOnCluster"):
         found["cluster"] = cluster

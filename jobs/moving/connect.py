@@ -5,10 +5,12 @@ Source: Apache Kafka's documentation, "Sink connector configs"; `org.apache.kafk
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jobs.moving.configuration import SECRET, Configuration
 from jobs.moving.options import Options, equivalent, none, not_needed
+from resources.errors import ConfigurationError
 
 OPTIONS: Options = {
     "name": equivalent("the pipeline's name"),
@@ -101,6 +103,26 @@ def source(
         todo += told
     found["value"], told = _format(configuration, "value", columns)
     return found, [*todo, *told]
+
+
+def tables_by_topic(
+    configuration: Configuration, topics: list[str], table_of: Callable[[str], str]
+) -> dict[str, dict[str, Any]]:
+    """The tables of sinks that give each topic a table, each with the `route` that its entry needs, if any.
+
+    Raises:
+        ConfigurationError: topics are named by an expression, so that their tables are not known.
+    """
+    if not topics:
+        raise ConfigurationError(
+            "the topics are named by an expression, and each has a table of its own",
+            where=configuration.name,
+            remedy="give `topics` by name, or make a pipeline for each",
+        )
+    by_table: dict[str, list[str]] = {}
+    for topic in topics:
+        by_table.setdefault(table_of(topic), []).append(topic)
+    return {table: {"route": {"topics": given}} if len(by_table) > 1 else {} for table, given in by_table.items()}
 
 
 def _format(configuration: Configuration, side: str, columns: dict[str, str]) -> tuple[dict[str, Any], list[str]]:

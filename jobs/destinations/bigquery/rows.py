@@ -46,11 +46,11 @@ class ChunkRows:
             with spark_errors(self.where):
                 yield self._of_touched_keys(chunk, flush).toArrow()
             return
+        files, parts = self._files(flush), flush.parts(chunk, _PART_ROWS)
         with ThreadPoolExecutor(1) as ahead:
-            parts = flush.parts(chunk, _PART_ROWS)
-            following = ahead.submit(self._landed, parts[0], flush)
+            following = ahead.submit(_landed, files, parts[0])
             for part in parts[1:]:
-                landed, following = following.result(), ahead.submit(self._landed, part, flush)
+                landed, following = following.result(), ahead.submit(_landed, files, part)
                 yield self._select(landed)
             yield self._select(following.result())
 
@@ -58,13 +58,12 @@ class ChunkRows:
         """How many landed rows of a flush the table takes."""
         if taken_by(self.work.spec, self.table) is None:
             return flush.rows
-        return sum(len(self._landed(chunk, flush)) for chunk in flush.chunks())
+        files = self._files(flush)
+        return sum(len(_landed(files, chunk)) for chunk in flush.chunks())
 
-    def _landed(self, chunk: Chunk, flush: Flush) -> Piece:
-        files = LandedFiles.up_to(flush.last, self.work.intermediate).taking(
-            CHANGES, taken_by(self.work.spec, self.table)
-        )
-        return files.read(between(chunk.first_batch, chunk.first_i, chunk.last_batch, chunk.end_i))
+    def _files(self, flush: Flush) -> LandedFiles:
+        files = LandedFiles.up_to(flush.last, self.work.intermediate)
+        return files.taking(CHANGES, taken_by(self.work.spec, self.table))
 
     def _select(self, landed: Piece) -> pa.Table:
         rows = {f"c{n}": landed.at(c.source) for n, c in enumerate(self.columns)}
@@ -93,3 +92,7 @@ class ChunkRows:
             **(route.parameters if route else {}),
         }
         return self.work.spark.sql(text, args=places)
+
+
+def _landed(files: LandedFiles, chunk: Chunk) -> Piece:
+    return files.read(between(chunk.first_batch, chunk.first_i, chunk.last_batch, chunk.end_i))
