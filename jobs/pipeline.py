@@ -93,14 +93,15 @@ class Pipeline:
         return [self.destination_of(table) for table in self.spec.tables]
 
     def destination(self, table: str) -> Destination:
-        """The destination of that table name."""
-        for candidate in self.spec.tables:
-            if candidate.table == table:
-                return self.destination_of(candidate)
-        raise ConfigurationError(
-            f"pipeline {self.name} has no table {table!r}",
-            remedy=f"name one of {', '.join(t.table for t in self.spec.tables)}",
-        )
+        """The destination of that name: the table's, or kind and table where systems share the table's name."""
+        found = [d for d in self.destinations() if table in (d.name, d.table.table)]
+        if len(found) != 1:
+            problem = "more than one table" if found else "no table"
+            raise ConfigurationError(
+                f"pipeline {self.name} has {problem} {table!r}",
+                remedy=f"name one of {', '.join(repr(d.name) for d in found or self.destinations())}",
+            )
+        return found[0]
 
     def spark(self, role: str, *catalogs: IcebergCatalog) -> SparkSession:
         """The session of a role; opened once, and older operations of it interrupted then."""

@@ -50,12 +50,13 @@ class Known:
             ConfigurationError: there is none, or they do not agree.
         """
         if table is not None:
-            found = next((state for name, state in self.tables.items() if name.split(" ")[-1] == table), None)
-            if found is None:
+            named = [state for name, state in self.tables.items() if table in (name, name.split(" ")[-1])]
+            if len(named) != 1 or named[0] is None:
                 raise ConfigurationError(
-                    f"{table} is no table with committed offsets", remedy=f"name one of {', '.join(self.tables)}"
+                    f"{table} is {'more than one' if len(named) > 1 else 'no'} table with committed offsets",
+                    remedy=f"name one of {', '.join(repr(name) for name in self.tables)}",
                 )
-            return found
+            return named[0]
         if self.standing and self.standing.batch_number == self.highest:
             return self.standing
         states = {s.commit_id: s for s in [self.standing, *self.tables.values()] if s}

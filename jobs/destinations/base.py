@@ -74,6 +74,13 @@ class Destination(Protocol):
             TableReplaced: dropped and recreated, or rolled back under `on_rollback: hold`.
         """
 
+    def forget(self) -> bool:
+        """Forgets the committed state of a table that was dropped, so that it is filled anew; False: there is none.
+
+        Raises:
+            ConfigurationError: the table still has rows, or is its own state.
+        """
+
     def prepare(self, dry_run: bool = False) -> list[str]:
         """Creates the table or evolves its schema; with `dry_run` only says what it would do.
 

@@ -106,14 +106,19 @@ def _reset(name: str, choice: Choice, table: str | None, accept_changes: bool, y
     if not yes:
         click.echo("Nothing was changed. Add --yes to do it.")
         return
-    with dagster_instance() as instance:
-        busy = busy_reason(instance, name)
-    if busy:
-        raise Unavailable(
-            busy, where=f"pipeline {name}", remedy="wait until it has ended, or cancel it, then try again"
-        )
+    require_idle(name)
     resetting.commit(pipeline, known, base, batch)
     click.echo(f"Done, as {batch}. The tables follow at the next run.")
+
+
+def require_idle(pipeline: str) -> None:
+    """Refuses to go on while a run of the pipeline is queued or running."""
+    with dagster_instance() as instance:
+        busy = busy_reason(instance, pipeline)
+    if busy:
+        raise Unavailable(
+            busy, where=f"pipeline {pipeline}", remedy="wait until it has ended, or cancel it, then try again"
+        )
 
 
 def _show(pipeline: Pipeline, known: Known, base: CommittedState, batch: Batch) -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
+from orchestration.cli.offset_forget import forget
 from orchestration.cli.offset_reset import reset, set_offsets
 from orchestration.cli.report import console
 from orchestration.files import open_pipeline
@@ -23,6 +24,7 @@ def offsets() -> None:
 
 offsets.add_command(set_offsets)
 offsets.add_command(reset)
+offsets.add_command(forget)
 
 
 @offsets.command()

@@ -54,7 +54,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
 from resources.connections import BigQueryConnection
-from resources.errors import BatchmergeError, CommitFailed, InvariantBroken, TableReplaced
+from resources.errors import BatchmergeError, CommitFailed, ConfigurationError, InvariantBroken, TableReplaced
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")
@@ -105,6 +105,22 @@ class BigQueryDestination:
 
     def prepare(self, dry_run: bool = False) -> list[str]:
         return self._preparation.run(dry_run)
+
+    def forget(self) -> bool:
+        row = self.state.read()
+        if row is None:
+            return False
+        present = self.bigquery.find_table(self.table.table)
+        if present is not None and present.num_rows:
+            raise ConfigurationError(
+                f"the table has {present.num_rows} rows, which would come twice",
+                where=self.name,
+                remedy="drop the table first, if it is to be filled anew",
+            )
+        # Without it no merge of a run that only sleeps can happen any more.
+        self.bigquery.delete_table(row.intermediate)
+        self.state.forget(row)
+        return True
 
     def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged | None:
         """As in the protocol; None where neither trigger of the flush is due.

@@ -31,8 +31,8 @@ def check_identity(row: StateRow, present: bigquery.Table | None, where: str) ->
     raise TableReplaced(
         f"the table {happened} after batch {row.committed.batch_number} was committed",
         where=where,
-        remedy="bring the old table back; or, to fill a new one from the landed batches, drop the table and delete its "
-        "row in `batchmerge_state`",
+        remedy="bring the old table back; or, to fill a new one from the landed batches, drop the table and call "
+        "`batchmerge offsets forget`",
     )
 
 

@@ -133,6 +133,17 @@ class TableState:
         }
         self._compare_and_set("state_renew", row, values)
 
+    def forget(self, row: StateRow) -> None:
+        """Removes the row.
+
+        Raises:
+            CommitFailed: it has moved since.
+        """
+        expected = {"generation": row.generation, "committed": row.commit_id}
+        self._bigquery.change(self._text("state_forget"), {**self._key, **expected}, self._where)
+        if self.read() is not None:
+            raise CommitFailed("another run has committed", where=self._where, remedy="try again")
+
     def _compare_and_set(self, template: str, row: StateRow, values: dict[str, Any]) -> None:
         token = _token()
         expected = {"generation": row.generation, "committed": row.commit_id, "moved_by": token}

@@ -13,7 +13,7 @@ from resources.errors import CommitFailed, ConfigurationError, TableReplaced
 def check_table(where: str, lease: Lease, present: Present | None) -> None:
     """The table must be the one that has the committed batches."""
     batch = lease.committed.batch_number if lease.committed else 0
-    remedy = "restore the table, or begin a pipeline of another name that fills a new table from Kafka"
+    remedy = "restore the table; or, to fill a new one from the landed batches, `batchmerge offsets forget`"
     if present is None:
         raise TableReplaced(f"the table is gone, batch {batch} was committed", where=where, remedy=remedy)
     if present.id != lease.table_id and not present.rows:

@@ -14,6 +14,7 @@ from jobs.destinations.base import Merged, Work
 from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.columns import table_column
+from jobs.destinations.clickhouse.forgetting import forget
 from jobs.destinations.clickhouse.maintenance import clean_up
 from jobs.destinations.clickhouse.sensor import LeaseState, partition_states
 from jobs.destinations.clickhouse.shard import Shard
@@ -76,6 +77,10 @@ class ClickHouseDestination:
         began = time.monotonic()
         results = [shard.replay(work, committed, batches) for shard in self.shards]
         return self._merged(results, began, sum(b.counts.landed for b in batches))
+
+    def forget(self) -> bool:
+        done = [forget(shard) for shard in self.shards]
+        return any(done)
 
     def leases(self) -> list[LeaseState]:
         """What KeeperMap says of this table, per endpoint that has had a run; read only."""

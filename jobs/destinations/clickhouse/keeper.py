@@ -107,6 +107,32 @@ class KeeperStore:
             for start in range(0, len(wanted), _MOST_ROWS):
                 self._write_rows(template, held, rows, wanted[start : start + _MOST_ROWS])
 
+    def forget(self, held: Lease) -> None:
+        """Removes the rows of topic-partitions under a lease, and then the lease itself.
+
+        Raises:
+            Interrupted: another run has taken it over.
+        """
+
+        def no_partitions() -> bool:
+            self._require_owner(held, self.lease())
+            left = render("clickhouse", "state_rows", table=self.table, prefix=True)
+            return not self.server.rows(left, {"prefix": f"{self.name}/"})
+
+        def no_lease() -> bool:
+            now = self.lease()
+            if now is not None:
+                self._require_owner(held, now)
+            return now is None
+
+        for partitions, is_gone in ((True, no_partitions), (False, no_lease)):
+            sql = render("clickhouse", "state_forget", table=self.table, partitions=partitions)
+            self._write(sql, {"name": self.name, "epoch": held.epoch}, is_gone)
+
+    def _require_owner(self, held: Lease, now: Lease | None) -> None:
+        if now is None or now.owner != held.owner:
+            raise Interrupted("another run has taken this table over", where=self.server.where, remedy=NEWER_RUN)
+
     def _write_rows(self, template: str, held: Lease, rows: PartitionWrite, tps: Sequence[TopicPartition]) -> None:
         parameters = {
             "names": [self._name(tp) for tp in tps],
@@ -125,13 +151,7 @@ class KeeperStore:
         def is_written() -> bool:
             if self.partitions(tps) == wanted:
                 return True
-            now = self.lease()
-            if now is None or now.owner != held.owner:
-                raise Interrupted(
-                    "another run has taken this table over",
-                    where=self.server.where,
-                    remedy=NEWER_RUN,
-                )
+            self._require_owner(held, self.lease())
             return False
 
         self._write(render("clickhouse", template, table=self.table), parameters, is_written)

@@ -219,7 +219,7 @@ class Shard:
             chunk_rows=self.table.chunk_rows,
             endpoints=self.endpoints,
             table_id=present.id,
-            stop_older=self._stop_older,
+            stop_older=self.stop_older,
             insert=insert,
         )
 
@@ -289,7 +289,7 @@ class Shard:
         """What the ids of this table's inserts begin with; after it comes the owner's epoch."""
         return f"batchmerge-{hashlib.sha256(self.store.name.encode()).hexdigest()[:16]}-"
 
-    def _stop_older(self, held: Lease) -> None:
+    def stop_older(self, held: Lease) -> None:
         """Stops inserts that passed the fence before the lease was taken over."""
         sql = render(
             "clickhouse",

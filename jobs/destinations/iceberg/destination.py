@@ -71,6 +71,15 @@ class IcebergDestination:
             return history.undone
         return history.committed
 
+    def forget(self) -> bool:
+        if self.catalog.load(self.table.table) is not None:
+            raise ConfigurationError(
+                "the table carries its committed state itself",
+                where=self.name,
+                remedy="drop the table, if it is to be filled anew: its state goes with it",
+            )
+        return False
+
     def prepare(self, dry_run: bool = False) -> list[str]:
         columns = self.columns()
         wanted = pa.schema([pa.field(c.name, c.type, c.nullable) for c in columns])

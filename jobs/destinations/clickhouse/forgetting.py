@@ -1,0 +1,35 @@
+"""Forgetting what a table on one endpoint has, after it was dropped on purpose: it is filled anew from the log."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+from jobs.destinations.clickhouse import tables
+from jobs.destinations.clickhouse.shard import Shard
+from resources.errors import ConfigurationError
+
+
+def forget(shard: Shard) -> bool:
+    """Removes lease and partition rows; false where there were none.
+
+    The lease is taken first, so that a run of before, which may only sleep, is refused or stopped.
+
+    Raises:
+        ConfigurationError: the table has rows. CommitFailed, Interrupted: a run was at it this very moment.
+    """
+    lease = shard.store.lease()
+    if lease is None:
+        return False
+    present = tables.describe(shard.server, shard.layout.path)
+    if present and present.rows:
+        raise ConfigurationError(
+            f"the table has {present.rows} rows, which would come twice",
+            where=shard.where,
+            remedy="drop the table first, if it is to be filled anew",
+        )
+    held = replace(lease, epoch=lease.epoch + 1, owner=uuid.uuid4().hex, run_id="", batch=0, commit_id="", chunk_rows=0)
+    held = shard.store.swap(lease, held)
+    shard.stop_older(held)
+    shard.store.forget(held)
+    return True

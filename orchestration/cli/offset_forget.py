@@ -1,0 +1,42 @@
+"""`batchmerge offsets forget`: a table that was dropped on purpose is filled anew."""
+
+from __future__ import annotations
+
+import click
+
+from jobs.lineage import next_batches
+from jobs.pipeline import Pipeline
+from orchestration.cli.offset_reset import require_idle
+from orchestration.files import open_pipeline
+from resources.connections import load_connections
+from resources.errors import BatchmergeError
+
+
+@click.command()
+@click.argument("pipeline")
+@click.argument("table")
+@click.option("--yes", is_flag=True, help="Do it. Without it the command only shows what it would do.")
+def forget(pipeline: str, table: str, yes: bool) -> None:
+    """Forget what TABLE has committed, after it was dropped: the next run makes it and fills it from what is landed.
+
+    For tables in ClickHouse and BigQuery, whose state is kept beside them; a table with rows is refused.
+    """
+    opened = open_pipeline(pipeline, load_connections())
+    destination = opened.destination(table)
+    click.echo(_says(opened, destination.name))
+    if not yes:
+        click.echo("Nothing was changed. Add --yes to do it.")
+        return
+    require_idle(pipeline)
+    done = destination.forget()
+    click.echo("Done." if done else f"{destination.name}: nothing was committed, so there is nothing to forget.")
+
+
+def _says(pipeline: Pipeline, name: str) -> str:
+    landed, complete = pipeline.intermediate.landed()
+    try:
+        batches = next_batches(name, None, landed, complete)
+    except BatchmergeError as problem:
+        return f"What is landed cannot fill it: {problem}"
+    rows = sum(batch.counts.landed for batch in batches)
+    return f"{name}: forgets its committed state; the next run fills it with {rows:,} changes of {len(batches)} batches"
