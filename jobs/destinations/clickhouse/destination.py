@@ -16,6 +16,7 @@ from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.forgetting import forget
 from jobs.destinations.clickhouse.maintenance import clean_up
+from jobs.destinations.clickhouse.preparing import prepare
 from jobs.destinations.clickhouse.sensor import LeaseState, partition_states
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Layout
@@ -58,7 +59,7 @@ class ClickHouseDestination:
     def prepare(self, dry_run: bool = False) -> list[str]:
         self.layout.check()
         self._check_order()
-        return [done for shard in self.shards for done in shard.prepare(dry_run)]
+        return [done for shard in self.shards for done in prepare(shard, dry_run)]
 
     def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         began = time.monotonic()

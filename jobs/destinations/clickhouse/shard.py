@@ -1,4 +1,4 @@
-"""One table on one endpoint: its schema, its lease, and the inserts of batches and replays into it."""
+"""One table on one endpoint: its lease, and the inserts of batches and replays into it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from jobs.offsets import TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import ClickHouseTable
 from resources.clickhouse import ClickHouseServer, retried
-from resources.errors import CommitFailed, ConfigurationError, TableReplaced
+from resources.errors import CommitFailed, TableReplaced
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")
@@ -102,52 +102,6 @@ class Shard:
         if lease.state:
             check_table(self.where, lease, tables.describe(self.server, self.layout.path))
         return lease.committed
-
-    def prepare(self, dry_run: bool) -> list[str]:
-        lease = self.store.lease()
-        if lease:
-            check_endpoints(self.where, lease, self.endpoints)
-        present = tables.describe(self.server, self.layout.path)
-        if lease and lease.state:
-            check_table(self.where, lease, present)
-        if not dry_run and lease is None:
-            self.store.prepare()
-            self._check_alone()
-        if present:
-            return self._follow(present, dry_run, lease is None)
-        if not self.table.create:
-            raise ConfigurationError(
-                "the table does not exist and `create` is false", where=self.where, remedy="create it, or allow it here"
-            )
-        if not dry_run:
-            tables.create(self.server, self.layout)
-            self.server.execute(self.statements.create_dead_letters())
-        return [f"create {self.where}: {self.layout.engine}, ordered by {', '.join(self.layout.order_by)}"]
-
-    def _check_alone(self) -> None:
-        """Versions follow one pipeline's batches, and rows are told apart by their coordinates in one pipeline."""
-        others = self.store.other_pipelines()
-        if others:
-            raise ConfigurationError(
-                f"the table is kept by pipeline {', '.join(others)}",
-                where=self.where,
-                remedy="write to a table of its own, or put both sources into one pipeline",
-            )
-
-    def _follow(self, present: Present, dry_run: bool, is_new_to_us: bool) -> list[str]:
-        moving = present.partition_columns - set(self.layout.keys)
-        if self.layout.versioned and moving:
-            raise ConfigurationError(
-                f"the table is partitioned by {', '.join(sorted(moving))}, which may change while the key stays",
-                where=self.where,
-                remedy="partition by key columns only, or use the mode append",
-            )
-        changes = tables.plan_changes(self.server, self.layout, present)
-        if not dry_run:
-            tables.apply_changes(self.server, self.layout, changes)
-            if is_new_to_us:
-                self.server.execute(self.statements.create_dead_letters())
-        return [f"{self.where}: {change}" for change in changes]
 
     def has_dead_letters(self) -> bool:
         """The table for rows that do not fit is there: a run has made it."""

@@ -1,0 +1,64 @@
+"""A table's schema on one endpoint: created where it is missing, and following the pipeline file."""
+
+from __future__ import annotations
+
+from jobs.destinations.clickhouse import tables
+from jobs.destinations.clickhouse.checks import check_endpoints, check_table
+from jobs.destinations.clickhouse.shard import Shard
+from jobs.destinations.clickhouse.tables import Present
+from resources.errors import ConfigurationError
+
+
+def prepare(shard: Shard, dry_run: bool) -> list[str]:
+    """Makes or adapts the table; with `dry_run` only says what it would do.
+
+    Raises:
+        ConfigurationError: it cannot be written by this pipeline. TableReplaced: it is not the one with our batches.
+        SchemaRefused: it cannot follow the file.
+    """
+    lease = shard.store.lease()
+    if lease:
+        check_endpoints(shard.where, lease, shard.endpoints)
+    present = tables.describe(shard.server, shard.layout.path)
+    if lease and lease.state:
+        check_table(shard.where, lease, present)
+    if not dry_run and lease is None:
+        shard.store.prepare()
+        _check_alone(shard)
+    if present:
+        return _follow(shard, present, dry_run, lease is None)
+    if not shard.table.create:
+        raise ConfigurationError(
+            "the table does not exist and `create` is false", where=shard.where, remedy="create it, or allow it here"
+        )
+    if not dry_run:
+        tables.create(shard.server, shard.layout)
+        shard.server.execute(shard.statements.create_dead_letters())
+    return [f"create {shard.where}: {shard.layout.engine}, ordered by {', '.join(shard.layout.order_by)}"]
+
+
+def _check_alone(shard: Shard) -> None:
+    """Versions follow one pipeline's batches, and rows are told apart by their coordinates in one pipeline."""
+    others = shard.store.other_pipelines()
+    if others:
+        raise ConfigurationError(
+            f"the table is kept by pipeline {', '.join(others)}",
+            where=shard.where,
+            remedy="write to a table of its own, or put both sources into one pipeline",
+        )
+
+
+def _follow(shard: Shard, present: Present, dry_run: bool, is_new_to_us: bool) -> list[str]:
+    moving = present.partition_columns - set(shard.layout.keys)
+    if shard.layout.versioned and moving:
+        raise ConfigurationError(
+            f"the table is partitioned by {', '.join(sorted(moving))}, which may change while the key stays",
+            where=shard.where,
+            remedy="partition by key columns only, or use the mode append",
+        )
+    changes = tables.plan_changes(shard.server, shard.layout, present)
+    if not dry_run:
+        tables.apply_changes(shard.server, shard.layout, changes)
+        if is_new_to_us:
+            shard.server.execute(shard.statements.create_dead_letters())
+    return [f"{shard.where}: {change}" for change in changes]
