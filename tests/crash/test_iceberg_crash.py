@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -99,7 +100,8 @@ def test_killed_while_spark_writes(
         run.wait(60)
     while run.poll() is None:
         for worker in spark_workers(stack):
-            worker.kill()
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
     assert run.stdout
     output = run.stdout.read()
     assert run.returncode != 1, f"no error of ours: {output}"
@@ -111,11 +113,15 @@ def test_killed_while_spark_writes(
 def spark_workers(stack: Path) -> list[psutil.Process]:
     """Python processes of the stack's Spark server that read records now."""
     (server,) = (s.pid for s in local_stack.status(stack) if s.name == "spark")
-    return [
-        p
-        for p in psutil.Process(server).children(recursive=True)
-        if p.parent() and "pyspark" in "".join(p.parent().cmdline())
-    ]
+    return [p for p in psutil.Process(server).children(recursive=True) if _is_worker(p)]
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        parent = process.parent()
+        return parent is not None and "pyspark" in "".join(parent.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.mark.parametrize("point", failpoints.LANDING)
