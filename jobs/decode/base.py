@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import pyarrow as pa
@@ -33,11 +34,13 @@ class Decoded:
         values: of the decoder's type; null where the raw bytes are null (a tombstone) and where the record failed.
         errors: index of each failed record to its error.
         skipped: indexes of records that are left out on purpose; they count as filtered.
+        kept: index of each record that leaves columns as they were, to the names of those (their values are null).
     """
 
     values: pa.Array
     errors: dict[int, DecodeError]
     skipped: frozenset[int] = frozenset()
+    kept: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Decoder(Protocol):

@@ -20,6 +20,7 @@ def decode_by_topic(decoder: Decoder, others: Mapping[str, Decoder], raw: pa.Arr
     pieces: list[pa.Array] = []
     errors: dict[int, DecodeError] = {}
     skipped: set[int] = set()
+    kept: dict[int, tuple[str, ...]] = {}
     for topic in sorted(present):
         own = rows.filter(pc.equal(topics, topic))
         decoded = others.get(topic, decoder).decode(raw.take(own))
@@ -27,5 +28,6 @@ def decode_by_topic(decoder: Decoder, others: Mapping[str, Decoder], raw: pa.Arr
         pieces.append(decoded.values)
         errors.update({own[index].as_py(): error for index, error in decoded.errors.items()})
         skipped.update(own[index].as_py() for index in decoded.skipped)
+        kept.update({own[index].as_py(): columns for index, columns in decoded.kept.items()})
     values = pa.concat_arrays(pieces).take(pc.sort_indices(pa.concat_arrays(order)))
-    return Decoded(values, errors, frozenset(skipped))
+    return Decoded(values, errors, frozenset(skipped), kept)

@@ -20,17 +20,22 @@ from jobs.decode.base import Decoded, DecodeError, Decoder, Kind
 from jobs.decode.extended_json import decode_documents
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.json_fast import Json
+from jobs.decode.unavailable import Placeholder
 from jobs.schema.types import type_name
 
 OPERATION = "op"
 _ROW_OPS, _DELETE, _TRUNCATE, _MESSAGE = ("c", "r", "u"), "d", "t", "m"
-_PLACEHOLDER = "__debezium_unavailable_value"
 _DMS = {"load": "r", "insert": "c", "update": "u", "delete": "d", "truncate-table": "t"}
 
 
 @dataclass(frozen=True)
 class EnvelopeRules:
-    """What a pipeline file says of an envelope (`jobs.spec.envelope`)."""
+    """What a pipeline file says of an envelope (`jobs.spec.envelope`).
+
+    Attributes:
+        unavailable: what becomes of a record whose value is the placeholder: `refuse` or `null`.
+        kept: columns that a row keeps instead.
+    """
 
     kind: str
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +43,14 @@ class EnvelopeRules:
     skips_truncates: bool = False
     skips_without_row: bool = False
     unavailable: str = "refuse"
+    placeholder: Placeholder = field(default_factory=Placeholder)
+    kept: frozenset[str] = frozenset()
     dialect: JsonDialect = field(default_factory=JsonDialect)
+
+    @property
+    def refusal(self) -> str:
+        told = "the change does not bring its value"
+        return f"{told}, and a key column or one that is `not null` keeps none" if self.kept else told
 
 
 class Enveloped:
@@ -74,7 +86,7 @@ class Enveloped:
         columns = [self._column(f, envelope, row, operation, found) for f in self._type]
         absent = pc.or_(pc.is_null(envelope), found.bad())
         values = pa.StructArray.from_arrays(columns, fields=list(self._type), mask=absent)
-        return Decoded(values, found.errors, frozenset(found.skipped))
+        return Decoded(values, found.errors, frozenset(found.skipped), found.kept())
 
     def _row(self, envelope: pa.Array, found: _Findings) -> tuple[pa.Array, pa.Array]:
         """The operation (c, r, u or d) and the row that it leaves, or for a delete took away."""
@@ -123,14 +135,14 @@ class Enveloped:
 
     def _available(self, values: pa.Array, column: pa.Field, operation: pa.Array, found: _Findings) -> pa.Array:
         """The values without Debezium's placeholder for large ones that a change has not touched."""
-        if not self._rules.kind.startswith("debezium") or column.type not in (pa.string(), pa.binary()):
+        left_out = self._rules.placeholder.held_by(values) if self._rules.kind.startswith("debezium") else None
+        if left_out is None or not left_out.true_count:
             return values
-        left_out = pc.fill_null(pc.equal(values, pa.scalar(_PLACEHOLDER, pa.string()).cast(column.type)), False)
-        if self._rules.unavailable == "refuse":
-            written = pc.is_in(operation, value_set=pa.array(_ROW_OPS))
-            found.add(
-                pc.and_(left_out, written), "missing", f"column {column.name}: the change does not bring its value"
-            )
+        written = pc.and_(left_out, pc.is_in(operation, value_set=pa.array(_ROW_OPS)))
+        if column.name in self._rules.kept:
+            found.keep(written, column.name)
+        elif self._rules.unavailable != "null":
+            found.add(written, "missing", f"column {column.name}: {self._rules.refusal}")
         return pc.if_else(left_out, pa.scalar(None, column.type), values)
 
 
@@ -152,6 +164,7 @@ class _Findings:
         if payload_null:
             self.tombstones = pc.or_(self.tombstones, pa.array([row in payload_null for row in range(len(raw))]))
         self._settled = pc.is_null(envelope)
+        self._kept: dict[int, list[str]] = {}
 
     def add(self, mask: pa.Array, kind: Kind, message: str) -> None:
         for row in self._open(mask):
@@ -169,6 +182,13 @@ class _Findings:
     def refuse(self, row: int, error: DecodeError) -> None:
         if row not in self.skipped:
             self.errors.setdefault(row, error)
+
+    def keep(self, mask: pa.Array, column: str) -> None:
+        for row in self._open(mask):
+            self._kept.setdefault(row, []).append(column)
+
+    def kept(self) -> dict[int, tuple[str, ...]]:
+        return {row: tuple(columns) for row, columns in self._kept.items() if row not in self.errors}
 
     def bad(self) -> pa.Array:
         return pa.array([row in self.errors or row in self.skipped for row in range(len(self._settled))], pa.bool_())
