@@ -30,7 +30,7 @@ from jobs.dead_letters.reading import ALL, dead_letter_table
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.destinations.iceberg.history import MENDED
 from jobs.failpoints import reached
-from jobs.landing.columns import CHANGES, key_fields
+from jobs.landing.columns import CHANGES, KEPT, key_fields
 from jobs.landing.records import RecordReader
 from jobs.landing.schema_ids import Registries
 from jobs.landing.transforming import transformed
@@ -167,7 +167,7 @@ def _read_again(
     )
     value_type = attempt.schema.field("value").type
     schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, found)
-    again = Again(record_reader(pipeline.spec, batch, value_type, schemas))
+    again = Again(record_reader(pipeline.spec, batch, value_type, schemas, KEPT.name in attempt.schema.names))
     if resolved := pipeline.spec.source.resolved:
         found = transformed(found, resolved, again.reader, carried=("batch", "i"))
     schema = pa.schema(
@@ -177,6 +177,7 @@ def _read_again(
             *([pa.field("key", pa.struct(key_fields(pipeline.spec)))] if pipeline.spec.changes.key else []),
             pa.field("value", value_type),
             pa.field("op", pa.string()),
+            *([KEPT] if again.reader.keeps else []),
         ]
     )
     mended: DataFrame = found.mapInArrow(_plain_function(again), from_arrow_schema(schema, prefer_timestamp_ntz=True))
@@ -196,7 +197,7 @@ class Again:
         for batch in batches:
             shaped = self.reader.read(batch)
             good = pc.and_(pc.is_null(shaped.column("error")), pc.is_in(shaped.column("op"), pa.array(CHANGES)))
-            names = [name for name in ("key", "value", "op") if name in shaped.schema.names]
+            names = [name for name in ("key", "value", "op", KEPT.name) if name in shaped.schema.names]
             columns = [batch.column("batch"), batch.column("i"), *(shaped.column(name) for name in names)]
             yield pa.RecordBatch.from_arrays(columns, names=["batchNumber", "i", *names]).filter(good)
 
@@ -205,7 +206,10 @@ def _merge(
     spark: SparkSession, pipeline: Pipeline, attempt: Attempt, summary: dict[str, str], first: int, last: int
 ) -> None:
     keyed = pipeline.spec.changes.key is not None
-    text = render("spark", "mend", target=attempt.path, mended=[_VIEW], keyed=keyed, first=first, last=last)
+    keeps = KEPT.name in attempt.schema.names
+    text = render(
+        "spark", "mend", target=attempt.path, mended=[_VIEW], keyed=keyed, keeps=keeps, first=first, last=last
+    )
     # Snapshot properties of a MERGE are session-wide: taken back whatever happens.
     try:
         for key, value in summary.items():

@@ -15,7 +15,7 @@ from jobs.batch import Batch, LandedBatch
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.destinations.iceberg.schema import iceberg_schema
 from jobs.landing.accounting import check, refuse_bad_records
-from jobs.landing.columns import CHANGES, landing_schema
+from jobs.landing.columns import CHANGES, keeps, landing_schema
 from jobs.landing.schema_ids import Registries
 from jobs.landing.writing import LandingSource, Selection, write_records
 from jobs.pipeline import Pipeline
@@ -73,7 +73,9 @@ def read_again(pipeline: Pipeline, table: str, batch: Batch) -> Iterator[ReadAga
             spark = pipeline.spark(f"replay {table}", catalog)
             attempt = Attempt(catalog, identifier, pipeline.name, None)
             value_type = attempt.schema.field("value").type
-            source = LandingSource(pipeline.kafka, spec, batch, value_type, Registries(pipeline.registries()))
+            source = LandingSource(
+                pipeline.kafka, spec, batch, value_type, Registries(pipeline.registries()), keeps(spec)
+            )
             written = write_records(spark, source, attempt, Selection(CHANGES, False, lambda rows: rows))
             counts = check(batch, identifier, written, attempt.added_rows(), skip=True)
             refuse_bad_records(spec, batch, counts, identifier, lambda: source.bad(spark))

@@ -12,6 +12,8 @@ column            meaning
 ``landedAt``      when the batch was planned (UTC)
 ``kafka``         struct: topic, partition, offset, timestamp
 ``error``         struct: stage, kind, message, key, value (bytes); null for a good record. The dead letters
+``kept``          names of the value's columns that the change leaves as they were; only where a pipeline keeps
+                  what a change does not bring (`jobs.spec.keeping`), and null where a change brings all
 ================  ==========================================================================================
 """
 
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from jobs.schema.types import parse_columns
+from jobs.spec.keeping import unavailable
 from jobs.spec.pipeline import PipelineSpec
 
 # The operations of a landed change; which of them are rows to write, and all of them.
@@ -46,6 +49,7 @@ ERROR = pa.struct(
         pa.field("value", pa.binary()),
     ]
 )
+KEPT = pa.field("kept", pa.list_(pa.field("element", pa.string(), True)))
 
 _METADATA = {
     "topic": ("kafka.topic", pa.string()),
@@ -102,8 +106,14 @@ def landing_schema(spec: PipelineSpec) -> pa.Schema:
             pa.field("landedAt", INSTANT),
             pa.field("kafka", KAFKA),
             pa.field("error", ERROR),
+            *([KEPT] if keeps(spec) else []),
         ]
     )
+
+
+def keeps(spec: PipelineSpec) -> bool:
+    """Whether changes are landed with what they leave as it was."""
+    return unavailable(spec) == "keep"
 
 
 def row_columns(spec: PipelineSpec, metadata: list[str]) -> list[RowColumn]:

@@ -21,7 +21,7 @@ from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.history import landed_batches
 from jobs.failpoints import reached
 from jobs.landing.accounting import check, refuse_bad_records
-from jobs.landing.columns import ROWS, landing_schema
+from jobs.landing.columns import KEPT, ROWS, landing_schema
 from jobs.landing.intermediate import IntermediateTable, publish_batch, publish_landed
 from jobs.landing.writing import LandingSource, Selection, write_records
 from jobs.offsets import Offsets
@@ -133,8 +133,14 @@ class DirectLanding:
             same = [bad[f"kafka.{c}"] == coordinates[c] for c in ("topic", "partition", "offset")]
             return bad.join(coordinates, same, "left_anti")
 
+        schema = attempt.schema
         stored = LandingSource(
-            source.kafka, source.spec, source.batch, attempt.schema.field("value").type, kept.registries
+            source.kafka,
+            source.spec,
+            source.batch,
+            schema.field("value").type,
+            kept.registries,
+            KEPT.name in schema.names,
         )
         written = write_records(spark, stored, attempt, Selection((), True, missing))
         if check(source.batch, kept.identifier, written, written.quarantined).quarantined != expected:

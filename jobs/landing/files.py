@@ -31,7 +31,7 @@ _BELOW: Any = LessThan
 _ONE_OF: Any = In
 _ABSENT: Any = IsNull
 
-_FIELDS = ("key", "value", "op", "partitionTime", "i", "batchNumber", "kafka")
+_FIELDS = ("key", "value", "op", "partitionTime", "i", "batchNumber", "kafka", "kept")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceber
 from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
 from jobs.landing.accounting import check, refuse_bad_records
-from jobs.landing.columns import CHANGES, landing_schema
+from jobs.landing.columns import CHANGES, KEPT, landing_schema
 from jobs.landing.schema_ids import Registries
 from jobs.landing.writing import LandingSource, Selection, write_records
 from jobs.offsets import Offsets, TopicPartition
@@ -158,7 +158,10 @@ class IntermediateTable:
         with spark_errors(self.identifier):
             attempt = Attempt(self.catalog, self.identifier, self.pipeline, committed)
             reached("land.begun")
-            source = LandingSource(kafka, self.spec, batch, attempt.schema.field("value").type, self.registries)
+            schema = attempt.schema
+            source = LandingSource(
+                kafka, self.spec, batch, schema.field("value").type, self.registries, KEPT.name in schema.names
+            )
             skip = self.spec.on_bad_record == "skip"
             written = write_records(spark, source, attempt, Selection(CHANGES, not skip, lambda rows: rows))
             reached("land.written")

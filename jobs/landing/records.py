@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, Decoder
 from jobs.decode.by_topic import decode_by_topic
-from jobs.landing.columns import ERROR, KAFKA
+from jobs.landing.columns import ERROR, KAFKA, KEPT
 from jobs.landing.routing import Taken, taken_by_none
 from jobs.offsets import TopicPartition
 from jobs.spec.transform import KEY
 
 RESULT = "result"
+Kept = Mapping[int, tuple[str, ...]]
 _BAD_KEY = "key"
 _BAD_VALUE = "value"
 _NO_TABLE = "route"
@@ -47,6 +48,7 @@ class RecordReader:
         routes: what the tables take; None where one of them takes everything.
         topic_decoders: by topic, then `key` or `value`: where a topic is encoded in another way.
         required: columns that a transform must not give as null.
+        keeps: the rows have a column that says what a change leaves as it was.
     """
 
     key_decoder: Decoder | None
@@ -63,6 +65,7 @@ class RecordReader:
     topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
 
     required: tuple[str, ...] = ()
+    keeps: bool = False
 
     # Not operations: a record that the pipeline leaves out on purpose, and the row that counts a task's records.
     FILTERED: ClassVar[str] = "filtered"
@@ -88,7 +91,7 @@ class RecordReader:
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""
         problems = _Problems(batch)
-        value = self._value(batch, problems)
+        value, kept = self._value(batch, problems)
         value = _widened(value, self.value_type)
         key = self._key(batch, value, problems)
         op = self._operation(value, problems)
@@ -109,23 +112,28 @@ class RecordReader:
             fields=[KAFKA.field(n) for n in range(len(_KAFKA_NAMES))],
         )
         columns["error"] = problems.column()
+        if self.keeps:
+            columns["kept"] = _only(_listed(kept, batch.num_rows), good)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
-    def _value(self, batch: pa.RecordBatch, problems: _Problems) -> pa.Array:
-        """The decoded value, or what the transform has made of it (`jobs.landing.transforming`)."""
+    def _value(self, batch: pa.RecordBatch, problems: _Problems) -> tuple[pa.Array, Kept]:
+        """The decoded value, or what the transform has made of it (`jobs.landing.transforming`), and what it keeps."""
         if RESULT not in batch.schema.names:
-            return self._decoded(_BAD_VALUE, self.value_decoder, batch, problems)
+            decoded = self._decoded(_BAD_VALUE, self.value_decoder, batch, problems)
+            return decoded.values, decoded.kept
         problems.take_over(batch.column("problem"), batch.column("skipped"))
         value = batch.column(RESULT)
         for name in self.required:
             lacking = pc.and_(pc.is_valid(value), pc.is_null(pc.struct_field(value, name)))
             problems.add_where(lacking, "transform", "missing", f"column {name}: expected a value, found null")
-        return value
+        return value, {}
 
-    def _decoded(self, stage: str, decoder: Decoder, batch: pa.RecordBatch, problems: _Problems) -> pa.Array:
+    def _decoded(self, stage: str, decoder: Decoder, batch: pa.RecordBatch, problems: _Problems) -> Decoded:
         others = {topic: found[stage] for topic, found in self.topic_decoders.items() if stage in found}
         raw, topics = batch.column(stage), batch.column("topic")
-        return problems.decoded(stage, decode_by_topic(decoder, others, raw, topics))
+        decoded = decode_by_topic(decoder, others, raw, topics)
+        problems.take_down(stage, decoded)
+        return decoded
 
     def _key(self, batch: pa.RecordBatch, value: pa.Array, problems: _Problems) -> pa.Array | None:
         if self.key_type is None:
@@ -135,7 +143,8 @@ class RecordReader:
         else:
             assert self.key_decoder is not None
             evaluated = KEY in batch.schema.names
-            origin = batch.column(KEY) if evaluated else self._decoded(_BAD_KEY, self.key_decoder, batch, problems)
+            decoder = self.key_decoder
+            origin = batch.column(KEY) if evaluated else self._decoded(_BAD_KEY, decoder, batch, problems).values
             missing = "the record has no key"
         problems.add_where(pc.is_null(origin), _BAD_KEY, "NullKey", missing)
         parts = [pc.struct_field(origin, name) for name in self.key_columns]
@@ -215,11 +224,10 @@ class _Problems:
         self._found: dict[int, tuple[str, str, str]] = {}
         self._skipped: set[int] = set()
 
-    def decoded(self, stage: str, decoded: Decoded) -> pa.Array:
+    def take_down(self, stage: str, decoded: Decoded) -> None:
         for row, problem in decoded.errors.items():
             self._found.setdefault(row, (stage, problem.kind, problem.message))
         self._skipped.update(decoded.skipped)
-        return decoded.values
 
     def add_where(self, mask: pa.Array, stage: str, kind: str, message: str) -> None:
         if pc.any(mask).as_py():
@@ -268,6 +276,10 @@ class _Problems:
             ],
             type=ERROR,
         )
+
+
+def _listed(kept: Kept, rows: int) -> pa.Array:
+    return pa.array([kept.get(row) for row in range(rows)], KEPT.type) if kept else pa.nulls(rows, KEPT.type)
 
 
 def _only(values: pa.Array, good: pa.Array | None) -> pa.Array:

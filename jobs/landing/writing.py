@@ -19,16 +19,17 @@ from pyspark.sql.types import StructType
 from jobs.batch import Batch
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
-from jobs.decode.envelope import Enveloped
+from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
 from jobs.destinations.iceberg.attempt import Attempt
-from jobs.landing.columns import key_fields, landing_schema, value_fields
+from jobs.landing.columns import KEPT, key_fields, landing_schema, value_fields
 from jobs.landing.records import Operations, RecordReader
 from jobs.landing.routing import all_taken
 from jobs.landing.schema_ids import Registries, Schemas
 from jobs.landing.transforming import Place, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
 from jobs.spec.formats import Encoding, Format
+from jobs.spec.keeping import envelope_rules
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
 from sql import quote
@@ -132,6 +133,7 @@ class LandingSource:
 
     Attributes:
         value_type: the `value` struct as the table that is written has it.
+        keeps: that table has the column `kept`, be it from an earlier pipeline file.
         registries: the Schema Registries that the records' schemas are in.
         refused: records that the transform was found to fail on, with Spark's error class.
     """
@@ -141,17 +143,20 @@ class LandingSource:
     batch: Batch
     value_type: pa.DataType
     registries: Registries = field(default_factory=Registries)
+    keeps: bool = False
     refused: dict[Place, str] = field(default_factory=dict)
 
     def shaped(self, spark: SparkSession) -> DataFrame:
         """Landed rows of all records (`jobs.landing.columns`), and the reports of the tasks among them."""
         schema = landing_schema(self.spec)
         schema = schema.set(schema.get_field_index("value"), pa.field("value", self.value_type))
+        if self.keeps and KEPT.name not in schema.names:
+            schema = schema.append(KEPT)
         resolved = self.spec.source.resolved
         headers = resolved is not None and resolved.mentions("_headers")
         records = _kafka_records(spark, self.kafka, self.batch, headers)
         schemas = self.registries.schemas_of(self.spec.source, records)
-        reader = record_reader(self.spec, self.batch, self.value_type, schemas)
+        reader = record_reader(self.spec, self.batch, self.value_type, schemas, self.keeps)
         if resolved:
             records = transformed(records, resolved, reader, self.refused)
         shaped = records.mapInArrow(_plain_function(reader), _spark_type(_shaped(schema)))
@@ -180,15 +185,21 @@ class LandingSource:
 
 
 def record_reader(
-    spec: PipelineSpec, batch: Batch, value_type: pa.DataType, schemas: Schemas | None = None
+    spec: PipelineSpec,
+    batch: Batch,
+    value_type: pa.DataType,
+    schemas: Schemas | None = None,
+    keeps: bool = False,
 ) -> RecordReader:
     """The function that Spark's workers apply to the batch's records; `value_type` is the intermediate table's.
 
     Args:
         schemas: those of the records, by registry and id, where they name any.
+        keeps: the intermediate table has the column `kept`.
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
     key_format = source.key if source.transform or (key and key.source == "kafka_key") else None
+    rules = envelope_rules(spec)
     position, first = 0, {}
     for tp in sorted(batch.ranges):
         first[tp] = position
@@ -197,7 +208,7 @@ def record_reader(
         key_decoder=decoder_of(key_format, key_format, schemas, is_key=True, ignore_case=spec.ignore_case)
         if key_format
         else None,
-        value_decoder=decoder_of(source.value, source.value, schemas, ignore_case=spec.ignore_case),
+        value_decoder=decoder_of(source.value, source.value, schemas, ignore_case=spec.ignore_case, rules=rules),
         key_columns=tuple(key.columns) if key else (),
         key_from_value=bool(key) and key.source == "value" if key else False,
         refuse_null_keys=key.nulls == "refuse" if key else False,
@@ -206,11 +217,12 @@ def record_reader(
         start={tp: r.start for tp, r in batch.ranges.items()},
         key_type=pa.struct(key_fields(spec)) if key else None,
         value_type=value_type,
+        keeps=keeps,
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=all_taken(spec),
         topic_decoders={
             topic: {
-                column: decoder_of(encoding, columns, schemas, column == "key", spec.ignore_case)
+                column: decoder_of(encoding, columns, schemas, column == "key", spec.ignore_case, rules)
                 for column, encoding, columns in (("key", own.key, key_format), ("value", own.value, source.value))
                 if encoding and columns
             }
@@ -220,19 +232,23 @@ def record_reader(
 
 
 def decoder_of(
-    encoding: Encoding, columns: Format, schemas: Schemas | None, is_key: bool = False, ignore_case: bool = False
+    encoding: Encoding,
+    columns: Format,
+    schemas: Schemas | None,
+    is_key: bool = False,
+    ignore_case: bool = False,
+    rules: EnvelopeRules | None = None,
 ) -> Decoder:
-    """The decoder of these columns from records that are encoded so."""
+    """The decoder of these columns from records that are encoded so; `rules` are those of the value's envelope."""
     registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
 
     def of_type(kind: pa.DataType) -> Decoder:
         any_case = ignore_case and encoding.format == "json" and registered is None
         return decoder_for(encoding.format, kind, encoding.schema_bytes, encoding.message or "", registered, any_case)
 
-    envelope = columns.envelope
-    if envelope is None:
-        return of_type(columns.struct)
-    return MongoKey(columns.struct, of_type) if is_key else Enveloped(columns.struct, envelope.rules, of_type)
+    if is_key:
+        return MongoKey(columns.struct, of_type) if columns.envelope else of_type(columns.struct)
+    return Enveloped(columns.struct, rules, of_type) if rules else of_type(columns.struct)
 
 
 def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch, headers: bool) -> DataFrame:

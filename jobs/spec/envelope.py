@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from jobs.decode.envelope import EnvelopeRules
 from jobs.decode.json_dialect import JsonDialect
+from jobs.decode.unavailable import DEFAULT, Placeholder
 from jobs.spec.base import Spec
 
 OP_COLUMN = "_op"
@@ -38,9 +39,16 @@ class Envelope(Spec):
     without_row: Literal["refuse", "skip"] = Field(
         "refuse", description="an update that brings no row (mongo without full documents): refuse or skip"
     )
-    unavailable: Literal["refuse", "null"] = Field(
-        "refuse",
-        description="a large value that a change has not touched and Debezium has left out: refuse the record, or null",
+    unavailable: Literal["keep", "refuse", "null"] | None = Field(
+        None,
+        description="a large value that a change has not touched and Debezium has left out: keep (the column stays as "
+        "it was; null where there is no row, and in tables of mode append and delete), refuse the record, or null. "
+        "Left out: keep where every table is an Iceberg or BigQuery table of mode upsert or upsert_delete, without "
+        "a column in `changes.order_by` and without a transform; else refuse",
+    )
+    placeholder: str = Field(
+        DEFAULT,
+        description="what stands for such a value: the connector's `unavailable.value.placeholder`, text or `hex:…`",
     )
     timestamps: Literal["ms", "us", "ns"] = Field(
         "ms", description="JSON without schema: the unit of timestamps that are numbers"
@@ -49,9 +57,15 @@ class Envelope(Spec):
         "text", description="JSON without schema: how decimals are written; base64: Debezium's `precise`"
     )
 
+    @field_validator("placeholder")
+    @classmethod
+    def _placeholder_is_one(cls, written: str) -> str:
+        Placeholder(written)
+        return written
+
     @property
     def rules(self) -> EnvelopeRules:
-        """The same for the decoder."""
+        """The same for the decoder; what becomes of values that were left out, the pipeline decides."""
         tombstones = self.tombstones or ("delete" if self.kind == "debezium_flat" else "skip")
         return EnvelopeRules(
             self.kind,
@@ -59,7 +73,7 @@ class Envelope(Spec):
             skips_tombstones=tombstones == "skip",
             skips_truncates=self.truncates == "skip",
             skips_without_row=self.without_row == "skip",
-            unavailable=self.unavailable,
+            placeholder=Placeholder(self.placeholder),
             dialect=JsonDialect(self.timestamps, self.decimals),
         )
 

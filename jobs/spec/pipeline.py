@@ -19,6 +19,7 @@ from jobs.spec.changes import Changes
 from jobs.spec.control import Control
 from jobs.spec.dead_letters import DeadLetters
 from jobs.spec.envelope import with_operation
+from jobs.spec.keeping import keep_problems
 from jobs.spec.letter_case import case_problems
 from jobs.spec.maintenance import Maintenance
 from jobs.spec.routing import route_problems
@@ -28,7 +29,8 @@ from resources.errors import ConfigurationError
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 # Columns of the merge's own SQL (sql/spark).
-RESERVED = {"__op", "__order", "__batch", "__i", "__kafka", "__rank", "__deleted", "__key_deleted", "__hit"}
+RESERVED = {"__op", "__order", "__batch", "__i", "__kafka", "__rank", "__deleted", "__key_deleted", "__hit",
+            "__kept", "__brought"}  # fmt: skip
 
 
 class BatchBounds(Spec):
@@ -222,6 +224,7 @@ class PipelineSpec(Spec):
             problems.append("commit: `together` needs tables of one Iceberg connection, and an intermediate table")
         if any(t.needs_key for t in self.tables) and not self.changes.order_by:
             problems.extend(self._order_problems())
+        problems.extend(keep_problems(self))
         problems.extend(self.maintenance.problems(self.batch.time_limit_seconds, self.tables))
         return problems
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from jobs.batch import CommittedState
 from jobs.destinations.base import Destination
 from jobs.landing.columns import RowColumn
+from jobs.landing.kept import columns_kept, kept_parameters, may_keep
 from jobs.landing.routing import taken_by
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
@@ -71,6 +72,8 @@ class _Comparison:
         self._contents = Contents(destination, self._spark)
         table = destination.table
         self._columns = [c for c in self._contents.columns if _comparable(c, table)]
+        # Columns that some changes leave as they were.
+        self._kept: tuple[RowColumn, ...] = ()
         self._keys = _keys(self._contents.columns, table)
 
     def run(self, limit: int) -> Verdict:
@@ -95,26 +98,35 @@ class _Comparison:
         """The rows that the table should have, as a view that is computed once."""
         spec, table = self._pipeline.spec, self._destination.table
         order = spec.changes.order_by if spec.changes.order_by != "arrival" else None
-        newest = next(b for b in self._pipeline.intermediate.landed()[0] if b.number == last)
+        landed = self._pipeline.intermediate
+        newest = next(b for b in landed.landed()[0] if b.number == last)
+        snapshot = landed.snapshot_with(newest)
         route = taken_by(spec, table)
+        if may_keep(spec, table, landed):
+            self._kept = columns_kept(self._spark, landed.path, snapshot, first, last, self._contents.columns)
+        keys = [c.name for c in self._contents.columns if c.is_key]
         text = render(
             "spark",
             "landed_rows",
             columns=self._contents.columns,
             order_by=("value", order) if order else None,
-            table=self._pipeline.intermediate.path,
-            snapshot=self._pipeline.intermediate.snapshot_with(newest),
+            table=landed.path,
+            snapshot=snapshot,
             mode=table.mode,
             touched=None,
             route=route,
+            kept=self._kept,
         )
+        if self._kept:
+            text = render("spark", "carried_forward", rows=text, keys=keys, kept=self._kept)
         if table.mode != "append" and spec.changes.key:
             template = "last_delete_per_key" if table.mode == "delete" else "last_change_per_key"
-            keys = [c.name for c in self._contents.columns if c.is_key]
             text = render("spark", template, rows=text, keys=keys, order_by=order)
-        text = render("spark", "expected_rows", rows=text, columns=[c.name for c in self._contents.columns])
+        names = [c.name for c in self._contents.columns]
+        text = render("spark", "expected_rows", rows=text, columns=names, kept=bool(self._kept))
         parameters = route.parameters if route else {}
-        rows = self._spark.sql(text, args={"first": first, "last": last, **parameters})
+        kept = kept_parameters([c.path[-1] for c in self._kept])
+        rows = self._spark.sql(text, args={"first": first, "last": last, **parameters, **kept})
         self._spark.catalog.dropTempView(_EXPECTED)
         rows.createOrReplaceTempView(_EXPECTED)
         self._spark.catalog.cacheTable(_EXPECTED)
@@ -123,7 +135,10 @@ class _Comparison:
         names = [c.name for c in self._columns]
         found = self._contents.rows(self._columns, limit)
         unknown, differs = 0, dict.fromkeys(names, 0)
-        text = render("spark", "reconcile", found=[_FOUND], expected=[_EXPECTED], columns=names, keys=self._keys)
+        kept = [c.name for c in self._kept]
+        text = render(
+            "spark", "reconcile", found=[_FOUND], expected=[_EXPECTED], columns=names, keys=self._keys, kept=kept
+        )
         for start in range(0, len(found), _SLICE):
             self._spark.createDataFrame(found.slice(start, _SLICE)).createOrReplaceTempView(_FOUND)
             answer = self._spark.sql(text).first()

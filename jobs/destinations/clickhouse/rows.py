@@ -91,6 +91,7 @@ class NewestRows:
             mode=self.mode,
             touched=self.touched,
             route=self.route,
+            kept=(),
         )
         order = self.order_by.name if self.order_by else None
         text = render("spark", "last_change_per_key", rows=text, keys=self.keys, order_by=order)

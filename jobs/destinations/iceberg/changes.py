@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from jobs.batch import MergeCounts
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.landing.columns import RowColumn
+from jobs.landing.kept import columns_kept, kept_parameters
 from jobs.landing.routing import Taken
 from jobs.schema.types import type_name
 from sql import quote, render
@@ -37,6 +38,7 @@ class Changes:
         tombstones: table that remembers the order of deletes; None where no order is named.
         null_safe: null equals null in a key.
         route: only rows that the table takes; None: all.
+        keeps: changes may leave columns as they were.
         touched: only keys with a change in these batches (first, last); for replay.
         missing: only rows that the table lacks; for replay of tables without a unique key.
     """
@@ -53,6 +55,7 @@ class Changes:
     tombstones: tuple[str, ...] | None
     null_safe: bool
     route: Taken | None = None
+    keeps: bool = False
     touched: tuple[int, int] | None = None
     missing: bool = False
 
@@ -106,7 +109,10 @@ class Changes:
             mode=self.mode,
             touched=self.touched,
             route=self.route,
+            kept=self._kept,
         )
+        if self._kept:
+            text = render("spark", "carried_forward", rows=text, keys=self.keys, kept=self._kept)
         if self.tombstones:
             text = render(
                 "spark",
@@ -125,7 +131,14 @@ class Changes:
 
     def _sql(self, text: str) -> DataFrame:
         parameters = self.route.parameters if self.route else {}
-        return self.spark.sql(text, args={"first": self.first, "last": self.last, **parameters})
+        kept = kept_parameters([c.path[-1] for c in self._kept])
+        return self.spark.sql(text, args={"first": self.first, "last": self.last, **parameters, **kept})
+
+    @cached_property
+    def _kept(self) -> tuple[RowColumn, ...]:
+        if not self.keeps:
+            return ()
+        return columns_kept(self.spark, self.table, self.snapshot, self.first, self.last, self.columns)
 
     @cached_property
     def _bounds(self) -> Row:
@@ -160,6 +173,7 @@ class Changes:
             null_safe=self.null_safe,
             bounded=self._bounded,
             order_by=self.order_by,
+            kept=[c.name for c in self._kept],
         )
 
 

@@ -17,6 +17,7 @@ from jobs.destinations.stages import Stages
 from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
 from jobs.landing.columns import RowColumn, row_columns
+from jobs.landing.kept import may_keep
 from jobs.landing.routing import taken_by
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import IcebergTable
@@ -174,6 +175,7 @@ class IcebergDestination:
             tombstones=(self.catalog.name, *self.tombstones.split(".")) if self.tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
             route=taken_by(self.spec, self.table),
+            keeps=may_keep(self.spec, self.table, work.intermediate),
         )
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from jobs.decode.base import Decoded
 from jobs.decode.json_fast import Json
 from jobs.decode.text import Text
 from jobs.landing.records import Operations, RecordReader
@@ -118,6 +119,25 @@ def test_bad_record_keeps_its_bytes_and_nothing_else(key: object, value: object,
     assert (bad["error"]["key"], bad["error"]["value"]) == (encoded(key), encoded(value))
     assert bad["kafka"]["offset"] == 1
     assert [row["key"] for row in (landed.to_pylist()[0], landed.to_pylist()[2])] == [{"id": 9}, {"id": 8}]
+
+
+class Keeping(Json):
+    """Says of each record whose name is null that it keeps it."""
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        decoded = super().decode(raw)
+        kept = {n: ("name",) for n, v in enumerate(decoded.values.to_pylist()) if v and v["name"] is None}
+        return replace(decoded, kept=kept)
+
+
+def test_what_a_change_keeps_is_landed_with_it() -> None:
+    batch = records(({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, {"id": 2}), (None, {"id": 3}), ({"id": 4}, None))
+    keeping = reader(value_decoder=Keeping(VALUE), keeps=True)
+    (landed, report) = list(keeping([batch]))
+    assert landed.column("kept").to_pylist() == [None, ["name"], None, None], "nor does a bad record keep anything"
+    assert report.column("kept").null_count == report.num_rows
+    assert landed.schema == report.schema
+    assert "kept" not in reader(value_decoder=Keeping(VALUE)).read(batch).schema.names
 
 
 def test_messages_never_hold_the_value() -> None:

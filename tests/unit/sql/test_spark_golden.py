@@ -42,6 +42,7 @@ MERGE: dict[str, Any] = {
     "null_safe": False,
     "bounded": {0: "string", 1: "int"},
     "order_by": None,
+    "kept": [],
 }
 ROWS: dict[str, Any] = {
     "columns": COLUMNS,
@@ -51,6 +52,7 @@ ROWS: dict[str, Any] = {
     "mode": "upsert_delete",
     "touched": None,
     "route": None,
+    "kept": [],
 }
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None}
 
@@ -64,10 +66,31 @@ COMPACTION = {
     "target_file_mb": None,
 }
 
+LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
+
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dead_letters": ("dead_letters", {"table": LANDED, "values": False}),
     "dead_letters.values": ("dead_letters", {"table": LANDED, "values": True}),
-    "mend": ("mend", {"target": BRANCH, "mended": ["batchmerge_mended"], "keyed": True, "first": 3, "last": 5}),
+    "mend": (
+        "mend",
+        {"target": BRANCH, "mended": ["batchmerge_mended"], "keyed": True, "keeps": False, "first": 3, "last": 5},
+    ),
+    "mend.keeping": (
+        "mend",
+        {"target": BRANCH, "mended": ["m"], "keyed": False, "keeps": True, "first": 3, "last": 5},
+    ),
+    "kept_columns": ("kept_columns", {"table": LANDED, "snapshot": 42}),
+    "landed_rows.keeping": ("landed_rows", {**ROWS, "columns": [*COLUMNS, LEFT[0]], "kept": LEFT}),
+    "carried_forward": ("carried_forward", {"rows": "SELECT 1", "keys": KEYS, "kept": LEFT}),
+    "merge.upsert_delete_keeping": (
+        "merge",
+        {**MERGE, "columns": [*MERGE["columns"], "body"], "kept": ["body", "delay`s"]},
+    ),
+    "expected_rows.keeping": ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "name"], "kept": True}),
+    "reconcile.keeping": (
+        "reconcile",
+        {"found": ["f"], "expected": ["e"], "columns": ["id", "name"], "keys": KEYS, "kept": ["name"]},
+    ),
     "duplicate_keys": ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
     "keep_tombstones": ("keep_tombstones", {**MERGE, "tombstones": TOMBSTONES, "order_by": "version"}),
     "key_bounds": ("key_bounds", {"keys": KEYS, "changes": ["batchmerge_changes"]}),
@@ -109,8 +132,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "count_rows": ("count_rows", {"table": BRANCH}),
     "some_rows": ("some_rows", {"table": BRANCH, "columns": ["id", "it's `q`"], "limit": 0}),
     "some_rows.limited": ("some_rows", {"table": BRANCH, "columns": ["id"], "limit": 10}),
-    "expected_rows": ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "name"]}),
-    "reconcile": ("reconcile", {"found": ["f"], "expected": ["e"], "columns": ["id", "name"], "keys": KEYS}),
+    "expected_rows": ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "name"], "kept": False}),
+    "reconcile": (
+        "reconcile",
+        {"found": ["f"], "expected": ["e"], "columns": ["id", "name"], "keys": KEYS, "kept": []},
+    ),
     "without_deleted_later": (
         "without_deleted_later",
         {"rows": "SELECT 1", "tombstones": TOMBSTONES, "keys": KEYS, "null_safe": False},

@@ -1,0 +1,93 @@
+"""`envelope.unavailable: keep`: which pipelines can leave a column of a row as it was, and which columns those are.
+
+A change that does not bring a column needs the changes before it, or the row in the table. A table of mode `append` or
+`delete` has a row a change, so there is nothing before: such a column is null. ClickHouse takes whole rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from jobs.decode.envelope import EnvelopeRules
+from jobs.decode.unavailable import may_hold
+from jobs.schema.types import parse_columns
+from jobs.spec.envelope import Envelope
+from jobs.spec.tables import Table
+
+if TYPE_CHECKING:
+    from jobs.spec.pipeline import PipelineSpec
+
+_REMEDY = "set REPLICA IDENTITY FULL in the source, so that nothing is left out, or `unavailable: null`"
+
+
+def can_keep(table: Table) -> bool:
+    """Whether a row of the table can keep a column that a change does not bring."""
+    return table.kind != "clickhouse" and table.mode in ("upsert", "upsert_delete")
+
+
+def unavailable(spec: PipelineSpec) -> Literal["refuse", "null", "keep"]:
+    """What becomes of a column that Debezium has left out; where nothing is said, `keep` if every table can do it."""
+    envelope = _debezium(spec)
+    if envelope is None:
+        return "refuse"
+    if envelope.unavailable is None:
+        return "keep" if all(map(can_keep, spec.tables)) and not _obstacles(spec) else "refuse"
+    if envelope.unavailable == "keep" and not any(map(can_keep, spec.tables)):
+        return "null"
+    return envelope.unavailable
+
+
+def keep_problems(spec: PipelineSpec) -> list[str]:
+    """Why `unavailable: keep` is refused; empty where it is not written."""
+    envelope = _debezium(spec)
+    if envelope is None or envelope.unavailable != "keep":
+        return []
+    return [f"source.value.envelope.unavailable: `keep` {text}; {_REMEDY}" for text in _obstacles(spec)]
+
+
+def kept_columns(spec: PipelineSpec) -> tuple[str, ...]:
+    """Columns of the value that a change may leave as they were; empty where the envelope is not Debezium's.
+
+    A column that is `not null` is not among them: where no row was before, it would be null.
+    """
+    if _debezium(spec) is None:
+        return ()
+    key, op = spec.changes.key, spec.changes.op
+    others = {*(key.columns if key else ()), *([op.field] if op else ())}
+    fields = parse_columns(spec.source.row)
+    return tuple(f.name for f in fields if f.nullable and may_hold(f.type) and f.name not in others)
+
+
+def envelope_rules(spec: PipelineSpec) -> EnvelopeRules | None:
+    """The value's envelope for the decoder; None without one."""
+    envelope = spec.source.value.envelope
+    if envelope is None:
+        return None
+    wanted = unavailable(spec)
+    return replace(
+        envelope.rules,
+        unavailable="null" if wanted == "null" else "refuse",
+        kept=frozenset(kept_columns(spec) if wanted == "keep" else ()),
+    )
+
+
+def _debezium(spec: PipelineSpec) -> Envelope | None:
+    envelope = spec.source.value.envelope
+    return envelope if envelope and envelope.kind.startswith("debezium") else None
+
+
+def _obstacles(spec: PipelineSpec) -> list[str]:
+    clickhouse = [t.table for t in spec.tables if t.kind == "clickhouse" and t.needs_key]
+    order = spec.changes.order_by
+    found = {
+        f"needs the row before, and ClickHouse ({', '.join(clickhouse)}) takes whole rows": bool(clickhouse),
+        f"goes by the order of arrival, and a change of an older {order} can arrive late (changes.order_by)": bool(
+            order and order != "arrival" and any(map(can_keep, spec.tables))
+        ),
+        "needs an intermediate table (intermediate.direct only appends)": spec.intermediate.direct,
+        "cannot tell what a transform makes of a value that is not there (source.transform)": bool(
+            spec.source.transform
+        ),
+    }
+    return [text for text, is_so in found.items() if is_so]

@@ -1,0 +1,120 @@
+"""Which pipelines keep what a change leaves out, which columns that may be, and why others are refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from jobs.landing.columns import KEPT, landing_schema
+from jobs.spec import PipelineSpec
+from jobs.spec.keeping import envelope_rules, kept_columns, unavailable
+
+ICEBERG = {"kind": "iceberg", "table": "n.t", "mode": "upsert_delete"}
+BIGQUERY = {"kind": "bigquery", "table": "d.t", "mode": "upsert"}
+CLICKHOUSE = {"kind": "clickhouse", "table": "d.c", "mode": "upsert_delete"}
+COLUMNS = {
+    "id": "string",
+    "name": "string",
+    "needed": "string not null",
+    "raw": "binary",
+    "tags": "array<string>",
+    "inner": "struct<text: string>",
+    "version": "long",
+}
+
+
+def document(*tables: dict[str, Any], envelope: Any = "debezium", **parts: Any) -> dict[str, Any]:
+    source = {
+        "topics": ["t"],
+        "key": {"columns": {"id": "string"}},
+        "value": {"envelope": envelope, "columns": COLUMNS},
+        **parts.pop("source", {}),
+    }
+    changes = {"key": {"columns": ["id"]}, **parts.pop("changes", {})}
+    return {"source": source, "changes": changes, "tables": list(tables), **parts}
+
+
+def spec(*tables: dict[str, Any], **parts: Any) -> PipelineSpec:
+    return PipelineSpec.model_validate(document(*tables, **parts))
+
+
+KEEP = {"kind": "debezium", "unavailable": "keep"}
+APPEND = {**ICEBERG, "mode": "append"}
+TRANSFORMED = {"transform": "select * from records"}
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (spec(ICEBERG), "keep"),
+        (spec(ICEBERG, BIGQUERY, envelope="debezium_flat"), "keep"),
+        (spec(ICEBERG, changes={"order_by": "arrival"}), "keep"),
+        (spec(ICEBERG, {**BIGQUERY, "mode": "append"}), "refuse"),
+        (spec({**ICEBERG, "mode": "delete"}), "refuse"),
+        (spec(ICEBERG, CLICKHOUSE), "refuse"),
+        (spec(ICEBERG, changes={"order_by": "version"}), "refuse"),
+        (spec(ICEBERG, source=TRANSFORMED), "refuse"),
+        (spec(APPEND, intermediate={"direct": True}), "refuse"),
+        (spec(ICEBERG, envelope="dms"), "refuse"),
+        (spec(ICEBERG, envelope={"kind": "debezium", "unavailable": "null"}), "null"),
+        (spec(ICEBERG, CLICKHOUSE, envelope={"kind": "debezium", "unavailable": "null"}), "null"),
+        (spec(ICEBERG, APPEND | {"table": "n.a"}, envelope=KEEP), "keep"),
+        (spec(ICEBERG, CLICKHOUSE | {"mode": "append"}, envelope=KEEP), "keep"),
+        (spec(APPEND, envelope=KEEP), "null"),
+        (spec(APPEND, envelope=KEEP, changes={"order_by": "version"}), "null"),
+    ],
+)
+def test_what_becomes_of_a_value_that_is_left_out(made: PipelineSpec, wanted: str) -> None:
+    assert unavailable(made) == wanted
+    assert (KEPT in list(landing_schema(made))) == (wanted == "keep")
+    rules = envelope_rules(made)
+    assert rules is not None
+    assert rules.unavailable == ("null" if wanted == "null" else "refuse")
+    assert bool(rules.kept) == (wanted == "keep")
+
+
+def test_pipeline_without_an_envelope_is_as_it_was() -> None:
+    plain = spec(ICEBERG, source={"value": {"columns": COLUMNS}})
+    assert (unavailable(plain), kept_columns(plain), envelope_rules(plain)) == ("refuse", (), None)
+    assert "kept" not in landing_schema(plain).names
+
+
+def test_columns_that_may_be_kept() -> None:
+    """None of the key, none that is required, none of a type that Debezium does not leave out."""
+    assert kept_columns(spec(ICEBERG)) == ("name", "raw", "tags")
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (document(ICEBERG, CLICKHOUSE, envelope=KEEP), r"the row before, and ClickHouse \(d\.c\) takes whole rows"),
+        (
+            document(ICEBERG, envelope=KEEP, changes={"order_by": "version"}),
+            r"an older version .* \(changes.order_by\)",
+        ),
+        (document(ICEBERG, envelope=KEEP, source=TRANSFORMED), r"what a transform makes .* \(source.transform\)"),
+        (document(APPEND, envelope=KEEP, intermediate={"direct": True}), r"\(intermediate.direct only appends\)"),
+    ],
+)
+def test_keep_is_refused_with_its_remedy(made: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        PipelineSpec.model_validate(made)
+    told = str(caught.value)
+    assert re.search(text, told), told
+    assert "source.value.envelope.unavailable: `keep`" in told
+    assert "set REPLICA IDENTITY FULL in the source, so that nothing is left out, or `unavailable: null`" in told
+
+
+@pytest.mark.parametrize("written", ["hex:0g", ""])
+def test_placeholder_that_is_none(written: str) -> None:
+    with pytest.raises(ValidationError, match=r"source\.value\.envelope\.placeholder"):
+        spec(ICEBERG, envelope={"kind": "debezium", "placeholder": written})
+
+
+@pytest.mark.parametrize("name", ["__kept", "__brought"])
+def test_names_of_the_merge_are_taken(name: str) -> None:
+    with pytest.raises(ValidationError, match=f"{name} is a name that the merge uses itself"):
+        spec(ICEBERG, source={"value": {"columns": {**COLUMNS, name: "string"}}})

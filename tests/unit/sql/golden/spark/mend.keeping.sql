@@ -1,0 +1,9 @@
+MERGE INTO `lake`.`air`.`flights`.`branch_attempt--p--main--1f` AS t
+USING `m` AS s
+ON t.`batchNumber` = s.`batchNumber` AND t.`i` = s.`i`
+  AND t.`batchNumber` BETWEEN 3 AND 5
+WHEN MATCHED AND t.`error` IS NOT NULL THEN UPDATE SET
+  t.`value` = s.`value`,
+  t.`op` = s.`op`,
+  t.`kept` = s.`kept`,
+  t.`error` = NULL
