@@ -28,7 +28,7 @@ import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.names import column_names
-from jobs.landing.columns import RowColumn, row_columns
+from jobs.landing.columns import KEPT, RowColumn, row_columns
 from jobs.schema.types import type_name
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import BigQueryTable
@@ -244,8 +244,12 @@ def _check_layout(columns: Sequence[Column], table: BigQueryTable, where: str) -
         )
 
 
-def intermediate_fields(columns: Sequence[Column], order_by: Column | None) -> list[SchemaField]:
-    """The intermediate table's schema: the seed's, and `orderBy` where the pipeline names an order."""
+def intermediate_fields(columns: Sequence[Column], order_by: Column | None, keeps: bool = False) -> list[SchemaField]:
+    """The intermediate table's schema: the seed's, and `orderBy` where the pipeline names an order.
+
+    Args:
+        keeps: changes may leave columns as they were; `kept` has the names of those, as they are landed.
+    """
     keys = [c.staged for c in columns if c.is_key]
     values = [c.staged for c in columns if not c.is_key]
     # A struct without fields does not exist; a table of nothing but keys still has to tell a row from a delete.
@@ -258,4 +262,5 @@ def intermediate_fields(columns: Sequence[Column], order_by: Column | None) -> l
         SchemaField("partitionTime", "TIMESTAMP"),
         SchemaField("i", "INTEGER", mode="REQUIRED"),
         SchemaField("batchNumber", "INTEGER", mode="REQUIRED"),
+        *([SchemaField(KEPT.name, "STRING", mode="REPEATED")] if keeps else []),
     ]

@@ -30,7 +30,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 
@@ -38,6 +38,7 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Merged, Work
+from jobs.destinations.bigquery.binding import Binding
 from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
 from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due
 from jobs.destinations.bigquery.loading import Loader
@@ -46,10 +47,13 @@ from jobs.destinations.bigquery.once import Attempts
 from jobs.destinations.bigquery.preparing import Preparation, check_identity
 from jobs.destinations.bigquery.rows import ChunkRows
 from jobs.destinations.bigquery.state import StateRow, TableState
-from jobs.destinations.bigquery.statement import Statement, order_column, statement
+from jobs.destinations.bigquery.statement import order_column
 from jobs.destinations.bigquery.tables import intermediate_table
 from jobs.destinations.stages import Stages
 from jobs.failpoints import reached
+from jobs.landing.columns import keeps
+from jobs.landing.kept import may_keep
+from jobs.spec.keeping import can_keep
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
@@ -89,12 +93,21 @@ class BigQueryDestination:
     @cached_property
     def _preparation(self) -> Preparation:
         return Preparation(
-            self.bigquery, self.pipeline, self.table, self.columns, self._staged, self.state, self._merge_attempts
+            self.bigquery,
+            self.pipeline,
+            self.table,
+            self.columns,
+            self._staged(can_keep(self.table) and keeps(self.spec)),
+            self.state,
+            self._merge_attempts,
         )
 
-    @property
-    def _staged(self) -> list[SchemaField]:
-        return intermediate_fields(self.columns, order_column(self.spec, self.columns))
+    def _staged(self, keeps: bool) -> list[SchemaField]:
+        return intermediate_fields(self.columns, order_column(self.spec, self.columns), keeps)
+
+    @cached_property
+    def _binding(self) -> Binding:
+        return Binding(self.bigquery, self.spec, self.table, self.columns, self.name)
 
     def committed(self) -> CommittedState | None:
         row = self.state.read()
@@ -177,13 +190,21 @@ class BigQueryDestination:
             intermediate=intermediate,
             schema=found.schema,
             columns=self.columns,
-            rows=ChunkRows(work, self.table, self.columns, order.source if order else None, self.name, touched),
+            rows=ChunkRows(
+                work=work,
+                table=self.table,
+                columns=self.columns,
+                order_by=order.source if order else None,
+                where=self.name,
+                keeps=self._binding.keeps(intermediate) and may_keep(self.spec, self.table, work.intermediate),
+                touched=touched,
+            ),
             table=self.table,
             where=self.name,
         )
 
     def _apply(self, work: Work, row: StateRow, attempts: Attempts, flush: Flush) -> Job:
-        text, values = self._bound(self._statement(row.intermediate), flush.first.number, flush.last.number)
+        text, values = self._binding.bound(row.intermediate, flush.first.number, flush.last.number)
         labels = flush.labels("merge", work.run_id)
 
         def submit(job_id: str) -> Job:
@@ -192,21 +213,6 @@ class BigQueryDestination:
             return job
 
         return attempts.closing(submit, applies)
-
-    def _statement(self, intermediate: str) -> Statement:
-        target, source = self.bigquery.table_id(self.table.table), self.bigquery.table_id(intermediate)
-        return statement(self.spec, self.table, self.columns, target, source, self.name)
-
-    def _bound(self, wanted: Statement, first: int, last: int) -> tuple[str, dict[str, str | int | float | None]]:
-        """The statement's text and parameters, with the bounds of the keys looked up where they are of use."""
-        values: dict[str, str | int | float | None] = {"first": first, "last": last}
-        if wanted.bounds:
-            found = self.bigquery.read(wanted.bounds_text(), values, self.name)[0]
-            if found["nulls"] or found[wanted.bounds[0].low] is None:
-                wanted = wanted.unbounded()
-            else:
-                values |= {name: found[name] for b in wanted.bounds for name in (b.low, b.high)}
-        return wanted.text(), values
 
     def _merge_attempts(self, row: StateRow) -> Attempts:
         prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
@@ -284,7 +290,8 @@ class BigQueryDestination:
     def _replay_table(self, row: StateRow) -> str:
         """A table of this replay alone. It goes away by itself should the run die."""
         name = f"{row.intermediate}_replay_{uuid.uuid4().hex[:12]}"
-        table = intermediate_table(self.bigquery.table_id(name), self.pipeline, self.table.table, self._staged)
+        staged = self._staged(self._binding.keeps(row.intermediate))
+        table = intermediate_table(self.bigquery.table_id(name), self.pipeline, self.table.table, staged)
         table.labels = {**table.labels, "batchmerge-replay": "1"}
         table.expires = datetime.now(UTC) + timedelta(days=1)
         self.bigquery.create_table(table)
@@ -295,9 +302,7 @@ class BigQueryDestination:
         if self.table.mode in ("append", "delete"):
             wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
             coordinates = tuple(c.name for c in self.columns if c.source in wanted)
-        text, values = self._bound(
-            replace(self._statement(staging), coordinates=coordinates), flush.first.number, flush.last.number
-        )
+        text, values = self._binding.bound(staging, flush.first.number, flush.last.number, coordinates)
         token = uuid.uuid4().hex
         labels = {**flush.labels("replay", work.run_id), "batchmerge-replay": token}
         job = self._merge_attempts(row).step(

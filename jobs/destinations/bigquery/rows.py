@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from jobs.destinations.base import Work
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.flush import Chunk, Flush
-from jobs.landing.columns import CHANGES
+from jobs.landing.columns import CHANGES, KEPT
 from jobs.landing.files import LandedFiles, Piece, between
 from jobs.landing.routing import taken_by
 from jobs.spec.tables import BigQueryTable
@@ -26,10 +26,11 @@ _PART_ROWS = 250_000
 
 @dataclass(frozen=True)
 class ChunkRows:
-    """Rows ``c0, c1, …, deleted[, orderBy], partitionTime, i, batchNumber`` of the chunks of a flush.
+    """Rows ``c0, c1, …, deleted[, orderBy][, kept], partitionTime, i, batchNumber`` of the chunks of a flush.
 
     Attributes:
         order_by: path of the named order in a landed row, None without.
+        keeps: the changes say which columns they leave as they were.
         touched: only keys with a change in these batches (replay).
     """
 
@@ -38,6 +39,7 @@ class ChunkRows:
     columns: Sequence[Column]
     order_by: tuple[str, ...] | None
     where: str
+    keeps: bool = False
     touched: tuple[int, int] | None = None
 
     def read(self, chunk: Chunk, flush: Flush) -> Iterator[pa.Table]:
@@ -70,6 +72,8 @@ class ChunkRows:
         rows["deleted"] = pc.equal(landed.at(["op"]), "delete")
         if self.order_by:
             rows["orderBy"] = landed.at(self.order_by)
+        if self.keeps:
+            rows[KEPT.name] = landed.at([KEPT.name])
         return pa.table({**rows, **{name: landed.at([name]) for name in ("partitionTime", "i", "batchNumber")}})
 
     def _of_touched_keys(self, chunk: Chunk, flush: Flush) -> DataFrame:
@@ -79,6 +83,7 @@ class ChunkRows:
             "staged_rows",
             columns=[c.source for c in self.columns],
             order_by=self.order_by,
+            keeps=self.keeps,
             table=self.work.intermediate.path,
             snapshot=self.work.intermediate.snapshot_with(flush.last),
             touched=self.touched,

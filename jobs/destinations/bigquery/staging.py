@@ -10,6 +10,7 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.names import column_name
+from jobs.landing.columns import KEPT
 from jobs.spec.tables import BigQueryTable
 from resources.errors import TerminalError
 
@@ -45,7 +46,7 @@ class Stager:
         self._where = where
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows ``c0, c1, …, deleted[, orderBy], partitionTime, i, batchNumber`` as rows of the intermediate table.
+        """What `ChunkRows` reads as rows of the intermediate table.
 
         Raises:
             TerminalError: an array holds a null.
@@ -63,6 +64,8 @@ class Stager:
                 ]
                 names = [f.name for f in field.fields]
                 array = pa.StructArray.from_arrays(children, names, mask=deleted if field.name == "value" else None)
+            elif field.name == KEPT.name and KEPT.name not in batch.schema.names:
+                array = pa.nulls(len(batch), arrow_type(field))
             else:
                 array = batch.column(field.name).cast(arrow_type(field))
             arrays.append(array)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.destinations.bigquery.columns import Column, KeyPart, key_parts
@@ -48,6 +48,7 @@ class Statement:
         order_by: the column whose larger value wins; None for the order of the batches.
         bounds: for key columns that lay the table out.
         by_record_time: HOUR, DAY, MONTH or YEAR where a row's partition follows its record; else None.
+        kept: columns that some of the changes leave as they were.
         coordinates: columns by which rows are known that the table has already (replay); else empty.
     """
 
@@ -62,6 +63,7 @@ class Statement:
     whole: Whole | None
     by_record_time: str | None
     coordinates: tuple[str, ...] = ()
+    kept: tuple[Column, ...] = ()
 
     @property
     def others(self) -> list[Column]:
@@ -72,6 +74,13 @@ class Statement:
 
     def bounds_text(self) -> str:
         return render("bigquery", "key_bounds", intermediate=self.intermediate, bounds=self.bounds)
+
+    def kept_text(self) -> str:
+        return render("bigquery", "kept_columns", intermediate=self.intermediate)
+
+    def keeping(self, landed: Collection[str]) -> Statement:
+        """Where some changes leave these columns, by their names as landed, as they were."""
+        return replace(self, kept=tuple(c for c in self.others if c.source[0] == "value" and c.source[-1] in landed))
 
     def unbounded(self) -> Statement:
         """Where a key may be null, its bounds say nothing; the whole table has to be looked at."""

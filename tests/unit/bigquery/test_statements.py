@@ -14,6 +14,8 @@ from google.cloud.bigquery import SchemaField
 from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
 from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
 from jobs.destinations.bigquery.statement import Statement, order_column, statement
+from jobs.landing.columns import keeps
+from jobs.landing.kept import kept_parameters
 from jobs.spec.pipeline import PipelineSpec
 from sql import render
 
@@ -92,10 +94,29 @@ CASES: dict[str, PipelineSpec] = {
     "append_every_type": pipeline("append", EVERYTHING, column_types=TYPES, metadata_columns=["partition", "offset"]),
     "upsert_delete_only_keys": pipeline("upsert_delete", {"id": "long"}),
 }
+LARGE = {"id": "long", "name": "string", "doc": "string", "raw": "binary", "tags": "array<string>", "n": "long"}
+
+
+def keeping(mode: str, **options: object) -> PipelineSpec:
+    table = {"kind": "bigquery", "table": "d.dest", "mode": mode, "column_types": {"doc": "JSON"}, **options}
+    value = {"format": "json", "envelope": "debezium", "columns": LARGE}
+    changes = {"key": {"columns": ["id"], "source": "value", "nulls": "match"}, "order_by": "arrival"}
+    return PipelineSpec.model_validate(
+        {"source": {"topics": ["t"], "value": value}, "changes": changes, "tables": [table]}
+    )
+
+
+KEEPING = {
+    "upsert_keeping": keeping("upsert"),
+    "upsert_delete_keeping": keeping("upsert_delete", time_partitioning="HOUR"),
+}
 REPLAYS = {
     f"{mode}_replayed": pipeline(mode, metadata_columns=COORDINATES, order_by=order)
     for mode, order in (("append", "arrival"), ("delete", "amount"))
 }
+
+
+ALL = {**CASES, **KEEPING, **REPLAYS}
 
 
 def made(spec: PipelineSpec, replayed: bool = False) -> tuple[Statement, list[SchemaField], list[SchemaField]]:
@@ -106,17 +127,20 @@ def made(spec: PipelineSpec, replayed: bool = False) -> tuple[Statement, list[Sc
     found = statement(spec, table, columns, TARGET, INTERMEDIATE, "test")
     if replayed:
         found = replace(found, coordinates=tuple(c.name for c in columns if c.source[0] == "kafka"))
-    return found, [c.field for c in columns], intermediate_fields(columns, order_column(spec, columns))
+    kept = keeps(spec)
+    found = found.keeping(["tags", "doc", "raw"]) if kept else found
+    return found, [c.field for c in columns], intermediate_fields(columns, order_column(spec, columns), kept)
 
 
 def parameters(found: Statement) -> dict[str, str]:
     bounds = {name: "STRING" for b in found.bounds for name in (b.low, b.high)}
-    return {"first": "INTEGER", "last": "INTEGER", **bounds}
+    kept = dict.fromkeys(kept_parameters([c.name for c in found.kept]), "STRING")
+    return {"first": "INTEGER", "last": "INTEGER", **bounds, **kept}
 
 
-@pytest.mark.parametrize("case", [*CASES, *REPLAYS])
+@pytest.mark.parametrize("case", ALL)
 def test_statement_is_the_one_on_file(case: str) -> None:
-    found, _, _ = made({**CASES, **REPLAYS}[case], case in REPLAYS)
+    found, _, _ = made(ALL[case], case in REPLAYS)
     file = GOLDEN / f"{case}.sql"
     if os.environ.get("BATCHMERGE_WRITE_GOLDEN"):
         file.write_text(found.text() + "\n")
@@ -124,17 +148,19 @@ def test_statement_is_the_one_on_file(case: str) -> None:
 
 
 def test_every_file_has_its_case() -> None:
-    assert {f.stem for f in GOLDEN.glob("*.sql")} == {*CASES, *REPLAYS}
+    assert {f.stem for f in GOLDEN.glob("*.sql")} == set(ALL)
 
 
-@pytest.mark.parametrize("case", [*CASES, *REPLAYS])
+@pytest.mark.parametrize("case", ALL)
 def test_statement_is_accepted_by_googles_analyzer(case: str, analyze: Callable[..., None]) -> None:
-    spec = {**CASES, **REPLAYS}[case]
+    spec = ALL[case]
     found, target, staged = made(spec, case in REPLAYS)
     tables = {TARGET: (target, spec.tables[0].by_ingestion_time), INTERMEDIATE: (staged, True)}
     analyze(found.text(), tables, parameters(found))
     if found.bounds:
         analyze(found.bounds_text(), tables, parameters(found))
+    if found.kept:
+        analyze(found.kept_text(), tables, parameters(found))
 
 
 @pytest.mark.parametrize(

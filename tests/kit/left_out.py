@@ -1,0 +1,72 @@
+"""Debezium's changes of which some leave large values out, tables that keep those, and what the tables hold."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import Any
+
+from resources.connections import Connections
+from tests.kit.bigquery import select
+from tests.kit.engine import catalog
+from tests.kit.flow import Flow
+from tests.kit.records import KEY, Record
+
+COLUMNS = {"id": "long", "body": "string", "raw": "binary", "tags": "array<string>", "n": "long"}
+TEXT = "__debezium_unavailable_value"
+LEFT_OUT: dict[str, object] = {"body": TEXT, "raw": base64.b64encode(TEXT.encode()).decode(), "tags": [TEXT]}
+
+
+def flow(kind: str, topic: str, modes: list[str], max_records: int = 1000, **envelope: object) -> Flow:
+    made = Flow(topic, modes, max_records)
+    value = {"format": "json", "envelope": {"kind": "debezium", **envelope}, "columns": COLUMNS}
+    source = {"topics": [topic], "key": {"format": "json", "columns": KEY}, "value": value}
+    tables = [{"kind": kind, "table": made.table(m), "mode": m} for m in modes]
+    made.overrides.update(source=source, changes={"key": {"columns": ["id"]}}, tables=tables)
+    return made
+
+
+def change(key: int, op: str, partition: int = 0, **columns: object) -> Record:
+    """Columns that are not named are left out."""
+    row = {"id": key, **LEFT_OUT, "n": 0, **columns}
+    image = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+    return Record(partition, key, {"op": op, **image})
+
+
+def random_left_out(seed: int, count: int, keys: int, partitions: int) -> list[Record]:
+    """Changes of few keys; a delete is followed by a tombstone, as Debezium does it, and after it by any change."""
+    dice = random.Random(seed)
+    records = []
+    for n in range(count):
+        key = dice.randrange(keys)
+        op = dice.choices(["u", "c", "d"], [8, 1, 2])[0]
+        brought: dict[str, object] = {
+            "body": dice.choice([f"body {n}", None]),
+            "raw": dice.choice([base64.b64encode(b"%d" % n).decode(), None]),
+            "tags": dice.choice([[f"a{n}", "b"], []]),
+        }
+        chosen = {column: value for column, value in brought.items() if op == "c" or dice.random() < 0.3}
+        records.append(change(key, op, key % partitions, n=n, **chosen))
+        if op == "d":
+            records.append(Record(key % partitions, key, None))
+    return records
+
+
+def held(connections: Connections, kind: str, table: str) -> dict[int, dict[str, object]]:
+    """A table by id, as JSON would write it; an array that is null and an empty one are the same in BigQuery."""
+    if kind == "bigquery":
+        rows = select(connections, f"SELECT id, body, raw, tags, n FROM `{table}`")
+    else:
+        rows = catalog(connections).require(table).scan().to_arrow().select(list(COLUMNS)).to_pylist()
+    found = {int(str(row["id"])): as_told(row) for row in rows}
+    assert len(found) == len(rows), "one row a key"
+    return found
+
+
+def as_told(row: dict[str, Any]) -> dict[str, object]:
+    raw = row["raw"]
+    return {
+        **row,
+        "raw": base64.b64encode(raw).decode() if isinstance(raw, bytes) else raw,
+        "tags": list(row["tags"] or []),
+    }
