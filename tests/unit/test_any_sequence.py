@@ -25,8 +25,9 @@ from orchestration.checks.invariants import not_next, offset_jumps, strayed
 from resources.errors import LineageBroken, OffsetsGone
 
 Place = tuple[TopicPartition, int]
-# Key, and what it is set to; None deletes it.
+# Key, and what it is set to; None deletes it, LEFT leaves what it was set to before, NULL where there was nothing.
 Change = tuple[int, int | None]
+LEFT, NULL = -1, 0
 
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 IDS = {"t": "id"}
@@ -88,11 +89,11 @@ class AnySequence(RuleBasedStateMachine):
         self.produce([(n % 5, None if n % 3 == 0 else n) for n in range(before)])
         self.start = {tp: min(start, len(changes)) for tp, changes in self.log.items()}
 
-    @rule(changes=st.lists(st.tuples(st.integers(0, 4), st.one_of(st.none(), st.just(1))), min_size=1, max_size=8))
+    @rule(changes=st.lists(st.tuples(st.integers(0, 4), st.sampled_from([None, 1, LEFT])), min_size=1, max_size=8))
     def produce(self, changes: list[Change]) -> None:
         for key, value in changes:
             self.values += 1
-            self.log[PARTITIONS[key % 2]].append((key, None if value is None else self.values))
+            self.log[PARTITIONS[key % 2]].append((key, self.values if value not in (None, LEFT) else value))
 
     @rule(most=st.integers(1, 9), crashes=st.booleans())
     def land(self, most: int, crashes: bool) -> None:
@@ -205,15 +206,19 @@ class AnySequence(RuleBasedStateMachine):
         made = dict(rows)
         if mode == "append":
             missing = {p: v for p in places if (v := self.change(p)[1]) is not None and p not in made}
-            return made | missing
+            return made | {p: NULL if v == LEFT else v for p, v in missing.items()}
         newest: dict[object, int | None] = {}
         for place in places:
             key, value = self.change(place)
-            if mode == "upsert_delete" or value is not None:
+            if value == LEFT and key in newest:
+                newest[key] = NULL if newest[key] is None else newest[key]
+            elif mode == "upsert_delete" or value is not None:
                 newest[key] = value
         for key, value in newest.items():
             if value is None:
                 made.pop(key, None)
+            elif value == LEFT:
+                made.setdefault(key, NULL)
             else:
                 made[key] = value
         return made
@@ -230,7 +235,7 @@ class AnySequence(RuleBasedStateMachine):
                 key, value = self.change(place)
                 name: object = place if mode == "append" else key
                 if value is not None:
-                    expected[name] = value
+                    expected[name] = value if value != LEFT else expected.get(name, NULL)
                 elif mode == "upsert_delete":
                     expected.pop(name, None)
             assert table.rows == expected, mode
