@@ -150,8 +150,8 @@ def test_pipeline_that_refused_such_changes_begins_to_keep_values(
 ) -> None:
     """Its intermediate tables get the new column; the dead letters take their place."""
     engine = Engine(flow(kind, topic(), ["upsert_delete"], unavailable="refuse"), shared, spark)
-    whole = {"raw": None, "tags": [], "n": 1}
-    tell(engine, change(1, "c", body="one", **whole), change(1, "u", n=2), change(2, "c", body="two", **whole))
+    one = change(1, "c", body="one", raw=None, tags=[], n=1)
+    tell(engine, one, change(1, "u", n=2), change(2, "c", body="two", raw=None, tags=[], n=1))
     (landed,) = engine.advance()
     assert landed.counts.quarantined == 1
     assert read(engine, kind, "upsert_delete")[1]["n"] == 1
