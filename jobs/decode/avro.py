@@ -100,7 +100,10 @@ class Reading:
     def value(self, record: bytes, start: int) -> Any:
         stream = io.BytesIO(record)
         stream.seek(start)
-        value = fastavro.schemaless_reader(stream, self._writer, self._reader)
+        # Of a union with several named types the name comes with the value: it alone tells them apart.
+        value = fastavro.schemaless_reader(
+            stream, self._writer, self._reader, return_named_type=True, return_named_type_override=True
+        )
         if stream.tell() != len(record):
             raise Refused("undecodable", "bytes are left over after the Avro record")
         if self._wrapped is not None:

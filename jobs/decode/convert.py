@@ -15,6 +15,7 @@ declared              accepted
 ``timestamp``         timestamps of any unit (digits below microseconds are cut), RFC 3339 text, else milliseconds
 ``timestamp_ntz``     the same without a zone
 ``array map struct``  the like; fields by name, a missing one is null, others are left out
+``struct``            a union of unlike types: one field per branch, by Connect's names (``string``, a record's name)
 ====================  ===============================================================================================
 """
 
@@ -132,7 +133,37 @@ _PYTHON = {
 }
 
 
-def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert | None:
-    """Every branch must fit the declared type; which one a value is of, its Python type says."""
-    converts = {_PYTHON[branch.kind]: converter(branch, kind, path) or as_it_is for branch in wire.items}
-    return lambda value: converts[type(value)](value)
+# Of a union with several named types the name comes with the value.
+_UNNAMED = {"boolean", "int", "long", "float", "double", "string", "bytes", "array", "map"}
+
+
+def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
+    """Which branch a value is of, its name says or its Python type.
+
+    Every branch must fit the declared type, or that is a struct which has the branches as its fields.
+    """
+    branches = dict(wire.fields)
+    apart = pa.types.is_struct(kind) and branches.keys() >= {f.name for f in kind}
+    named = [name for name in branches if name not in _UNNAMED]
+    converts: dict[object, Convert] = {}
+    for name, branch in wire.fields:
+        told_by = name if name in named and len(named) > 1 else _PYTHON.get(branch.kind, object)
+        if apart and told_by in converts:
+            raise Misfit(f"column {path}: the branches of a {wire} cannot be told apart by their values")
+        converts[told_by] = _into(name, branch, kind, path) if apart else converter(branch, kind, path) or as_it_is
+
+    def convert(value: Any) -> Any:
+        if type(value) is tuple:
+            name, inner = value
+            return converts[name.rpartition(".")[2]](inner)
+        return converts[type(value)](value)
+
+    return convert
+
+
+def _into(name: str, branch: Wire, kind: pa.StructType, path: str) -> Convert:
+    """The struct of a union with only this branch in it; a branch that is not declared leaves all of them null."""
+    if kind.get_field_index(name) < 0:
+        return lambda _value: {}
+    convert = converter(branch, kind.field(name).type, f"{path}.{name}" if path else name) or as_it_is
+    return lambda value: {name: convert(value)}

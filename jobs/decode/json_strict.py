@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from jobs.decode.base import Decoded, DecodeError, Refused
-from jobs.decode.json_values import Convert, Integer, Real, mismatch, scalar_converter
+from jobs.decode.json_values import Convert, Exact, Integer, Real, mismatch, scalar_converter
 from jobs.schema.types import type_name
 from resources.errors import ConfigurationError
 
@@ -85,11 +85,11 @@ def _refuse_constant(_name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_int=Integer, parse_float=Real, parse_constant=_refuse_constant)
-_NUMBERS = json.JSONDecoder(parse_constant=_refuse_constant)
+_NUMBERS = json.JSONDecoder(parse_float=Exact, parse_constant=_refuse_constant)
 
 
 def parse_json(record: bytes, numbers: bool = False) -> Any:
-    """A JSON value: of numbers their text (`Integer`, `Real`), or Python's `numbers`. Raises Refused."""
+    """A JSON value: of numbers their text (`Integer`, `Real`), or Python's `numbers` (int, `Exact`). Raises Refused."""
     if len(record) > 2 * MAX_DEPTH and record.count(b"[") + record.count(b"{") > MAX_DEPTH:
         _refuse_depth(record)
     try:

@@ -37,6 +37,19 @@ class Real(str):
     """The text of any other JSON number."""
 
 
+class Exact(float):
+    """A JSON number with its text, for a column that wants all of its digits."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text: str) -> Exact:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
+
+
 _FOUND = {
     bool: "a boolean",
     str: "a string",

@@ -16,6 +16,7 @@ from jobs.decode.json_values import (
     FIRST_MICROSECOND,
     LAST_DAY,
     LAST_MICROSECOND,
+    Exact,
     base64_bytes,
     exact_decimal,
     text_to_date,
@@ -130,6 +131,9 @@ def _unscaled(wire: Wire) -> Callable[[Any], Decimal]:
     exponent, base64 = -wire.scale, wire.bytes_as == "base64"
 
     def number(value: Any) -> Decimal:
+        if base64 and type(value) in (int, Exact):
+            # Connect's `decimal.format: NUMERIC`.
+            return Decimal(value.text if type(value) is Exact else value)
         raw = base64_bytes(value) if base64 else value
         return _WIDE.scaleb(Decimal(int.from_bytes(raw, "big", signed=True)), exponent)
 

@@ -84,10 +84,10 @@ class _Reader:
         return with_name(found, schema.get("connect.name"), schema.get("connect.parameters"))
 
     def _union(self, branches: list[Any], namespace: str) -> Wire:
-        read = [self.read(branch, namespace) for branch in branches]
-        real = tuple(one for one in read if one.kind != "null")
+        read = [(_branch(branch), self.read(branch, namespace)) for branch in branches]
+        real = tuple((name, one) for name, one in read if one.kind != "null")
         nullable = len(real) < len(read)
-        found = real[0] if len(real) == 1 else Wire("union", items=real) if real else Wire("null")
+        found = real[0][1] if len(real) == 1 else Wire("union", fields=real) if real else Wire("null")
         return found.optional() if nullable else found
 
     def _record(self, schema: Mapping[str, Any], namespace: str) -> Wire:
@@ -111,6 +111,12 @@ class _Reader:
             )
         # A record in itself has no column type, but its other fields can be read.
         return self._named[full] or Wire("recursive record")
+
+
+def _branch(schema: Any) -> str:
+    """What Connect's AvroConverter calls a branch of a union: the type's name without its namespace."""
+    kind = schema.get("name", schema["type"]) if isinstance(schema, Mapping) else schema
+    return str(kind).rpartition(".")[2]
 
 
 def _full_name(schema: Mapping[str, Any], namespace: str) -> str:

@@ -18,7 +18,7 @@ kind                value in Python
 logical                     meaning
 ==========================  =====================================================================================
 ``decimal``                 bytes: an unscaled two's complement number, big end first, with `scale`; `bytes_as`
-                            ``base64``: the same as a base64 string
+                            ``base64``: the same as a base64 string, or a JSON number
 ``number``                  a string that is a number (Debezium's decimal mode ``string``)
 ``variable-decimal``        a record of `scale` and `value` (Debezium's VariableScaleDecimal)
 ``date`` ``date-text``      days since 1970-01-01; ISO text
@@ -32,9 +32,7 @@ logical                     meaning
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import pyarrow as pa
 
@@ -46,8 +44,8 @@ class Wire:
     """One type of a record's own schema.
 
     Attributes:
-        fields: of a record, by name.
-        items: element of an array; key and value of a map; branches of a union without null.
+        fields: of a record, by name; branches of a union without null, by the names that Kafka Connect gives them.
+        items: element of an array; key and value of a map.
         nullable: null is among its values.
         local: a timestamp without a zone.
         bytes_as: how bytes are written where the format has none (``base64``); empty: as bytes.
@@ -76,7 +74,7 @@ class Wire:
         if self.logical:
             return f"{self.kind} ({self.logical})"
         if self.kind == "union":
-            return f"union of {', '.join(map(str, self.items))}"
+            return f"union of {', '.join(str(branch) for _, branch in self.fields)}"
         return self.kind
 
 
@@ -104,7 +102,7 @@ def natural_type(wire: Wire, path: str = "the record") -> pa.DataType:
     """The type of a column that holds every value of this wire type.
 
     Raises:
-        ConfigurationError: there is none (a union of unlike types, a record in itself, a decimal of over 38 digits).
+        ConfigurationError: there is none (a record in itself, a decimal of over 38 digits).
     """
     simple = _simple_type(wire, path)
     if simple is not None:
@@ -121,7 +119,7 @@ def natural_type(wire: Wire, path: str = "the record") -> pa.DataType:
             inner = natural_type(value, f"{path}.value")
             return pa.map_(natural_type(key, f"{path}.key"), pa.field("value", inner, nullable=value.nullable))
         case "union":
-            return reduce(_wider(wire, path), (natural_type(branch, path) for branch in wire.items))
+            return _of_union([(name, natural_type(branch, path)) for name, branch in wire.fields])
     raise ConfigurationError(
         f"{path}: {wire.kind} has no column type",
         remedy="declare the columns in the pipeline file, without this one",
@@ -156,19 +154,14 @@ def _decimal(wire: Wire, path: str) -> pa.DataType:
     return pa.decimal128(precision, wire.scale)
 
 
-_ORDER = [pa.int32(), pa.int64(), pa.float32(), pa.float64()]
+_WHOLE, _NUMBERS = {pa.int32(), pa.int64()}, {pa.int32(), pa.int64(), pa.float32(), pa.float64()}
 
 
-def _wider(wire: Wire, path: str) -> Callable[[pa.DataType, pa.DataType], pa.DataType]:
-    def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-        if one == other:
-            return one
-        if one in _ORDER and other in _ORDER:
-            whole = {one, other} <= {pa.int32(), pa.int64()}
-            return pa.int64() if whole else pa.float64()
-        raise ConfigurationError(
-            f"{path}: {wire} has no column type",
-            remedy="declare the columns in the pipeline file, without this one, or as a type that all branches fit",
-        )
-
-    return wider
+def _of_union(branches: list[tuple[str, pa.DataType]]) -> pa.DataType:
+    """One type where a value of any branch fits it, else a struct with a field per branch, as Connect's converter."""
+    kinds = {kind for _, kind in branches}
+    if len(kinds) == 1:
+        return branches[0][1]
+    if kinds <= _NUMBERS:
+        return pa.int64() if kinds <= _WHOLE else pa.float64()
+    return pa.struct([pa.field(name, kind) for name, kind in branches])

@@ -92,6 +92,50 @@ def test_every_type(kind: Any, column: str, value: Any, wanted: Any) -> None:
     assert decoded.values.to_pylist() == [{"c": value if wanted is None else wanted}]
 
 
+POINT, ERROR = record(("x", "int"), name="n.s.Point"), record(("x", "int"), name="n.s.Error")
+BRANCHES = "struct<string: string, Point: struct<x: int not null>, Error: struct<x: int not null>, E: string>"
+NOTHING = dict.fromkeys(("string", "Point", "Error", "E"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "value", "wanted"),
+    [
+        (["int", "string"], "struct<int: int, string: string>", 5, {"int": 5, "string": None}),
+        (["int", "string"], "struct<int: int, string: string>", "a", {"int": None, "string": "a"}),
+        (["null", "int", "string"], "struct<int: int, string: string>", None, None),
+        (["boolean", {"type": "array", "items": "long"}], "struct<boolean: boolean, array: array<long not null>>",
+         [1], {"boolean": None, "array": [1]}),
+        (["string", logical("long", "timestamp-millis")], "struct<string: string, long: timestamp>", 1,
+         {"string": None, "long": datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)}),
+        (["null", "string", POINT, ERROR, ENUM], BRANCHES, "a", {**NOTHING, "string": "a"}),
+        (["null", "string", POINT, ERROR, ENUM], BRANCHES, ("n.s.Error", {"x": 1}), {**NOTHING, "Error": {"x": 1}}),
+        (["null", "string", POINT, ERROR, ENUM], BRANCHES, ("n.s.Point", {"x": 2}), {**NOTHING, "Point": {"x": 2}}),
+        (["null", "string", POINT, ERROR, ENUM], BRANCHES, ("E", "B"), {**NOTHING, "E": "B"}),
+    ],
+)  # fmt: skip
+def test_unions_of_unlike_types_as_connect_has_them(kind: Any, column: str, value: Any, wanted: Any) -> None:
+    schema = record(("c", kind))
+    assert type_name(natural_type(avro_wire((text(schema),)).field("c"))) == column
+    decoded = one(kind, column, encoded(schema, {"c": value}))
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"c": wanted}])
+
+
+def test_parts_of_a_union() -> None:
+    kind = ["string", POINT, ERROR]
+    raw = encoded(record(("c", kind)), {"c": ("n.s.Point", {"x": 2})})
+    assert one(kind, "struct<Error: struct<x: long>>", raw).values.to_pylist() == [{"c": {"Error": None}}]
+    # Both records fit one struct, so that is allowed too.
+    raw = encoded(record(("c", [POINT, ERROR])), {"c": ("n.s.Error", {"x": 3})})
+    assert one([POINT, ERROR], "struct<x: long>", raw).values.to_pylist() == [{"c": {"x": 3}}]
+
+
+@pytest.mark.parametrize("kind", [["string", ENUM], ["bytes", FIXED], ["int", "string", "long"]])
+def test_unions_whose_branches_look_alike_are_refused(kind: Any) -> None:
+    column = type_name(natural_type(avro_wire((text(record(("c", [*kind, "boolean"]))),)).field("c")))
+    with pytest.raises(ConfigurationError, match="cannot be told apart"):
+        one([*kind, "boolean"], column, b"")
+
+
 # writer's type, declared type, value, what comes out or the kind of error
 CONVERSIONS: list[tuple[Any, str, Any, Any]] = [
     ("int", "long", 1, 1),
@@ -147,7 +191,7 @@ def test_types_that_do_not_go_together_are_refused_when_the_file_is_loaded(kind:
     assert refused.value.remedy
 
 
-@pytest.mark.parametrize("kind", [["int", "string"], [record(("a", "int"), name="A"), "int"], decimal(39, 0)])
+@pytest.mark.parametrize("kind", [["int", decimal(39, 0)], decimal(39, 0), {"type": "array", "items": "R"}])
 def test_types_without_a_column_type(kind: Any) -> None:
     with pytest.raises(ConfigurationError, match="declare the columns"):
         natural_type(avro_wire((text(record(("c", kind))),)))

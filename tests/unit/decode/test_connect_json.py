@@ -85,6 +85,36 @@ def test_every_type(write: Any, schema: dict[str, Any], column: str, payload: An
     assert decoded.values.to_pylist() == [{"c": wanted}, {"c": None}, {"c": wanted}]
 
 
+DECIMAL = field("bytes", f"{_CONNECT}Decimal", parameters={"scale": "2"})
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "wanted"),
+    [
+        ("1.25", "decimal(5,2)", Decimal("1.25")),
+        ("-7", "decimal(5,2)", Decimal(-7)),
+        ("12345678901234567890123456789012345.67", "decimal(38,2)", Decimal("12345678901234567890123456789012345.67")),
+        ("0.1", "decimal(38,20)", Decimal("0.1")),
+        ("1.5E+2", "decimal(5,2)", Decimal(150)),
+        ("1.250", "string", "1.250"),
+        ('"AH0="', "decimal(5,2)", Decimal("1.25")),
+        ("1.255", "decimal(5,2)", "range"),
+        ("true", "decimal(5,2)", "type"),
+        ("NaN", "decimal(5,2)", "undecodable"),
+    ],
+)
+def test_decimals_as_numbers(text: str, column: str, wanted: Any) -> None:
+    """`decimal.format: NUMERIC`: the digits as they are written, with no float in between."""
+    whole = struct(c=DECIMAL, d=field("double"))
+    record = compact(whole, {"c": 0, "d": 0.5}).replace(b'"c":0,', f'"c":{text},'.encode())
+    decoder = ConnectJson(pa.struct([("c", parse_type(column)[0]), ("d", pa.float64())]))
+    decoded = decoder.decode(pa.array([record, record]))
+    if isinstance(wanted, str) and column != "string":
+        assert {error.kind for error in decoded.errors.values()} == {wanted}
+    else:
+        assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"c": wanted, "d": 0.5}] * 2)
+
+
 ID = struct(id=field("int64"))
 LONG = pa.struct([("id", pa.int64())])
 
