@@ -9,10 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from jobs.moving import bigquery, clickhouse, connect, iceberg
+from jobs.moving import bigquery, clickhouse, connect, iceberg, transforms
+from jobs.moving.chain import Chain
 from jobs.moving.configuration import Configuration
 from jobs.moving.options import Option, Options, find, none
 from jobs.spec import PipelineSpec
+from jobs.spec.envelope import OP_COLUMN
 from resources.errors import ConfigurationError
 
 CONNECTORS: Mapping[str, Options] = {
@@ -40,6 +42,7 @@ class Imported:
         document: its `attributes`.
         connections: entries for the connections file, secrets as references to the environment.
         told: every option that was given.
+        steps: what became of each transform.
         todo: what a person has to look at before the pipeline runs.
     """
 
@@ -47,6 +50,7 @@ class Imported:
     document: dict[str, Any]
     connections: dict[str, dict[str, Any]]
     told: list[Told]
+    steps: list[str]
     todo: list[str]
 
 
@@ -55,6 +59,7 @@ def build(
     columns: Mapping[str, str] | None = None,
     key_columns: Mapping[str, str] | None = None,
     tables: list[str] | None = None,
+    of_tables: bool = False,
 ) -> Imported:
     """The pipeline that does what the connector did.
 
@@ -62,6 +67,7 @@ def build(
         columns: of the records' values; where they are not known the file gets a placeholder.
         key_columns: of the records' keys, for a BigQuery sink that upserts.
         tables: names of tables, for a sink that takes them from its records.
+        of_tables: the columns are those of the tables, behind the connector's transforms.
 
     Raises:
         ConfigurationError: not one of the known connectors, or it cannot become one pipeline.
@@ -75,7 +81,9 @@ def build(
         )
     told = [Told(name, _fate(name, CONNECTORS[kind])) for name in sorted(configuration.options)]
     module, topics = _module(kind), configuration.items("topics")
-    todo = connect.transforms(configuration)
+    known = transforms.before(configuration, columns or {}) if of_tables else dict(columns or {})
+    followed = transforms.follow(configuration, known or PLACEHOLDER)
+    chain = followed.chain
     parts, own_todo = (
         iceberg.tables(configuration, tables or [])
         if module is iceberg
@@ -83,21 +91,21 @@ def build(
         if module is clickhouse
         else bigquery.tables(configuration, topics)
     )
-    changes = _changes(configuration, kind, key_columns or {})
-    found_columns = dict(columns or PLACEHOLDER)
+    _without_deletes(parts, followed)
+    changes = _changes(configuration, kind, key_columns or {}, chain)
+    todo = [*chain.todo]
     if not columns:
         todo.append("source.value.columns: declare the columns of the records (--columns); `fill_in` is a placeholder")
-        needed = [*iceberg.key_columns(configuration)] if module is iceberg else []
-        needed += [f for f in (configuration.text("iceberg.tables.cdc-field"),) if f and needed]
-        needed += _routing_fields(configuration) if module is iceberg else []
-        found_columns = {**dict.fromkeys(needed, "string"), **found_columns}
-    source, source_todo = connect.source(configuration, found_columns, dict(changes.pop("key_format", {})))
+        for column in _needed(configuration, module, chain):
+            chain.read(column)
+    key_format = dict(changes.pop("key_format", chain.record_key or {}))
+    source, source_todo = connect.source(configuration, chain, key_format)
     document = {
         "description": f"Was the connector {configuration.name}.",
         "source": source,
-        **module.document(configuration),
+        **_of_chain(module.document(configuration), configuration, chain),
         **changes,
-        "tables": parts,
+        "tables": [_routed_by(part, configuration, chain) for part in parts],
         **connect.errors(configuration),
         "paused": True,
     }
@@ -107,6 +115,7 @@ def build(
         document=document,
         connections=_connections(configuration, module.connections(configuration)),
         told=told,
+        steps=followed.told,
         todo=[*todo, *own_todo, *source_todo, *_spec_problems(document)],
     )
 
@@ -125,10 +134,12 @@ def _module(kind: str) -> Any:
     return {clickhouse.CLASS: clickhouse, bigquery.CLASS: bigquery}.get(kind, iceberg)
 
 
-def _changes(configuration: Configuration, kind: str, key: Mapping[str, str]) -> dict[str, Any]:
+def _changes(configuration: Configuration, kind: str, key: Mapping[str, str], chain: Chain) -> dict[str, Any]:
     """The `changes` part of a BigQuery sink that upserts: its keys are the records' keys."""
     if kind != bigquery.CLASS or bigquery.document(configuration).get("changes") is None:
         return {}
+    if chain.key:
+        return {"changes": {"key": {"columns": chain.key, "source": "value"}, "order_by": "arrival"}}
     columns = dict(key) or {"id": "string"}
     several = len(configuration.items("topics")) > 1
     return {
@@ -137,9 +148,40 @@ def _changes(configuration: Configuration, kind: str, key: Mapping[str, str]) ->
     }
 
 
-def _routing_fields(configuration: Configuration) -> list[str]:
-    field = configuration.text("iceberg.tables.route-field")
-    return [field] if field and "." not in field else []
+def _needed(configuration: Configuration, module: Any, chain: Chain) -> list[str]:
+    """Columns that the connector names, so that records must have them."""
+    if module is not iceberg:
+        return []
+    keys = iceberg.key_columns(configuration)
+    fields = [configuration.text("iceberg.tables.cdc-field")] if keys and not chain.envelope else []
+    fields.append(configuration.text("iceberg.tables.route-field"))
+    return [*keys, *(field for field in fields if field and "." not in field)]
+
+
+def _of_chain(document: dict[str, Any], configuration: Configuration, chain: Chain) -> dict[str, Any]:
+    """The document with fields by the names that the chain gives them."""
+    if "route_by" in document:
+        document["route_by"] = transforms.route_field(configuration, chain)
+    changes = document.get("changes", {})
+    if chain.envelope and "op" in changes:
+        # What the envelope says of a change is its op mapping.
+        del changes["op"]
+    elif "." in changes.get("op", {}).get("field", ""):
+        changes["op"]["field"] = OP_COLUMN
+    return document
+
+
+def _routed_by(part: dict[str, Any], configuration: Configuration, chain: Chain) -> dict[str, Any]:
+    route = part.get("route", {})
+    if "field" not in route:
+        return part
+    return {**part, "route": {**route, "field": transforms.route_field(configuration, chain)}}
+
+
+def _without_deletes(parts: list[dict[str, Any]], followed: transforms.Followed) -> None:
+    for part in parts:
+        if followed.drops_deletes and part["mode"] == "upsert_delete":
+            part["mode"] = "upsert"
 
 
 def _merge_dead_letters(document: dict[str, Any]) -> None:

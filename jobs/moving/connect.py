@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jobs.moving.chain import Chain
 from jobs.moving.configuration import SECRET, Configuration
 from jobs.moving.options import Options, equivalent, none, not_needed
+from jobs.moving.transforms import routed
 from resources.errors import ConfigurationError
 
 OPTIONS: Options = {
@@ -29,10 +31,10 @@ OPTIONS: Options = {
     "header.converter": none("headers are not decoded"),
     "header.converter.*": none("headers are not decoded"),
     "config.action.reload": not_needed("secrets are read when a run starts"),
-    "transforms": none("each is named below, with what to do instead"),
-    "transforms.*": none("see the list of transforms below"),
-    "predicates": none("tables[].route takes records by topic or field"),
-    "predicates.*": none("tables[].route takes records by topic or field"),
+    "transforms": equivalent("source.value.envelope, source.transform and tables[]: see the list of transforms"),
+    "transforms.*": equivalent("see the list of transforms"),
+    "predicates": equivalent("conditions in source.transform"),
+    "predicates.*": equivalent("conditions in source.transform"),
     "errors.tolerance": equivalent("on_bad_record: all is quarantine, none is fail"),
     "errors.deadletterqueue.topic.name": equivalent("dead_letters.topic; dead letters are in a table besides"),
     "errors.deadletterqueue.topic.replication.factor": not_needed("a topic we create has the cluster's default"),
@@ -49,27 +51,6 @@ OPTIONS: Options = {
     "producer.override.*": not_needed("we write to the control topic with the Kafka connection's settings"),
     "admin.override.*": not_needed("the Kafka connection's settings are used"),
     "confluent.*": not_needed("there is no licence"),
-}
-
-# Transforms by the end of their class name; what to do instead.
-TRANSFORMS = {
-    "DebeziumTransform": "set `source.value` to the envelope's columns and `changes.op`",
-    "ExtractNewRecordState": "set `source.value` to the flattened columns and `changes.op`",
-    "DmsTransform": "name the columns of the data and `changes.op: {field: op}`",
-    "MongoDebeziumTransform": "take the document as a string column",
-    "KafkaMetadataTransform": "tables[].metadata_columns",
-    "InsertField": "tables[].metadata_columns for topic, partition, offset and timestamp",
-    "RegexRouter": "tables[].route.topics",
-    "TimestampRouter": "partition the table by time instead",
-    "KeyToValue": "changes.key: key columns become columns of the tables",
-    "ValueToKey": "changes.key.source: value",
-    "ReplaceField": "leave the column out of `source.value.columns`",
-    "Filter": "tables[].route",
-    "Cast": "declare the type in `source.value.columns`",
-    "TimestampConverter": "declare date or timestamp in `source.value.columns`",
-    "JsonToMapTransform": "declare the column as map<string, string>",
-    "Flatten": "declare the column as a struct",
-    "HoistField": "format string or bytes gives one column",
 }
 
 # A converter's format, and whether its records begin with the id of a schema in a registry.
@@ -90,10 +71,9 @@ def group(configuration: Configuration) -> str:
     return named or f"connect-{configuration.name}"
 
 
-def source(
-    configuration: Configuration, columns: dict[str, str], key: dict[str, str]
-) -> tuple[dict[str, Any], list[str]]:
+def source(configuration: Configuration, chain: Chain, key: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
     """The `source` part, and what a person has to look at."""
+    statement = chain.statement()
     found: dict[str, Any] = {"connection": "kafka"}
     topics = configuration.items("topics")
     found |= {"topics": topics} if topics else {"pattern": configuration.text("topics.regex")}
@@ -101,7 +81,13 @@ def source(
     if key:
         found["key"], told = _format(configuration, "key", key)
         todo += told
-    found["value"], told = _format(configuration, "value", columns)
+    found["value"], told = _format(configuration, "value", chain.columns)
+    if chain.value_format:
+        found["value"]["format"] = chain.value_format
+    if chain.envelope:
+        found["value"]["envelope"] = {"kind": chain.envelope, "metadata": chain.metadata}
+    if statement:
+        found["transform"] = statement
     return found, [*todo, *told]
 
 
@@ -121,7 +107,7 @@ def tables_by_topic(
         )
     by_table: dict[str, list[str]] = {}
     for topic in topics:
-        by_table.setdefault(table_of(topic), []).append(topic)
+        by_table.setdefault(table_of(routed(configuration, topic)), []).append(topic)
     return {table: {"route": {"topics": given}} if len(by_table) > 1 else {} for table, given in by_table.items()}
 
 
@@ -148,16 +134,6 @@ def errors(configuration: Configuration) -> dict[str, Any]:
         "on_bad_record": "quarantine" if tolerant else "fail",
         **({"dead_letters": {"topic": queue}} if queue and tolerant else {}),
     }
-
-
-def transforms(configuration: Configuration) -> list[str]:
-    """What stands in for each transform of the chain."""
-    found = []
-    for name in configuration.items("transforms"):
-        kind = configuration.text(f"transforms.{name}.type")
-        short = kind.rsplit(".", 1)[-1].split("$")[0]
-        found.append(f"transform {name} ({short}): {TRANSFORMS.get(short, 'nothing stands in for it')}")
-    return found
 
 
 def kafka_connection(configuration: Configuration) -> dict[str, Any]:

@@ -37,6 +37,9 @@ def report(imported: Imported) -> Iterator[str]:
             yield title
             width = max(len(t.name) for t in told)
             yield from (f"  {t.name:<{width}}  {t.option.text}" for t in told)
+    if imported.steps:
+        yield "Transforms:"
+        yield from (f"  {line}" for line in imported.steps)
     if imported.todo:
         yield "To do:"
         yield from (f"  {line}" for line in imported.todo)

@@ -44,7 +44,8 @@ def import_(
 ) -> None:
     """Make a pipeline file of a Kafka Connect configuration: an Iceberg, ClickHouse or BigQuery sink.
 
-    FILE is JSON (flat, or with `name` and `config`) or properties. Says what became of each option. The connector must
+    FILE is JSON (flat, or with `name` and `config`) or properties. Says what became of each option and transform. The
+    connector must
     have been stopped: its offsets, and what it keeps in its tables, say where the pipeline begins, so that nothing is
     lost and nothing comes twice. For that the connections `kafka` and `lake` or `clickhouse` must be in your
     connections file (first run with --no-offsets to see their entries).
@@ -52,9 +53,10 @@ def import_(
     configuration = read_configuration(file)
     given = _columns(value_columns, "--columns")
     connections = load_connections() if offsets else None
-    if connections and not given:
+    of_tables = bool(connections) and not given
+    if connections and of_tables:
         given = _known_columns(configuration, connections, list(tables))
-    imported = building.build(configuration, given, _columns(key_columns, "--key-columns"), list(tables))
+    imported = building.build(configuration, given, _columns(key_columns, "--key-columns"), list(tables), of_tables)
     if connections:
         imported.document["source"]["start"] = _start(configuration, imported, connections)
     _show(imported, write)

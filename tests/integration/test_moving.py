@@ -17,9 +17,12 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
+from pyspark.sql import SparkSession
 
-from jobs.moving import offsets
+from jobs.landing.transforming import analyse
+from jobs.moving import building, offsets
 from jobs.moving.configuration import Configuration
+from jobs.moving.writing import pipeline_file
 from jobs.pipeline import Pipeline
 from jobs.spec import PipelineSpec
 from orchestration.cli.moving import import_
@@ -27,7 +30,9 @@ from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections, KafkaConnection
 from resources.errors import SourceError, Unavailable
 from resources.kafka import KafkaCluster
-from tests.kit.engine import catalog
+from tests.kit.connectors import CASES, COLUMNS, ICEBERG, KAFKA, chain
+from tests.kit.engine import Engine, catalog
+from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
 
 APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
@@ -185,3 +190,44 @@ def test_state_of_the_clickhouse_sink_counts(connections: Connections) -> None:
             offsets.after_keeper_state(given, offsets.keeper_rows(server, table), "here")
     finally:
         server.execute(f"DROP TABLE `{table}` SYNC")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_spark_accepts_the_statement_of_a_chain(case: str, spark: SparkSession) -> None:
+    options, _, _ = CASES[case]
+    imported = building.build(Configuration("sink", {**ICEBERG, **options}), COLUMNS)
+    spec = PipelineSpec.model_validate(yaml.safe_load(pipeline_file(imported))["attributes"])
+    analyse(spark, spec.source)
+
+
+def test_an_unwrapping_connector_becomes_a_pipeline_that_runs(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    unwrap = ("io.debezium.transforms.ExtractNewRecordState", {"add.fields": "lsn"})
+    mask = (KAFKA + "MaskField$Value", {"fields": "card", "replacement": "***"})
+    cast = (KAFKA + "Cast$Value", {"spec": "price:float64"})
+    flow = Flow(name, ["upsert_delete"])
+    configuration = {
+        **ICEBERG,
+        **chain(unwrap, mask, cast),
+        "connector.class": TABULAR,
+        "topics": name,
+        "iceberg.tables": flow.table("upsert_delete"),
+        "iceberg.tables.default-id-columns": "id",
+        "iceberg.tables.cdc-field": "__op",
+        "iceberg.tables.auto-create-enabled": "true",
+    }
+    columns = {"id": "long", "card": "string", "price": "string", "__lsn": "long"}
+    imported = building.build(Configuration("sink", configuration), columns)
+    assert imported.todo == []
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+    row = {"id": 1, "card": "secret", "price": "2.5"}
+    other = {**row, "id": 2}
+    changes = [("c", None, row), ("c", None, other), ("u", row, {**row, "price": "3"}), ("d", other, None)]
+    for lsn, (op, old, new) in enumerate(changes):
+        producer.produce(name, json.dumps({"op": op, "before": old, "after": new, "source": {"lsn": lsn}}).encode())
+    producer.flush(60)
+    Engine(flow, connections, spark, imported.document).advance()
+    found = catalog(connections).require(flow.table("upsert_delete")).scan().to_arrow().to_pylist()
+    assert found == [{"id": 1, "card": "***", "price": 3.0, "__lsn": 2}]

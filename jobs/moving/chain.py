@@ -1,0 +1,124 @@
+"""A connector's chain of transforms, followed column by column, as one `select … from records`.
+
+Each step changes the expression that makes a column. What a step reads and nobody has declared becomes a column of the
+records, with a type that a person has to look at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jobs.decode.envelope import OPERATION
+from jobs.spec.envelope import OP_COLUMN
+from jobs.spec.pipeline import RESERVED
+from sql import literal, quote
+
+
+def name(column: str | tuple[str, ...]) -> str:
+    return quote("spark", column)
+
+
+@dataclass
+class Chain:
+    """The transforms so far.
+
+    Attributes:
+        columns: of the records, with their types, as they are declared.
+        made: column of the result to its expression.
+        types: of results that do not follow from the statement.
+        conditions: what holds of the records that are kept.
+        envelope: kind of change data.
+        metadata: columns that are parts of the envelope, with their paths.
+        key: columns of the value that are the record's key.
+        record_key: columns of the record's key that the result reads.
+        value_format: of records that a transform parses.
+        todo: what a person has to look at.
+    """
+
+    columns: dict[str, str]
+    made: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    conditions: list[str] = field(default_factory=list)
+    envelope: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    key: list[str] | None = None
+    record_key: dict[str, str] | None = None
+    value_format: str | None = None
+    todo: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.made = {column: name(column) for column in self.columns}
+
+    def read(self, column: str, kind: str = "string") -> str:
+        """The expression of a column; one that is not there yet is one of the records'."""
+        if column not in self.made:
+            self.columns.setdefault(column, kind)
+            self.made[column] = name(column)
+        return self.made[column]
+
+    def type_of(self, column: str) -> str:
+        """Its type as far as it is known, else empty."""
+        if column in self.types:
+            return self.types[column]
+        known = self.columns.get(column, "") if self.made.get(column) == name(column) else ""
+        return known.removesuffix(" not null")
+
+    def make(self, column: str, expression: str, kind: str | None = None) -> None:
+        self.made[column] = expression
+        self.types.pop(column, None)
+        if kind:
+            self.types[column] = kind
+
+    def drop(self, column: str) -> None:
+        self.made.pop(column, None)
+        self.types.pop(column, None)
+
+    def only_when(self, condition: str, before: dict[str, str]) -> None:
+        """What was changed since `before` holds only for some records; for the others all is as it was."""
+        for column in [*before, *(c for c in self.made if c not in before)]:
+            old, new = before.get(column), self.made.get(column)
+            if old != new:
+                self.made[column] = f"case when {condition} then {new or 'null'} else {old or 'null'} end"
+
+    def unwrap(self, kind: str, metadata: dict[str, str], types: dict[str, str]) -> None:
+        """Takes the row out of change data, with these parts of the envelope beside it."""
+        for column in sorted(RESERVED.intersection(metadata)):
+            self.drop(column)
+            self.columns.pop(column, None)
+            self.todo.append(
+                f"{column}: a name that the merge uses itself, so tables get no such column any more; name "
+                f"{metadata[column]} otherwise in source.value.envelope.metadata to have it"
+            )
+        self.metadata = {column: path for column, path in metadata.items() if column not in RESERVED}
+        if OPERATION not in self.metadata.values():
+            self.metadata[OP_COLUMN] = OPERATION
+        self.envelope = kind
+        for column in self.metadata:
+            self.read(column, types.get(column, "string"))
+
+    def keep_operation(self) -> None:
+        """The operation stays a column whatever is made of the row: nothing else tells what a change does."""
+        for column, path in self.metadata.items():
+            if path == OPERATION:
+                self.made.setdefault(column, name(column))
+
+    def statement(self) -> str | dict[str, object] | None:
+        """`source.transform`; None where records are taken as they are. Columns that nothing reads are forgotten."""
+        texts = [*self.made.values(), *self.conditions]
+        for column in [c for c in self.columns if not any(name(c) in text for text in texts)]:
+            del self.columns[column]
+            self.metadata.pop(column, None)
+        kept = [c for c in self.columns if self.made.get(c) == name(c)]
+        left_out = [name(c) for c in self.columns if c not in kept]
+        new = [f"{text} as {name(c)}" for c, text in self.made.items() if c not in kept]
+        if not left_out and not new and not self.conditions:
+            return None
+        star = [f"* except ({', '.join(left_out)})" if left_out else "*"] if kept else []
+        where = f" where {' and '.join(self.conditions)}" if self.conditions else ""
+        sql = f"select {', '.join([*star, *new])} from records{where}"
+        types = {c: kind for c, kind in self.types.items() if c not in kept}
+        return {"sql": sql, "columns": types} if types else sql
+
+
+def text(value: str) -> str:
+    return literal(value)
