@@ -99,7 +99,11 @@ def build(
         for column in _needed(configuration, module, chain):
             chain.read(column)
     key_format = dict(changes.pop("key_format", chain.record_key or {}))
+    if chain.record_key and not configuration.text("key.converter").endswith(".StringConverter"):
+        todo.append("source.key.columns: declare the parts of the key, and name them in source.transform")
     source, source_todo = connect.source(configuration, chain, key_format)
+    if chain.envelope and source["value"]["format"] == "json":
+        todo.append("source.value.envelope: say how the source writes times and decimals (timestamps, decimals)")
     document = {
         "description": f"Was the connector {configuration.name}.",
         "source": source,

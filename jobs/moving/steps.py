@@ -53,6 +53,11 @@ def cast(chain: Chain, options: Options) -> str:
         old, wanted = chain.read(column), _TYPES.get(kind, "string")
         if chain.type_of(column) != wanted:
             chain.make(column, f"cast({old} as {wanted})")
+        else:
+            chain.todo.append(
+                f"{column}: declared as {wanted}, to which the sink casts it; where records hold another type, declare "
+                f"that and cast({name(column)} as {wanted}) in source.transform"
+            )
     return DONE
 
 

@@ -6,7 +6,7 @@ Sources: Debezium's documentation of ExtractNewRecordState; `DebeziumTransform`,
 
 from __future__ import annotations
 
-from jobs.moving.chain import Chain
+from jobs.moving.chain import Chain, text
 from jobs.moving.steps import Options, Step, items
 
 # Of the envelope itself; any other simple name of `add.fields` is in its `source`.
@@ -51,11 +51,11 @@ def tabular_debezium(chain: Chain, options: Options) -> str:
     chain.unwrap("debezium", metadata, dict.fromkeys(metadata, "string"))
     db, table = f"coalesce({chain.made['_cdc_schema']}, {chain.made['_cdc_db']})", chain.made["_cdc_table"]
     pattern = options.get("cdc.target.pattern", "{db}.{table}")
-    target = f"replace(replace('{pattern}', '{{db}}', {db}), '{{table}}', {table})"
+    target = f"replace(replace({text(pattern)}, '{{db}}', {db}), '{{table}}', {table})"
     for column in metadata:
         chain.drop(column)
     chain.make(TARGET, target, "string")
-    return f"source.value.envelope: debezium; {TARGET} is _cdc.target, `_op` is _cdc.op"
+    return f"source.value.envelope: debezium; {TARGET} is _cdc.target, `_op` is _cdc.op; _cdc itself gets no values"
 
 
 def tabular_dms(chain: Chain, _options: Options) -> str:

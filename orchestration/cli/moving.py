@@ -45,10 +45,9 @@ def import_(
     """Make a pipeline file of a Kafka Connect configuration: an Iceberg, ClickHouse or BigQuery sink.
 
     FILE is JSON (flat, or with `name` and `config`) or properties. Says what became of each option and transform. The
-    connector must
-    have been stopped: its offsets, and what it keeps in its tables, say where the pipeline begins, so that nothing is
-    lost and nothing comes twice. For that the connections `kafka` and `lake` or `clickhouse` must be in your
-    connections file (first run with --no-offsets to see their entries).
+    connector must have been stopped: its offsets, and what it keeps in its tables, say where the pipeline begins, so
+    that nothing is lost and nothing comes twice. For that the connections `kafka` and `lake` or `clickhouse` must be in
+    your connections file (first run with --no-offsets to see their entries).
     """
     configuration = read_configuration(file)
     given = _columns(value_columns, "--columns")

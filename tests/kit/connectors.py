@@ -40,7 +40,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
         None,
     ),
     "Cast": (
-        chain((KAFKA + "Cast$Value", {"spec": "id:int64,price:float64"})),
+        chain((KAFKA + "Cast$Value", {"spec": "price:float64"})),
         {"id": "long", "name": "string", "at": "string", "price": "double"},
         "select * except (`price`), cast(`price` as double) as `price` from records",
     ),
@@ -71,7 +71,10 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
         "select named_struct('id', `id`) as `line` from records",
     ),
     "KeyToValue": (
-        chain(("com.clickhouse.kafka.connect.transforms.KeyToValue", {"field": "k"})),
+        {
+            **chain(("com.clickhouse.kafka.connect.transforms.KeyToValue", {"field": "k"})),
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        },
         {**COLUMNS, "k": "string"},
         "select *, _key.`key` as `k` from records",
     ),

@@ -62,7 +62,7 @@ def test_unwrapped_debezium_into_tabulars_sink() -> None:
     }
     columns = {"id": "long", "name": "string", "__op": "string", "__lsn": "long", "__source_ts_ms": "long"}
     imported, spec = made(options, columns, of_tables=True)
-    assert [line.split(":")[0] for line in imported.todo] == ["__op"]
+    assert [line.split(":")[0] for line in imported.todo] == ["__op", "source.value.envelope"]
     envelope = spec.source.value.envelope
     assert envelope is not None
     assert (envelope.kind, envelope.metadata) == (
@@ -76,7 +76,7 @@ def test_unwrapped_debezium_into_tabulars_sink() -> None:
     # Nothing but the configuration is known: the file loads all the same, and says what is to be done.
     imported, spec = made(options)
     assert set(spec.source.value.columns) == {"id", "fill_in", "_op", "__lsn", "__source_ts_ms"}
-    assert [line.split(":")[0] for line in imported.todo] == ["__op", "source.value.columns"]
+    assert [line.split(":")[0] for line in imported.todo] == ["__op", "source.value.columns", "source.value.envelope"]
 
 
 def test_unwrapped_debezium_into_bigquery_that_upserts_and_deletes() -> None:
@@ -118,7 +118,7 @@ def test_tabulars_own_debezium_transform_routes_by_its_target() -> None:
     }
     columns = {"id": "long", "name": "string", "_cdc": "struct<op: string, ts: timestamp>"}
     imported, spec = made(options, columns, tables=["lake.public_a", "lake.public_b"], of_tables=True)
-    assert imported.todo == []
+    assert [line.split(":")[0] for line in imported.todo] == ["source.value.envelope"]
     assert spec.route_by == "_cdc_target"
     assert set(spec.source.row) == {"id", "name", "_op", "_cdc_target"}
     assert spec.changes.op is not None
@@ -150,6 +150,13 @@ def test_flatten_and_extract_of_declared_structs() -> None:
     assert dict(spec.source.row) == {"id": "long", "geo": "struct<lat: double, lon: double>"}
     _, spec = made({**ICEBERG, **chain((KAFKA + "Flatten$Value", {"delimiter": "_"}))}, columns)
     assert dict(spec.source.row) == {"after_id": "long", "after_geo_lat": "double", "after_geo_lon": "double"}
+
+
+def test_a_cast_to_the_declared_type_has_to_be_looked_at() -> None:
+    """The columns of the tables are what the sink has cast to; what records hold they do not say."""
+    imported, spec = made({**ICEBERG, **chain((KAFKA + "Cast$Value", {"spec": "id:int64"}))}, COLUMNS, of_tables=True)
+    assert spec.source.transform is None
+    assert [line.split(":")[0] for line in imported.todo] == ["id"]
 
 
 def test_key_out_of_the_value() -> None:
