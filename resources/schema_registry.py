@@ -6,6 +6,7 @@ once per process.
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -106,6 +107,7 @@ class SchemaRegistry:
                 try:
                     answer = client.get(url + path, params=params)
                 except httpx.HTTPError as failed:
+                    self._refuse_tls(url, failed)
                     problem = f"{url} does not answer: {type(failed).__name__}"
                     continue
                 if answer.status_code in _BUSY or answer.status_code >= 500:
@@ -115,6 +117,24 @@ class SchemaRegistry:
         raise Unavailable(
             problem or "no address is given", where=self._where, remedy="check the registry and its connection's `url`"
         )
+
+    def _refuse_tls(self, url: str, failed: Exception) -> None:
+        """Raises ConfigurationError where one side does not take the other's certificate: no later try goes better."""
+        cause: BaseException | None = failed
+        while cause is not None and not isinstance(cause, ssl.SSLError):
+            cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            raise ConfigurationError(
+                f"the certificate of {url} is not trusted: {cause.verify_message}",
+                where=self._where,
+                remedy="name the certificate authority's file in `ca_file`, and the host as the certificate has it",
+            ) from None
+        if cause is not None and "ALERT" in (cause.reason or ""):
+            raise ConfigurationError(
+                f"{url} refuses the client's certificate, or wants one: {cause.reason}",
+                where=self._where,
+                remedy="name `certificate_file` and `key_file` of a certificate that the registry accepts",
+            ) from None
 
     def _client(self) -> httpx.Client:
         connection = self._connection
@@ -162,11 +182,10 @@ class SchemaRegistry:
             ) from None
 
 
-def _tls(connection: SchemaRegistryConnection) -> Any:
-    import ssl
-
+def _tls(connection: SchemaRegistryConnection) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=connection.ca_file)
     if connection.certificate_file:
-        password = connection.key_password.get_secret_value() if connection.key_password else None
+        # Without a password OpenSSL would ask for one at the terminal.
+        password = connection.key_password.get_secret_value() if connection.key_password else ""
         context.load_cert_chain(connection.certificate_file, connection.key_file, password)
     return context
