@@ -24,6 +24,7 @@ from pyspark.errors.exceptions.connect import (
     SparkException,
     UnknownException,
 )
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from resources.connections import SparkConnection
@@ -37,6 +38,10 @@ from resources.errors import (
     TransientError,
     Unavailable,
 )
+
+# What they log holds values of records; ours names the place of a record and Spark's error class.
+for _logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+    PySparkLogger.getLogger(_logger).disabled = True
 
 _NAMESPACE = uuid.UUID("6c1f0f0e-5f0b-4a3e-9a51-6b61746d7267")
 _USER = "batchmerge"

@@ -66,7 +66,11 @@ from records where amount <> 'leave out'
 
 
 def test_rows_filters_refusals_and_failures(
-    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+    connections: Connections,
+    spark: SparkSession,
+    topic: Callable[..., str],
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     name = topic()
     engine = made(connections, spark, name, STATEMENT)
@@ -88,6 +92,10 @@ def test_rows_filters_refusals_and_failures(
     assert "CAST_INVALID_INPUT" in bad[0][3]
     assert "no number" not in bad[0][3]
     assert bad[1][3] == "three is not wanted"
+    printed = capfd.readouterr()
+    assert "no number" not in printed.out + printed.err + caplog.text, (
+        "Spark's client logs values unless it is told not to"
+    )
 
 
 def test_dead_letters_are_tried_again_with_a_mended_transform(
