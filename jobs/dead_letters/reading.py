@@ -80,7 +80,7 @@ def letters(
     if not _exists(pipeline):
         return
     where = dead_letter_table(pipeline)
-    text = render("spark", "dead_letters", table=pipeline.intermediate.path, values=values)
+    text = render("spark", "dead_letters", table=pipeline.intermediate.path, values=values, headers=False)
     with spark_errors(where):
         rows = (spark or _session(pipeline)).sql(text, args={"first": first, "last": last, "most": most})
         for row in rows.toLocalIterator():

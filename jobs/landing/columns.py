@@ -11,7 +11,8 @@ column            meaning
 ``batchNumber``   the batch
 ``landedAt``      when the batch was planned (UTC)
 ``kafka``         struct: topic, partition, offset, timestamp
-``error``         struct: stage, kind, message, key, value (bytes); null for a good record. The dead letters
+``error``         struct: stage, kind, message, key, value (bytes), headers (kept where the transform reads them);
+                  null for a good record. The dead letters
 ``kept``          names of the value's columns that the change leaves as they were; only where a pipeline keeps
                   what a change does not bring (`jobs.spec.keeping`), and null where a change brings all
 ================  ==========================================================================================
@@ -26,6 +27,7 @@ import pyarrow as pa
 from jobs.schema.types import parse_columns
 from jobs.spec.keeping import unavailable
 from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.transform import HEADERS
 
 # The operations of a landed change; which of them are rows to write, and all of them.
 ROWS = ("upsert", "insert", "update")
@@ -47,6 +49,7 @@ ERROR = pa.struct(
         pa.field("message", pa.string()),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS),
     ]
 )
 KEPT = pa.field("kept", pa.list_(pa.field("element", pa.string(), True)))

@@ -101,7 +101,7 @@ class DirectLanding:
         with spark_errors(self.destination.name):
             attempt = self.destination.attempt(committed)
             reached("land.begun")
-            written = write_records(spark, source, attempt, Selection(ROWS, False, self._rows_for(attempt)))
+            written = write_records(spark, source, attempt, Selection(ROWS, False, self.rows_for(attempt)))
             skip = self.destination.spec.on_bad_record == "skip"
             kept = 0 if skip else written.quarantined
             counts = check(batch, self.destination.name, written, attempt.added_rows() + kept, skip)
@@ -111,7 +111,8 @@ class DirectLanding:
             reached("land.written")
         return publish_landed(attempt, batch, committed, counts, written.newest, log_ends, summary)
 
-    def _rows_for(self, attempt: Attempt) -> Callable[[DataFrame], DataFrame]:
+    def rows_for(self, attempt: Attempt) -> Callable[[DataFrame], DataFrame]:
+        """Landed rows to rows of the destination, with all columns that it has."""
         columns = {c.name: F.col(quote("spark", c.path)) for c in self.destination.columns()}
         return lambda landed: with_all_columns(
             landed.select([c.alias(n) for n, c in columns.items()]), list(columns), attempt.schema

@@ -261,6 +261,7 @@ class _Problems:
         if not self._found:
             return pa.nulls(rows, ERROR)
         keys, values = self._batch.column("key"), self._batch.column("value")
+        headers = self._batch.column("headers").to_pylist() if "headers" in self._batch.schema.names else None
         return pa.array(
             [
                 {
@@ -269,6 +270,7 @@ class _Problems:
                     "message": self._found[row][2],
                     "key": keys[row].as_py(),
                     "value": values[row].as_py(),
+                    "headers": (headers[row] or []) if headers else None,
                 }
                 if row in self._found
                 else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -28,6 +29,7 @@ from jobs.spec.source import Source
 from jobs.spec.transform import HEADERS, KEY, METADATA, RECORDS, REFUSED, Resolved
 from resources.errors import BadRecords
 
+Part = TypeVar("Part")
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
 
@@ -77,7 +79,7 @@ class DecodeStep:
     Attributes:
         refused: records that the transform has failed on, with Spark's error class.
         headers: the records have them.
-        carried: further columns, whole numbers, that stay with each record.
+        carried: further columns that stay with each record.
     """
 
     key_decoder: Decoder | None
@@ -85,7 +87,7 @@ class DecodeStep:
     topic_decoders: Mapping[str, Mapping[str, Decoder]]
     refused: Mapping[Place, str] = field(default_factory=dict)
     headers: bool = False
-    carried: tuple[str, ...] = ()
+    carried: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -98,8 +100,9 @@ class DecodeStep:
         key = [(KEY, self.key_decoder.type)] if self.key_decoder else []
         value = [("row", self.value_decoder.type)]
         headers = [("headers", HEADERS)] if self.headers else []
-        headers += [(name, pa.int64()) for name in self.carried]
-        return pa.schema([*raw, *headers, *key, *value, ("problem", PROBLEM), ("skipped", pa.bool_())])
+        return pa.schema(
+            [*raw, *headers, *self.carried.items(), *key, *value, ("problem", PROBLEM), ("skipped", pa.bool_())]
+        )
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         problems: dict[int, tuple[str, str, str]] = {}
@@ -142,24 +145,24 @@ def transformed(
     resolved: Resolved,
     reader: RecordReader,
     refused: Mapping[Place, str] | None = None,
-    carried: tuple[str, ...] = (),
+    carried: Mapping[str, pa.DataType] | None = None,
 ) -> DataFrame:
     """Kafka records decoded and evaluated, for the reader to shape."""
-    headers = "headers" in records.columns
+    headers, carried = "headers" in records.columns, carried or {}
     step = DecodeStep(reader.key_decoder, reader.value_decoder, reader.topic_decoders, refused or {}, headers, carried)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return step(batches)
 
     decoded = records.mapInArrow(decode, from_arrow_schema(step.schema, prefer_timestamp_ntz=True))
-    return evaluated(decoded, resolved, step.key_decoder is not None, carried)
+    return evaluated(decoded, resolved, step.key_decoder is not None, tuple(carried))
 
 
 def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tuple[str, ...] = ()) -> DataFrame:
     """The records with `result`, a struct of the transform's columns; null for tombstones, bad and filtered ones."""
     own = [F.col("row.*"), *([F.col(KEY)] if has_key else [])]
     places = [F.col(n.removeprefix("_")).alias(n) for n in METADATA if n.removeprefix("_") in decoded.columns]
-    kept_columns = (*RAW, *carried)
+    kept_columns = (*RAW, *carried, *(["headers"] if "headers" in decoded.columns else []))
     raw = [F.col(name).alias(f"__raw_{name}") for name in kept_columns]
     usable = F.col("row").isNotNull() & F.col("problem").isNull() & ~F.col("skipped")
     state = [F.col("problem").alias("__problem"), F.col("skipped").alias("__skipped"), usable.alias("__usable")]
@@ -219,7 +222,28 @@ def failing_records(
         BadRecords: there are more than a few.
     """
     found: dict[Place, str] = {}
-    todo = [dict(ranges)]
+    for part, reason in failing(dict(ranges), _halves, probe):
+        ((tp, only),) = ((tp, r) for tp, r in part.items() if len(r))
+        found[tp.topic, tp.partition, only.start] = reason
+        if len(found) > _MOST:
+            raise BadRecords(
+                f"the transform fails on more than {_MOST} records of one batch ({reason})",
+                where=STAGE,
+                remedy="use try_cast, try_divide and their like, or name bad records by a column `_refused`",
+            )
+    return found
+
+
+def failing(
+    whole: Part, halves: Callable[[Part], list[Part]], probe: Callable[[Part], None]
+) -> Iterator[tuple[Part, str]]:
+    """The smallest parts that the transform fails on, each with Spark's error class.
+
+    Args:
+        halves: of a part; none where it is a single record.
+        probe: evaluates the transform on a part; raises PySparkException where it fails.
+    """
+    todo = [whole]
     while todo:
         part = todo.pop()
         try:
@@ -228,19 +252,10 @@ def failing_records(
             reason = error_class(problem)
             if reason is None:
                 raise
-            halves = _halves(part)
-            if halves:
-                todo += halves
-                continue
-            (tp, only), *_ = part.items()
-            found[tp.topic, tp.partition, only.start] = reason
-            if len(found) > _MOST:
-                raise BadRecords(
-                    f"the transform fails on more than {_MOST} records of one batch ({reason})",
-                    where=STAGE,
-                    remedy="use try_cast, try_divide and their like, or name bad records by a column `_refused`",
-                ) from None
-    return found
+            smaller = halves(part)
+            todo += smaller
+            if not smaller:
+                yield part, reason
 
 
 def _halves(ranges: dict[TopicPartition, OffsetRange]) -> list[dict[TopicPartition, OffsetRange]]:

@@ -51,12 +51,17 @@ def list_(pipeline: str, rows: int | None, values: bool, as_json: bool) -> None:
 def retry(pipeline: str) -> None:
     """Read the dead letters of PIPELINE again with its file as it is now; the good ones go into its tables.
 
-    Each takes the place that it would have had, so newer changes of the same key stay. May be repeated at any time,
-    also after it was killed.
+    Each takes the place that it would have had, so newer changes of the same key stay. One that still cannot be read
+    stays a dead letter, and stops no other. May be repeated at any time, also after it was killed.
     """
     with engine_log():
         done = retry_letters(open_pipeline(pipeline, load_connections()))
     click.echo(f"{done.mended:,} of {done.tried:,} dead letters are mended")
+    for letter in done.stay:
+        place = f"{letter.topic}-{letter.partition}@{letter.offset}"
+        click.echo(f"  stays: {place}: {letter.stage}, {letter.kind}: {letter.message}")
+    if (more := done.tried - done.mended - len(done.stay)) > 0:
+        click.echo(f"  and {more:,} more: `batchmerge dead-letters list {pipeline} --rows {done.tried - done.mended}`")
     for table, replayed in done.replayed.items():
         counts = replayed.merged.counts
         numbers = f"{counts.inserted:,} inserted, {counts.updated:,} updated, {counts.deleted:,} deleted"

@@ -35,7 +35,50 @@ def test_killed_retry_is_finished_by_the_next(
     before.advance()
     tell(before, put(1, "newer"))
     before.advance()
-    document = json.dumps({"name": flow.name, "spec": after.document})
+    _kill(after, point, stack)
+    retry(after.pipeline)
+    assert summary(after.pipeline) == []
+    assert after.read("upsert_delete") == [(1, "newer", 1.0), (2, "large", LARGE)]
+    assert after.read("append") == [(1, "first", 1), (1, "large", LARGE), (1, "newer", 1), (2, "large", LARGE)]
+
+
+@pytest.mark.parametrize("point", failpoints.MENDING)
+def test_killed_retry_of_direct_landing_appends_once(
+    point: str, stack: Path, connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    flow = Flow(topic(), ["append"], overrides={"intermediate": {"direct": True}}, table_options=WHERE)
+    before, after = narrowed(Engine(flow, connections, spark))
+    tell(before, put(1, "first"), put(2, "large", amount=LARGE))
+    before.advance()
+    _kill(after, point, stack)
+    retry(after.pipeline)
+    assert summary(after.pipeline) == []
+    assert after.read("append") == [(1, "first", 1), (2, "large", LARGE)]
+
+
+def test_letters_of_a_batch_that_was_never_committed_wait_for_it(
+    stack: Path, connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    """Direct landing publishes them first; the batch may be cut otherwise when it is landed after all."""
+    flow = Flow(topic(), ["append"], overrides={"intermediate": {"direct": True}}, table_options=WHERE)
+    before, after = narrowed(Engine(flow, connections, spark))
+    tell(before, put(1, "first"), put(2, "large", amount=LARGE), put(3, "large", amount=LARGE))
+    flow.overrides["source"] = before.document["source"]
+    code, output = flow.run(stack, failpoint="land.written")
+    assert code == -signal.SIGKILL, output
+    assert retry(after.pipeline).tried == 0
+    after.edited(batch={"max_records": 2}).advance(1)
+    done = retry(after.pipeline)
+    assert (done.tried, done.mended) == (1, 1)
+    after.advance()
+    assert retry(after.pipeline).mended == 1
+    assert summary(after.pipeline) == []
+    assert after.read("append") == [(1, "first", 1), (2, "large", LARGE), (3, "large", LARGE)]
+
+
+def _kill(engine: Engine, point: str, stack: Path) -> None:
+    """Tries the letters again in a process that is killed at this boundary."""
+    document = json.dumps({"name": engine.flow.name, "spec": engine.document})
     environment = {
         **os.environ,
         "BATCHMERGE_HOME": str(stack),
@@ -51,10 +94,6 @@ def test_killed_retry_is_finished_by_the_next(
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
-    retry(after.pipeline)
-    assert summary(after.pipeline) == []
-    assert after.read("upsert_delete") == [(1, "newer", 1.0), (2, "large", LARGE)]
-    assert after.read("append") == [(1, "first", 1), (1, "large", LARGE), (1, "newer", 1), (2, "large", LARGE)]
 
 
 @pytest.mark.parametrize("point", failpoints.DEAD_LETTERS)

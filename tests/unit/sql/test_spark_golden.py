@@ -56,6 +56,15 @@ ROWS: dict[str, Any] = {
 }
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None}
 
+MEND: dict[str, Any] = {
+    "target": BRANCH,
+    "tried": ["batchmerge_tried"],
+    "keyed": True,
+    "keeps": False,
+    "first": 3,
+    "last": 5,
+    "elsewhere": False,
+}
 KEPT = {"catalog": "lake", "table": ("air", "flights")}
 COMPACTION = {
     "branch": "main",
@@ -69,16 +78,11 @@ COMPACTION = {
 LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "dead_letters": ("dead_letters", {"table": LANDED, "values": False}),
-    "dead_letters.values": ("dead_letters", {"table": LANDED, "values": True}),
-    "mend": (
-        "mend",
-        {"target": BRANCH, "mended": ["batchmerge_mended"], "keyed": True, "keeps": False, "first": 3, "last": 5},
-    ),
-    "mend.keeping": (
-        "mend",
-        {"target": BRANCH, "mended": ["m"], "keyed": False, "keeps": True, "first": 3, "last": 5},
-    ),
+    "dead_letters": ("dead_letters", {"table": LANDED, "values": False, "headers": False}),
+    "dead_letters.values": ("dead_letters", {"table": LANDED, "values": True, "headers": True}),
+    "mend": ("mend", MEND),
+    "mend.keeping": ("mend", {**MEND, "keyed": False, "keeps": True}),
+    "mend.elsewhere": ("mend", {**MEND, "elsewhere": True}),
     "kept_columns": ("kept_columns", {"table": LANDED, "snapshot": 42}),
     "landed_rows.keeping": ("landed_rows", {**ROWS, "columns": [*COLUMNS, LEFT[0]], "kept": LEFT}),
     "carried_forward": ("carried_forward", {"rows": "SELECT 1", "keys": KEYS, "kept": LEFT}),

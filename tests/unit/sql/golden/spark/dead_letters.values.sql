@@ -10,6 +10,7 @@ SELECT
   `error`.`message` AS `message`
   , `error`.`key` AS `key`
   , `error`.`value` AS `value`
+  , `error`.`headers` AS `headers`
 FROM `lake`.`landing`.`flights_tmp`
 WHERE `error` IS NOT NULL AND `batchNumber` BETWEEN :first AND :last
 ORDER BY `batchNumber`, `i`
