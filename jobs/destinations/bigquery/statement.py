@@ -102,7 +102,7 @@ def statement(
         null_safe=bool(spec.changes.key and spec.changes.key.nulls == "match") or any(len(k.path) > 1 for k in keys),
         order_by=order_name(spec, columns) if table.needs_key else None,
         bounds=tuple(_bounds(table, columns)) if table.needs_key else (),
-        whole=_whole(table, columns) if table.needs_key else None,
+        whole=partition_filter(table, columns),
         by_record_time=_record_time(table),
     )
 
@@ -127,7 +127,8 @@ def _bounds(table: BigQueryTable, columns: Sequence[Column]) -> list[Bound]:
     return [Bound(c.name, _BOUNDED[c.field.field_type], f"low_{n}", f"high_{n}") for n, c in enumerate(found)]
 
 
-def _whole(table: BigQueryTable, columns: Sequence[Column]) -> Whole | None:
+def partition_filter(table: BigQueryTable, columns: Sequence[Column]) -> Whole | None:
+    """What a query of the whole table has to name; None where the table demands nothing."""
     if not table.require_partition_filter:
         return None
     if table.partition_column is None:
