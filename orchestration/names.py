@@ -6,12 +6,15 @@ import re
 
 import dagster as dg
 
+from jobs.spec import PipelineSpec
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
 
 PIPELINE_TAG = "batchmerge/pipeline"
 # When a schedule asked for the run, which may start later than in its hour.
 ASKED_AT_TAG = "batchmerge/asked_at"
+# Dagster sets it on the runs of a backfill.
+BACKFILL_TAG = "dagster/backfill"
 # Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.
 MAINTENANCE_TAG = "batchmerge/maintenance"
 # In an asset key the connection is left out where it is the one that everybody has.
@@ -40,8 +43,13 @@ def op_name(pipeline: str, key: dg.AssetKey) -> str:
 
 
 def pool(key: dg.AssetKey) -> str:
-    """One pool per table: maintenance of it may take the same one."""
+    """The pool of everything that writes to this table: runs, backfills, maintenance."""
     return "/".join(key.path)
+
+
+def table_pool(pipeline: str, spec: PipelineSpec, table: Table) -> str:
+    """A pool per table; tables that commit together share one, since one op writes them all and holds but one pool."""
+    return f"together/{pipeline}" if spec.commit == "together" else pool(table_key(table))
 
 
 def maintenance_job(pipeline: str) -> str:

@@ -112,7 +112,7 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
         name=names.op_name(launch.name, key),
         specs=[asset],
         check_specs=checks.table_checks(key, table, spec.freshness),
-        pool=names.pool(key),
+        pool=names.table_pool(launch.name, spec, table),
         backfill_policy=dg.BackfillPolicy.single_run(),
         retry_policy=retry_policy(spec.retry),
     )

@@ -11,10 +11,8 @@ from jobs.pipeline import Pipeline
 from jobs.spec import PipelineSpec
 from orchestration.components.config import Mode
 from orchestration.components.window import Window, replays
-from orchestration.names import ASKED_AT_TAG
+from orchestration.names import ASKED_AT_TAG, BACKFILL_TAG
 from resources.connections import load_connections
-
-_BACKFILL_TAG = "dagster/backfill"
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Launch:
             ConfigurationError: a plain run on a past hour.
         """
         window = _window(context)
-        backfill = context.run.tags.get(_BACKFILL_TAG) is not None
+        backfill = context.run.tags.get(BACKFILL_TAG) is not None
         return window if replays(mode, backfill, window, _asked_at(context)) else None
 
 

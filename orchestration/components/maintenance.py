@@ -60,7 +60,7 @@ def _landing_op(launch: Launch) -> dg.OpDefinition:
     def work(pipeline: Pipeline) -> tuple[str, str, Iterator[Done]]:
         return pipeline.intermediate.identifier, LANDING, maintain_landing(pipeline)
 
-    return _op(launch, key, work)
+    return _op(launch, key, names.pool(key), work)
 
 
 def _table_op(launch: Launch, table: Table) -> dg.OpDefinition:
@@ -68,18 +68,18 @@ def _table_op(launch: Launch, table: Table) -> dg.OpDefinition:
         destination: Destination = pipeline.destination_of(table)
         return destination.name, role_of(destination), maintain_table(pipeline, destination)
 
-    return _op(launch, names.table_key(table), work)
+    return _op(launch, names.table_key(table), names.table_pool(launch.name, launch.spec, table), work)
 
 
 def _op(
-    launch: Launch, key: dg.AssetKey, work: Callable[[Pipeline], tuple[str, str, Iterator[Done]]]
+    launch: Launch, key: dg.AssetKey, pool: str, work: Callable[[Pipeline], tuple[str, str, Iterator[Done]]]
 ) -> dg.OpDefinition:
     options = launch.spec.maintenance
 
     @dg.op(
         name=f"{names.op_name(launch.name, key)}__maintenance",
         out=dg.Out(dg.Nothing),
-        pool=names.pool(key),
+        pool=pool,
         retry_policy=retry_policy(launch.spec.retry),
     )
     def maintain(context: dg.OpExecutionContext) -> None:

@@ -1,0 +1,36 @@
+"""Which pools the steps of a pipeline hold: nobody else writes to a table while one of them does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tests.kit.flow import Flow
+from tests.orchestration.launching import definitions
+
+
+def _pools(flow: Flow) -> dict[str, set[str | None]]:
+    """Per table (or landing) the pools of all ops that write to it, in runs, backfills and maintenance."""
+    whole, found = definitions(flow), defaultdict(set)
+    for job in (flow.name, f"{flow.name}_maintenance"):
+        for op in whole.resolve_job_def(job).all_node_defs:
+            written = op.name.removeprefix(f"{flow.name}__").removesuffix("__maintenance")
+            found[written].add(op.pool)
+    return dict(found)
+
+
+def test_each_table_has_a_pool_of_its_own() -> None:
+    flow = Flow("t", ["append", "upsert"], name="p")
+    found = _pools(flow)
+    assert found == {
+        "landing__p": {"landing/p"},
+        "iceberg__tests__p_append": {"iceberg/tests/p_append"},
+        "iceberg__tests__p_upsert": {"iceberg/tests/p_upsert"},
+    }
+
+
+def test_tables_that_commit_together_share_one() -> None:
+    flow = Flow("t", ["append", "upsert", "upsert_delete"], name="p", overrides={"commit": "together"})
+    found = _pools(flow)
+    assert len(found) == 4
+    assert found.pop("landing__p") == {"landing/p"}
+    assert set(map(frozenset, found.values())) == {frozenset({"together/p"})}
