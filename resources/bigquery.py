@@ -137,10 +137,13 @@ class BigQuery:
             )
             return list(found)
 
-    def arrow(self, text: str, where: str) -> pa.Table:
+    def arrow(self, text: str, where: str, arrays: Sequence[bigquery.ArrayQueryParameter] = ()) -> pa.Table:
         """The rows of a SELECT as Arrow."""
         with bigquery_errors(where):
-            found = self.client.query_and_wait(text, retry=self._retry, wait_timeout=self.connection.retry_seconds)
+            job_config = bigquery.QueryJobConfig(query_parameters=list(arrays))
+            found = self.client.query_and_wait(
+                text, job_config=job_config, retry=self._retry, wait_timeout=self.connection.retry_seconds
+            )
             return found.to_arrow(create_bqstorage_client=False)
 
     def change(self, text: str, values: Mapping[str, Value], where: str) -> int:

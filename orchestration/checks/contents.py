@@ -11,11 +11,16 @@ from pyspark.sql import SparkSession
 
 from jobs.destinations.base import Destination
 from jobs.destinations.bigquery.destination import BigQueryDestination
+from jobs.destinations.bigquery.statement import partition_filter
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.destination import ClickHouseDestination
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.landing.columns import RowColumn, row_columns
+from orchestration.checks.values import compared_apart, texts
 from sql import render
+
+# Rows that ClickHouse reads through (keys and versions only) in a fraction of a second.
+_MOST_COUNTED = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,12 @@ class Contents:
     def count(self) -> int:
         return int(sum(table["rows"][0].as_py() for table in self._ask("count_rows")))
 
-    def known_count(self) -> int | None:
-        """Rows as the system's metadata has them; None where it knows only stored rows, replaced ones included."""
+    def known_count(self) -> int | str | None:
+        """Rows, where that costs next to nothing: as the system's metadata has them, or of a small table counted.
+
+        Returns:
+            A sentence where the table is too large to be counted at every merge; None where nothing is known.
+        """
         found = self.destination
         if isinstance(found, IcebergDestination):
             snapshot = found.catalog.require(found.table.table).snapshot_by_name(found.table.branch)
@@ -56,7 +65,11 @@ class Contents:
             return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
         if isinstance(found, ClickHouseDestination):
             described = [tables.describe(shard.server, found.layout.path) for shard in found.shards]
-            return None if found.layout.versioned else sum(one.rows for one in described if one)
+            stored = sum(one.rows for one in described if one)
+            if not found.layout.versioned:
+                return stored
+            # Of upserts the server knows stored rows only, replaced ones included.
+            return self.count() if stored <= _MOST_COUNTED else f"not counted: {stored:,} stored rows are too many"
         assert isinstance(found, BigQueryDestination)
         table = found.bigquery.find_table(found.table.table)
         return None if table is None or table.num_rows is None else int(table.num_rows)
@@ -69,11 +82,20 @@ class Contents:
         return int(sum(table["duplicates"][0].as_py() for table in self._ask("duplicate_keys", keys=keys)))
 
     def rows(self, columns: Sequence[RowColumn], limit: int) -> pa.Table:
-        """These columns of all rows, or of `limit` rows picked at random, in the declared types."""
-        names = [c.name for c in columns]
-        schema = pa.schema([pa.field(c.name, c.type) for c in columns])
-        found = self._ask("some_rows", columns=names, limit=limit)
-        return pa.concat_tables([table.select(names).cast(schema) for table in found])
+        """These columns of all rows, or of `limit` rows picked at random.
+
+        In the declared types, but for those that are compared apart.
+        """
+        names, apart = [c.name for c in columns], compared_apart(self.destination, columns)
+        as_text = texts(self.destination, columns)
+        found = self._ask("some_rows", columns=names, limit=limit, texts=as_text)
+        types = {c.name: c.type for c in columns if c not in apart}
+
+        def declared(table: pa.Table) -> pa.Table:
+            arrays = {name: table[name].cast(types.get(name, table[name].type)) for name in names}
+            return pa.table(arrays)
+
+        return pa.concat_tables(map(declared, found))
 
     def present(self) -> list[str]:
         """Names of the columns that the table really has, but those that we add for ourselves."""
@@ -100,5 +122,6 @@ class Contents:
             text = render("clickhouse", template, table=found.layout.path, final=final, **arguments)
             return [shard.server.arrow(text) for shard in found.shards]
         assert isinstance(found, BigQueryDestination)
-        path = (found.bigquery.table_id(found.table.table),)
-        return [found.bigquery.arrow(render("bigquery", template, table=path, **arguments), found.name)]
+        path, whole = (found.bigquery.table_id(found.table.table),), partition_filter(found.table, found.columns)
+        text = render("bigquery", template, table=path, whole=whole, **arguments)
+        return [found.bigquery.arrow(text, found.name)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from jobs.batch import CommittedState
+from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination
 from jobs.landing.columns import RowColumn
 from jobs.landing.kept import columns_kept, kept_parameters, may_keep
@@ -14,11 +16,15 @@ from jobs.landing.routing import taken_by
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
 from orchestration.checks.contents import Contents
+from orchestration.checks.landed_spans import from_the_first, landed_spans
+from orchestration.checks.values import compared_apart, differences
 from resources.errors import CommitFailed
 from resources.spark import spark_errors
 from sql import render
 
-_EXPECTED, _FOUND = "batchmerge_expected", "batchmerge_found"
+_EXPECTED, _FOUND, _SPANS = "batchmerge_expected", "batchmerge_found", "batchmerge_spans"
+_ROW = "__row"
+_KEPT = "__kept_"
 _SLICE = 100_000
 _TRIES = 3
 _COORDINATES = ("topic", "partition", "offset")
@@ -31,14 +37,17 @@ class Verdict:
     Attributes:
         rows: in the table.
         compared: rows that were compared value by value.
+        beside: rows that are neither right nor wrong: of records that were never landed (a replay from Kafka may have
+            brought them), or are not any more.
         wrong: sentences without values; empty where all is well.
-        left_out: columns that cannot be compared (nested, or of a type that the pipeline file names).
+        left_out: what was not compared, and why.
     """
 
     batch: int
     rows: int = 0
     compared: int = 0
     duplicates: int | None = None
+    beside: int = 0
     wrong: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
@@ -70,37 +79,40 @@ class _Comparison:
         self._spark = pipeline.spark(f"verify {destination.name}", *catalogs)
         self._pipeline, self._destination, self._state = pipeline, destination, state
         self._contents = Contents(destination, self._spark)
-        table = destination.table
-        self._columns = [c for c in self._contents.columns if _comparable(c, table)]
+        apart = compared_apart(destination, self._contents.columns)
+        self._apart, self._columns = apart, [c for c in self._contents.columns if c not in apart]
         # Columns that some changes leave as they were.
         self._kept: tuple[RowColumn, ...] = ()
-        self._keys = _keys(self._contents.columns, table)
+        self._keys = _keys(self._contents.columns, destination.table)
 
     def run(self, limit: int) -> Verdict:
         landed, complete = self._pipeline.intermediate.landed()
-        numbers = [b.number for b in landed if b.number <= self._state.batch_number]
-        if not numbers:
+        merged = [b for b in landed if b.number <= self._state.batch_number]
+        if not merged:
             return Verdict(self._state.batch_number, left_out=["all: retention has removed the landed batches"])
         rows = self._contents.count()
         duplicates = self._contents.duplicate_keys() if self._destination.table.mode.startswith("upsert") else None
-        wrong = list[str]()
+        wrong, beside = list[str](), 0
+        # Of records that were not landed, a row may be right.
+        whole = complete and from_the_first(merged)
         with spark_errors(self._destination.name):
-            self._expect(numbers[0], numbers[-1])
+            self._expect(merged)
             if complete:
-                should = self._spark.table(_EXPECTED).count()
-                wrong += [f"{rows} rows, landed changes make {should}"] if rows != should else []
-            compared = self._compare(limit, wrong, complete) if self._keys else 0
+                should = self._spark.table(_EXPECTED).where("__expected").count()
+                missed = rows != should if whole else rows < should
+                wrong += [f"{rows} rows, landed changes make {should}"] if missed else []
+                beside = 0 if whole else max(0, rows - should)
+            compared = self._compare(limit, wrong, merged, whole) if self._keys else 0
             self._spark.catalog.uncacheTable(_EXPECTED)
-        left_out = sorted({c.name for c in self._contents.columns} - {c.name for c in self._columns})
-        return Verdict(self._state.batch_number, rows, compared, duplicates, wrong, left_out)
+        left_out = [] if self._keys else ["all but the number of rows: nothing in a row says which record it is of"]
+        return Verdict(self._state.batch_number, rows, compared, duplicates, beside, wrong, left_out)
 
-    def _expect(self, first: int, last: int) -> None:
-        """The rows that the table should have, as a view that is computed once."""
+    def _expect(self, merged: Sequence[LandedBatch]) -> None:
+        """The rows that the table should and should not have, as a view that is computed once."""
         spec, table = self._pipeline.spec, self._destination.table
         order = spec.changes.order_by if spec.changes.order_by != "arrival" else None
-        landed = self._pipeline.intermediate
-        newest = next(b for b in landed.landed()[0] if b.number == last)
-        snapshot = landed.snapshot_with(newest)
+        landed, snapshot = self._pipeline.intermediate, self._pipeline.intermediate.snapshot_with(merged[-1])
+        first, last = merged[0].number, merged[-1].number
         route = taken_by(spec, table)
         if may_keep(spec, table, landed):
             self._kept = columns_kept(self._spark, landed.path, snapshot, first, last, self._contents.columns)
@@ -131,25 +143,62 @@ class _Comparison:
         rows.createOrReplaceTempView(_EXPECTED)
         self._spark.catalog.cacheTable(_EXPECTED)
 
-    def _compare(self, limit: int, wrong: list[str], complete: bool) -> int:
+    def _compare(self, limit: int, wrong: list[str], merged: Sequence[LandedBatch], whole: bool) -> int:
+        """Compares rows by value, in slices; says in `wrong` what is not right, and gives their number."""
+        found = self._contents.rows(self._contents.columns, limit)
+        spans = self._spans(merged)
+        unknown, deleted, differs = 0, 0, dict.fromkeys((c.name for c in self._contents.columns), 0)
         names = [c.name for c in self._columns]
-        found = self._contents.rows(self._columns, limit)
-        unknown, differs = 0, dict.fromkeys(names, 0)
         kept = [c.name for c in self._kept]
-        text = render(
-            "spark", "reconcile", found=[_FOUND], expected=[_EXPECTED], columns=names, keys=self._keys, kept=kept
-        )
+        views = {"found": [_FOUND], "expected": [_EXPECTED]}
+        text = render("spark", "reconcile", spans=spans, columns=names, keys=self._keys, kept=kept, **views)
         for start in range(0, len(found), _SLICE):
-            self._spark.createDataFrame(found.slice(start, _SLICE)).createOrReplaceTempView(_FOUND)
+            part = found.slice(start, _SLICE)
+            numbered = part.select(names).append_column(_ROW, pa.array(range(len(part)), pa.int64()))
+            self._spark.createDataFrame(numbered).createOrReplaceTempView(_FOUND)
             answer = self._spark.sql(text).first()
             assert answer is not None, "an aggregate has one row"
-            # Where retention has removed landed batches, a row that nothing landed speaks of may be right.
-            unknown += answer["unknown"] if complete else 0
+            unknown += answer["unknown"] if spans or whole else 0
+            deleted += answer["deleted"]
             for n, name in enumerate(names):
                 differs[name] += answer[f"differs_{n}"]
+            for name, count in self._differ_apart(part).items():
+                differs[name] += count
         wrong += [f"{unknown} rows that no landed change explains"] if unknown else []
+        wrong += [f"{deleted} rows that landed changes have deleted"] if deleted else []
         wrong += [f"column {name} differs in {count} rows" for name, count in differs.items() if count]
         return len(found)
+
+    def _spans(self, merged: Sequence[LandedBatch]) -> list[str] | None:
+        """The offsets that were landed, as a view; None where the rows do not say where they came from."""
+        if self._destination.table.mode.startswith("upsert"):
+            return None
+        rows = [(*tp, span.start, span.end) for tp, found in landed_spans(merged).items() for span in found]
+        columns = "topic string, partition int, first long, end long"
+        self._spark.createDataFrame(rows, columns).createOrReplaceTempView(_SPANS)
+        return [_SPANS]
+
+    def _differ_apart(self, part: pa.Table) -> dict[str, int]:
+        """How many values differ in columns that Spark does not compare."""
+        if not self._apart:
+            return {}
+        names = [c.name for c in self._apart]
+        views = {"found": [_FOUND], "expected": [_EXPECTED]}
+        kept = [c.name for c in self._kept]
+        text = render("spark", "expected_values", columns=names, keys=self._keys, kept=kept, **views)
+        expected = self._spark.sql(text).toArrow().combine_chunks()
+        rows = part.take(expected[_ROW]).combine_chunks()
+        found = {}
+        for column in self._apart:
+            # What no landed change brings is not known.
+            known = pc.invert(expected[_KEPT + column.name]) if column in self._kept else pa.array([True] * len(rows))
+            pair = (_array(table.filter(known)[column.name]) for table in (expected, rows))
+            found[column.name] = differences(self._destination, column, *pair)
+        return found
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _keys(columns: list[RowColumn], table: Table) -> list[str]:
@@ -160,7 +209,3 @@ def _keys(columns: list[RowColumn], table: Table) -> list[str]:
         return []
     paths = [("kafka", name) for name in _COORDINATES]
     return [c.name for c in columns if c.path in paths]
-
-
-def _comparable(column: RowColumn, table: Table) -> bool:
-    return not pa.types.is_nested(column.type) and column.name not in getattr(table, "column_types", {})

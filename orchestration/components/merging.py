@@ -41,7 +41,7 @@ class _Done:
     landed: Sequence[LandedBatch]
     duplicates: int
     drift: Sequence[str]
-    rows: int | None
+    rows: int | str | None
 
 
 def run_merge(

@@ -69,8 +69,10 @@ def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dic
     return found
 
 
-def row_count(rows: int | None) -> dict[str, dg.MetadataValue]:
-    """Dagster shows it as the table's row count."""
+def row_count(rows: int | str | None) -> dict[str, dg.MetadataValue]:
+    """Dagster shows it as the table's row count; or why there is none."""
+    if isinstance(rows, str):
+        return {"row count": dg.MetadataValue.text(rows)}
     return {} if rows is None else {"dagster/row_count": dg.MetadataValue.int(rows)}
 
 

@@ -113,13 +113,20 @@ def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.As
         for name in (RECONCILED, *([KEYS] if _counts_keys(table) else [])):
             yield dg.AssetCheckResult(check_name=name, asset_key=key, passed=False, description=str(verdict))
         return
-    left_out = {"columns left out": dg.MetadataValue.text(", ".join(verdict.left_out))} if verdict.left_out else {}
+    left_out = {"left out": dg.MetadataValue.text(", ".join(verdict.left_out))} if verdict.left_out else {}
+    beside = {"rows of records that are not landed": verdict.beside} if verdict.beside else {}
     yield dg.AssetCheckResult(
         check_name=RECONCILED,
         asset_key=key,
         passed=not verdict.wrong,
         description="; ".join(verdict.wrong[:5]) or None,
-        metadata={"batch": verdict.batch, "rows": verdict.rows, "rows compared": verdict.compared, **left_out},
+        metadata={
+            "batch": verdict.batch,
+            "rows": verdict.rows,
+            "rows compared": verdict.compared,
+            **beside,
+            **left_out,
+        },
     )
     if _counts_keys(table):
         duplicates = verdict.duplicates or 0

@@ -57,7 +57,7 @@ class Stager:
         for field in self._present:
             if field.name in ("key", "value"):
                 children = [
-                    self._shaped(given[where], f)
+                    self.shaped(given[where], f)
                     if (where := (field.name, f.name.lower())) in given
                     else pa.nulls(len(batch), arrow_type(f))
                     for f in field.fields
@@ -72,7 +72,8 @@ class Stager:
             fields.append(pa.field(field.name, array.type, field.mode != "REQUIRED"))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _shaped(self, array: pa.Array, field: SchemaField) -> pa.Array:
+    def shaped(self, array: pa.Array, field: SchemaField) -> pa.Array:
+        """Values of one column, or of a part of it, as the intermediate table has them."""
         if field.mode == "REPEATED":
             return self._repeated(array, field)
         if field.field_type == "RECORD":
@@ -89,7 +90,7 @@ class Stager:
             if name is not None:
                 given[name.lower()] = array.field(n)
         children = [
-            self._shaped(given[f.name.lower()], f) if f.name.lower() in given else pa.nulls(len(array), arrow_type(f))
+            self.shaped(given[f.name.lower()], f) if f.name.lower() in given else pa.nulls(len(array), arrow_type(f))
             for f in field.fields
         ]
         return pa.StructArray.from_arrays(children, [f.name for f in field.fields], mask=array.is_null())
@@ -106,7 +107,7 @@ class Stager:
                     remedy="leave nulls out in a transform, or set `null_elements: drop`",
                 )
             array = _without_nulls(array)
-        values = self._shaped(array.values, SchemaField(field.name, field.field_type, fields=field.fields))
+        values = self.shaped(array.values, SchemaField(field.name, field.field_type, fields=field.fields))
         return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null())
 
 

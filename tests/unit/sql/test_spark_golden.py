@@ -93,7 +93,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "expected_rows.keeping": ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "name"], "kept": True}),
     "reconcile.keeping": (
         "reconcile",
-        {"found": ["f"], "expected": ["e"], "columns": ["id", "name"], "keys": KEYS, "kept": ["name"]},
+        {"found": ["f"], "expected": ["e"], "spans": None, "columns": ["id", "name"], "keys": KEYS, "kept": ["name"]},
     ),
     "duplicate_keys": ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
     "keep_tombstones": ("keep_tombstones", {**MERGE, "tombstones": TOMBSTONES, "order_by": "version"}),
@@ -139,7 +139,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "expected_rows": ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "name"], "kept": False}),
     "reconcile": (
         "reconcile",
-        {"found": ["f"], "expected": ["e"], "columns": ["id", "name"], "keys": KEYS, "kept": []},
+        {"found": ["f"], "expected": ["e"], "spans": None, "columns": ["id", "name"], "keys": KEYS, "kept": []},
+    ),
+    "reconcile.coordinates": (
+        "reconcile",
+        {"found": ["f"], "expected": ["e"], "spans": ["s"], "columns": ["id"], "keys": ["_t", "_p", "_o"], "kept": []},
+    ),
+    "expected_values": (
+        "expected_values",
+        {"found": ["f"], "expected": ["e"], "columns": ["tags"], "keys": KEYS, "kept": ["tags"]},
     ),
     "without_deleted_later": (
         "without_deleted_later",

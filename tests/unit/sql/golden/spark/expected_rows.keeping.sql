@@ -1,3 +1,2 @@
-SELECT `id`, `name`, `__kept`
+SELECT `id`, `name`, `__op` <> 'delete' AS `__expected`, `__kept`
 FROM (SELECT 1)
-WHERE `__op` <> 'delete'

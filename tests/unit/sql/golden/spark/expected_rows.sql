@@ -1,3 +1,2 @@
-SELECT `id`, `name`
+SELECT `id`, `name`, `__op` <> 'delete' AS `__expected`
 FROM (SELECT 1)
-WHERE `__op` <> 'delete'

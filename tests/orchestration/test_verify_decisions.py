@@ -1,0 +1,69 @@
+"""What the verification decides without any service: which offsets were landed, and when two values are the same."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from jobs.batch import Batch, Counts, LandedBatch
+from jobs.destinations.bigquery.statement import Whole
+from jobs.offsets import OffsetRange, TopicPartition
+from jobs.watermark import Watermark
+from orchestration.checks.landed_spans import from_the_first, landed_spans
+from orchestration.checks.values import plain
+from sql import render
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def _landed(*batches: dict[TopicPartition, tuple[int, int]]) -> list[LandedBatch]:
+    found = []
+    for number, ranges in enumerate(batches, start=1):
+        spans = {tp: OffsetRange(*span) for tp, span in ranges.items()}
+        batch = Batch("p", number, str(number), str(number - 1), spans, {"t": "id"}, 0, "hash")
+        found.append(LandedBatch(batch, Counts(), Watermark(), snapshot_id=number))
+    return found
+
+
+def test_ranges_next_to_each_other_are_one_span() -> None:
+    landed = _landed({A: (5, 9), B: (0, 0)}, {A: (9, 12), B: (0, 3)}, {A: (20, 22), B: (3, 3)})
+    assert landed_spans(landed) == {A: [OffsetRange(5, 12), OffsetRange(20, 22)], B: [OffsetRange(0, 3)]}
+
+
+@pytest.mark.parametrize(
+    ("batches", "every"),
+    [
+        ([{A: (0, 5), B: (0, 0)}, {A: (5, 9), B: (0, 2)}], True),
+        ([{A: (0, 0), B: (0, 0)}], True),
+        ([{A: (3, 3), B: (0, 0)}, {A: (3, 9), B: (0, 2)}], False),  # began at the end of the topic
+        ([{A: (3, 3)}], False),
+        ([{A: (0, 5)}, {A: (5, 5)}, {A: (8, 8)}, {A: (8, 9)}], False),  # offsets were set
+    ],
+)
+def test_whether_every_record_was_landed(batches: list[dict[TopicPartition, tuple[int, int]]], every: bool) -> None:
+    assert from_the_first(_landed(*batches)) == every
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "empty_is_null", "same"),
+    [
+        ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)], False, True),  # a map
+        ([("a", 1)], [("a", 2)], False, False),
+        (["a", "b"], ["b", "a"], False, False),
+        ({"x": math.nan, "Y": [None]}, {"y": [None], "x": math.nan}, False, True),
+        ({"x": 0.0}, {"x": None}, False, False),
+        ([], None, False, False),
+        ({"x": []}, {"x": None}, True, True),
+    ],
+)
+def test_when_two_values_are_the_same(one: object, other: object, empty_is_null: bool, same: bool) -> None:
+    assert (plain(one, empty_is_null) == plain(other, empty_is_null)) == same
+
+
+@pytest.mark.parametrize("template", ["count_rows", "some_rows", "duplicate_keys"])
+def test_bigquery_is_asked_with_the_filter_that_a_table_demands(template: str) -> None:
+    arguments = {"table": ("p.d.t",), "columns": ["id"], "texts": {}, "limit": 0, "keys": ["id"]}
+    demanded = "WHERE (`_PARTITIONTIME` IS NULL OR `_PARTITIONTIME` >= TIMESTAMP '1700-01-01')"
+    assert demanded in render("bigquery", template, whole=Whole("_PARTITIONTIME", "TIMESTAMP"), **arguments)
+    assert "WHERE" not in render("bigquery", template, whole=None, **arguments)
