@@ -1,10 +1,15 @@
-"""A day of a pipeline's runs in a Dagster instance, and how long the queries of its pages take."""
+"""A day of 1-minute schedules in a Dagster instance, of one pipeline among fifty: how long its pages' queries take.
+
+Bound to hold: at most twice as long as after ten runs, or under half a second. Starts no services.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import statistics
+import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -18,6 +23,7 @@ from dagster._core.workspace.load_target import ModuleTarget
 from dagster_graphql.schema import create_schema
 
 from orchestration.names import PIPELINE_TAG
+from tests.benchmarks._fifty import INSIDE, in_project, load
 
 _PAGES = {
     "page of runs": """{ runsFeedOrError(limit: 30, view: RUNS) { ... on RunsFeedConnection {
@@ -31,7 +37,35 @@ _PAGES = {
 }
 
 
-def fill_day(instance: dg.DagsterInstance, definitions: dg.Definitions, pipeline: str, runs: int) -> None:
+# One file of events instead of one a run: as in PostgreSQL all pages read one table, and it is written in minutes.
+_ONE_FILE = {"module": "dagster._core.storage.event_log", "class": "ConsolidatedSqliteEventLogStorage"}
+_FEW, _DAY = 10, 1440
+
+
+def main() -> int:
+    return in_project("tests.benchmarks.dagster_day", "flights")
+
+
+def inside() -> int:
+    """In the project with the fifty pipelines: one of them has run for a day."""
+    _, definitions = load()
+    jobs = [job.name for job in definitions.get_repository_def().get_all_jobs()]
+    name = next(job.removesuffix("_plan") for job in sorted(jobs) if job.endswith("_plan"))
+    with tempfile.TemporaryDirectory() as folder:
+        storage = {"event_log_storage": {**_ONE_FILE, "config": {"base_dir": folder}}}
+        with dg.instance_for_test(overrides=storage) as instance:
+            fill(instance, definitions, name, _FEW)
+            before = time_pages(instance, definitions, name)
+            began = time.monotonic()
+            fill(instance, definitions, name, _DAY - _FEW)
+            print(f"{_DAY:,} runs of events are written in {time.monotonic() - began:.0f} s", flush=True)
+            after = time_pages(instance, definitions, name)
+    for page, seconds in after.items():
+        print(f"{page}: {before[page] * 1000:.0f} ms after {_FEW} runs, {seconds * 1000:.0f} ms after {_DAY:,}")
+    return 0 if all(seconds < max(0.5, 2 * before[page]) for page, seconds in after.items()) else 1
+
+
+def fill(instance: dg.DagsterInstance, definitions: dg.Definitions, pipeline: str, runs: int) -> None:
     """So many runs that succeeded, each with the materializations and checks that it would have."""
     job = definitions.resolve_job_def(pipeline)
     keys = sorted(job.asset_layer.executable_asset_keys)
@@ -84,3 +118,7 @@ def _ask(schema: Any, process: Any, text: str) -> None:
 
     answer = asyncio.run(ask())
     assert not answer.errors, answer.errors
+
+
+if __name__ == "__main__":
+    sys.exit(inside() if sys.argv[1:] == [INSIDE] else main())
