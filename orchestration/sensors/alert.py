@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +12,12 @@ import requests
 from dagster import DagsterEvent
 
 from orchestration.names import PIPELINE_TAG
+from resources.errors import Unavailable
 
 VARIABLE = "BATCHMERGE_ALERT_WEBHOOK"
 _WILL_RETRY = "dagster/will_retry"
-_TIMEOUT = 20
+# Dagster moves on after a tick whether it failed or not, and gives it a minute: so it is tried again within the tick.
+_PAUSES, _TIMEOUT = (1.0, 4.0, 0.0), 10
 
 
 @dg.run_failure_sensor(
@@ -31,9 +34,31 @@ def failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
     run = context.dagster_run
     if run.tags.get(_WILL_RETRY) == "true":
         return dg.SkipReason(f"run {run.run_id} is tried again")
-    answer = requests.post(address, json=message(run, context.get_step_failure_events()), timeout=_TIMEOUT)
-    answer.raise_for_status()
+    _post(address, message(run, context.get_step_failure_events()))
     return None
+
+
+def _post(address: str, told: dict[str, Any]) -> None:
+    """Posts until it is taken, a few times.
+
+    Raises:
+        Unavailable: it never was; without the address, which may hold a secret.
+    """
+    said = ""
+    for pause in _PAUSES:
+        try:
+            answer = requests.post(address, json=told, timeout=_TIMEOUT)
+            if answer.ok:
+                return
+            said = f"it answers {answer.status_code}"
+        except requests.RequestException as problem:
+            said = f"no answer ({type(problem).__name__})"
+        time.sleep(pause)
+    raise Unavailable(
+        f"the webhook did not take the news of run {told['run_id']}: {said}",
+        where=f"the address in {VARIABLE}",
+        remedy="look at the run in Dagster: this failure is not told again",
+    )
 
 
 def message(run: dg.DagsterRun, failures: Sequence[DagsterEvent]) -> dict[str, Any]:

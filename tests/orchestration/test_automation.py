@@ -148,10 +148,16 @@ def webhook() -> Iterator[tuple[str, list[dict[str, object]]]]:
     """The address of a server that keeps what is posted to it."""
     posted: list[dict[str, object]] = []
 
+    asked: list[str] = []
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
+            told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append(self.path)
+            busy = "always-busy" in self.path or ("busy-once" in self.path and asked.count(self.path) == 1)
+            if not busy:
+                posted.append(told)
+            self.send_response(503 if busy else 200)
             self.end_headers()
 
         def log_message(self, *args: object) -> None:
@@ -196,6 +202,59 @@ def test_a_failure_is_told_once_with_its_remedy(
     assert "create the topic" in step["remedy"]
     assert step["class"] == "terminal: needs a person"
     assert "no-such-topic" in str(told["text"])
+
+
+def test_each_failure_is_told_once_however_often_the_sensor_ticks(
+    instance: dg.DagsterInstance, webhook: tuple[str, list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, posted = webhook
+    monkeypatch.setenv(VARIABLE, address)
+
+    def fail() -> str:
+        run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED)
+        instance.report_run_failed(run)
+        return str(run.run_id)
+
+    def tick(cursor: str | None) -> str | None:
+        context = dg.build_sensor_context(instance, cursor=cursor, sensor_name="failure_alert")
+        done = failure_alert.evaluate_tick(context)
+        assert not done.dagster_run_reactions or done.dagster_run_reactions[0].error is None
+        return done.cursor
+
+    fail()
+    cursor = tick(None)  # what failed before the sensor was there is no news
+    failed = [fail(), fail()]
+    for _ in range(3):
+        cursor = tick(cursor)
+    assert [told["run_id"] for told in posted] == failed
+    later = fail()
+    for _ in range(2):
+        cursor = tick(cursor)
+    assert [told["run_id"] for told in posted] == [*failed, later]
+
+
+def test_a_webhook_that_is_down_for_a_moment_still_gets_the_news(
+    instance: dg.DagsterInstance, webhook: tuple[str, list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, posted = webhook
+    monkeypatch.setattr("orchestration.sensors.alert._PAUSES", (0.0, 0.0))
+    run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.FAILURE)
+    event = dg.DagsterEvent(dg.DagsterEventType.RUN_FAILURE.value, "p")
+
+    def alert(path: str) -> None:
+        monkeypatch.setenv(VARIABLE, address + path)
+        failure_alert(
+            dg.build_run_status_sensor_context(
+                sensor_name="failure_alert", dagster_event=event, dagster_instance=instance, dagster_run=run
+            ).for_run_failure()
+        )
+
+    alert("/busy-once?secret")
+    assert len(posted) == 1
+    with pytest.raises(Unavailable, match="it answers 503") as told:
+        alert("/always-busy?secret")
+    assert "secret" not in str(told.value)
+    assert len(posted) == 1
 
 
 def test_a_failure_that_is_tried_again_is_not_told(
