@@ -102,7 +102,9 @@ class PipelineSpec(Spec):
     cron: str = Field("*/5 * * * *", description="when the schedule runs (UTC)")
     trigger: Trigger | None = Field(None, description="starts runs by lag, beside the schedule")
     retry: Retry = Retry()
-    paused: bool = Field(False, description="true: the schedule is off until somebody starts it")
+    paused: bool = Field(
+        False, description="true: nothing starts by itself, and each tick says so; a launch by hand still works"
+    )
     freshness: Freshness | None = Freshness()
     maintenance: Maintenance = Maintenance()
     since: str = Field(

@@ -27,7 +27,7 @@ def forget(pipeline: str, table: str, yes: bool) -> None:
     if not yes:
         click.echo("Nothing was changed. Add --yes to do it.")
         return
-    require_idle(pipeline)
+    require_idle(opened)
     done = destination.forget()
     click.echo("Done." if done else f"{destination.name}: nothing was committed, so there is nothing to forget.")
 

@@ -106,18 +106,18 @@ def _reset(name: str, choice: Choice, table: str | None, accept_changes: bool, y
     if not yes:
         click.echo("Nothing was changed. Add --yes to do it.")
         return
-    require_idle(name)
+    require_idle(pipeline)
     resetting.commit(pipeline, known, base, batch)
     click.echo(f"Done, as {batch}. The tables follow at the next run.")
 
 
-def require_idle(pipeline: str) -> None:
+def require_idle(pipeline: Pipeline) -> None:
     """Refuses to go on while a run of the pipeline is queued or running."""
     with dagster_instance() as instance:
-        busy = busy_reason(instance, pipeline)
+        busy = busy_reason(instance, pipeline.name, pipeline.spec)
     if busy:
         raise Unavailable(
-            busy, where=f"pipeline {pipeline}", remedy="wait until it has ended, or cancel it, then try again"
+            busy, where=f"pipeline {pipeline.name}", remedy="wait until it has ended, or cancel it, then try again"
         )
 
 

@@ -112,7 +112,7 @@ def _numbers(text: str) -> tuple[int, int]:
 def _directly(name: str, way: Way, tables: Sequence[str]) -> None:
     pipeline = open_pipeline(name, load_connections())
     with dagster_instance() as instance:
-        busy = busy_reason(instance, name)
+        busy = busy_reason(instance, name, pipeline.spec)
     if busy:
         raise Unavailable(busy, where=f"pipeline {name}", remedy="wait until it has ended, then try again")
     wanted = [pipeline.destination(t) for t in tables] or pipeline.destinations()

@@ -8,7 +8,7 @@ import dagster as dg
 
 from orchestration.components.launch import Launch
 from orchestration.names import ASKED_AT_TAG, PIPELINE_TAG
-from orchestration.sensors.busy import busy_reason
+from orchestration.sensors.busy import hold_reason
 
 # What a step's process imports; the fork server does it once per run.
 _PRELOAD = ["orchestration.components", "pyiceberg.catalog.sql", "pyspark.sql.connect.session"]
@@ -41,19 +41,19 @@ def pipeline_job(
 def pipeline_schedule(
     launch: Launch, job: dg.UnresolvedAssetJobDefinition, hours: dg.HourlyPartitionsDefinition
 ) -> dg.ScheduleDefinition:
-    """Runs the job on the current hour, unless a run of the pipeline waits or runs already."""
-    status = dg.DefaultScheduleStatus.STOPPED if launch.spec.paused else dg.DefaultScheduleStatus.RUNNING
+    """Runs the job on the current hour, unless it is paused, or a run of it waits or runs already."""
 
     @dg.schedule(
         name=f"{launch.name}_schedule",
         target=job,
         cron_schedule=launch.spec.cron,
-        default_status=status,
-        description=f"Advances {launch.name} on the current hour. Switch it off to pause the pipeline.",
+        # Also of a paused pipeline: its ticks say so.
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Advances {launch.name} on the current hour.",
         tags={PIPELINE_TAG: launch.name},
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if reason := busy_reason(context.instance, launch.name):
+        if reason := hold_reason(context.instance, launch.name, launch.spec):
             return dg.SkipReason(reason)
         # Dagster allows a tick only hours up to its own time. A tick that comes late has still asked in its hour.
         asked_at = context.scheduled_execution_time

@@ -14,6 +14,7 @@ from orchestration import names
 from orchestration.components.failures import as_failures, retry_policy
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
+from orchestration.sensors.busy import paused_reason
 
 # Two tables at a time: maintenance leaves room for the pipelines beside it.
 _AT_ONCE = 2
@@ -44,14 +45,20 @@ def maintenance_job(launch: Launch) -> dg.JobDefinition:
 
 def maintenance_schedule(launch: Launch, job: dg.JobDefinition) -> dg.ScheduleDefinition:
     """Runs the job by `maintenance.cron`."""
-    running = launch.spec.maintenance.enabled and not launch.spec.paused
-    return dg.ScheduleDefinition(
+    running = launch.spec.maintenance.enabled
+
+    @dg.schedule(
         name=f"{names.maintenance_job(launch.name)}_schedule",
         job=job,
         cron_schedule=launch.spec.maintenance.cron,
         default_status=dg.DefaultScheduleStatus.RUNNING if running else dg.DefaultScheduleStatus.STOPPED,
         description=f"Maintenance of {launch.name}, beside its runs.",
     )
+    def tick() -> dg.RunRequest | dg.SkipReason:
+        paused = paused_reason(launch.name, launch.spec)
+        return dg.SkipReason(paused) if paused else dg.RunRequest()
+
+    return tick
 
 
 def _landing_op(launch: Launch) -> dg.OpDefinition:

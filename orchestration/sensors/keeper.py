@@ -18,7 +18,7 @@ from jobs.spec import PipelineSpec
 from jobs.spec.tables import ClickHouseTable
 from jobs.time_limit import within
 from orchestration.names import PIPELINE_TAG, table_key
-from orchestration.sensors.busy import busy_reason
+from orchestration.sensors.busy import busy_reason, paused_reason
 from orchestration.sensors.leases import Cursor, after_asking, is_due, left_behind, read_cursor
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
@@ -33,13 +33,12 @@ def keeper_sensor(
     name: str, spec: PipelineSpec, job: dg.UnresolvedAssetJobDefinition, hours: dg.HourlyPartitionsDefinition
 ) -> dg.SensorDefinition:
     """Named ``<pipeline>_clickhouse_state``; for pipelines with ClickHouse tables."""
-    status = dg.DefaultSensorStatus.STOPPED if spec.paused else dg.DefaultSensorStatus.RUNNING
 
     @dg.sensor(
         name=f"{name}_clickhouse_state",
         target=job,
         minimum_interval_seconds=_EVERY,
-        default_status=status,
+        default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Shows state and lag of each topic-partition in the ClickHouse tables of {name}, and starts a run "
         "of a table where a dead run has left a batch half done (BEFORE).",
         tags={PIPELINE_TAG: name},
@@ -76,7 +75,9 @@ def tick(
         if one.leases and shown.get(one.table.table) != version:
             shown[one.table.table] = version
             events.append(dg.AssetObservation(table_key(one.table), metadata=_metadata(one.leases, ends)))
-    requests, asked, told = _recover(context.instance, name, looked, cursor, hours)
+    # A backfill finishes what a dead run has begun, as a recovery run does.
+    hold = paused_reason(name, spec) or busy_reason(context.instance, name, spec)
+    requests, asked, told = _recover(looked, cursor, hours, context.instance, hold)
     return dg.SensorResult(
         run_requests=requests,
         skip_reason=None if requests else "; ".join(told),
@@ -104,16 +105,15 @@ def _ends(pipeline: Pipeline) -> Offsets:
 
 
 def _recover(
-    instance: dg.DagsterInstance,
-    name: str,
     looked: Sequence[_Looked],
     cursor: Cursor,
     hours: dg.HourlyPartitionsDefinition,
+    instance: dg.DagsterInstance,
+    hold: str | None,
 ) -> tuple[list[dg.RunRequest], dict[str, object], list[str]]:
     """Run requests, whom was asked for, and why nothing is asked for the others."""
     requests, asked, told = list[dg.RunRequest](), dict[str, object](cursor.asked), list[str]()
     now = datetime.now(UTC)
-    busy = busy_reason(instance, name)
     for one in looked:
         table = one.table.table
         verdicts = [left_behind(s, _status(instance, s.run_id), now, one.table.time_limit_seconds) for s in one.leases]
@@ -123,8 +123,8 @@ def _recover(
         if not dead:
             asked.pop(table, None)
             told.append(f"{table}: {one.problem or '; '.join(dict.fromkeys(reasons)) or 'no run has come to it yet'}")
-        elif busy:
-            told.append(f"{table}: {'; '.join(reasons)}; but {busy}")
+        elif hold:
+            told.append(f"{table}: {'; '.join(reasons)}; but {hold}")
         elif not is_due(before, dead, time.time()):
             told.append(f"{table}: {'; '.join(reasons)}; a run was asked for already")
         else:

@@ -13,8 +13,8 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec import PipelineSpec
 from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
-from orchestration.sensors.busy import busy_reason
-from orchestration.sensors.waiting import Cursor, Waiting, observe, reason_to_run, requested, waiting
+from orchestration.sensors.busy import hold_reason, paused_reason
+from orchestration.sensors.waiting import Cursor, Waiting, moved, observe, reason_to_run, requested, waiting
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
 
@@ -25,14 +25,14 @@ def lag_sensor(
     name: str, spec: PipelineSpec, job: dg.UnresolvedAssetJobDefinition, hours: dg.HourlyPartitionsDefinition
 ) -> dg.SensorDefinition:
     """Named ``<pipeline>_lag``. Each tick is one look at Kafka and one at the intermediate table's metadata."""
-    status = dg.DefaultSensorStatus.STOPPED if spec.paused else dg.DefaultSensorStatus.RUNNING
 
     @dg.sensor(
         name=f"{name}_lag",
         target=job,
         minimum_interval_seconds=_EVERY,
-        default_status=status,
-        description=f"Shows how much waits for {name}, and starts it at its `trigger`. Switch it off to pause.",
+        # Also of a paused pipeline: how much waits is shown all the same.
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Shows how much waits for {name}, and starts it at its `trigger`.",
         tags={PIPELINE_TAG: name},
     )
     def lag(context: dg.SensorEvaluationContext) -> dg.SensorResult:
@@ -53,11 +53,11 @@ def tick(
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
     cursor = observe(before, seen, now)
     # Event rows are kept for good: one only where something has moved.
-    events = _events(name, spec, seen, cursor, now) if cursor.ends != before.ends or context.cursor is None else []
+    events = _events(name, spec, seen, cursor, now) if moved(before, cursor) or context.cursor is None else []
     reason = reason_to_run(spec.trigger, seen, cursor, now)
-    busy = busy_reason(context.instance, name) if reason else None
-    if reason is None or busy:
-        why = busy or f"{seen.landing} records wait, {seen.tables} landed ones are not in every table: no run is due"
+    hold = hold_reason(context.instance, name, spec) if reason else paused_reason(name, spec)
+    if reason is None or hold:
+        why = hold or f"{seen.landing} records wait, {seen.tables} landed ones are not in every table: no run is due"
         return dg.SensorResult(skip_reason=why, cursor=cursor.model_dump_json(), asset_events=events)
     # No run key: the key of a failed run would never be launched again.
     request = dg.RunRequest(partition_key=hours.get_last_partition_key(), tags={"batchmerge/reason": reason[:60]})

@@ -16,12 +16,15 @@ class Cursor(BaseModel):
 
     Attributes:
         ends: last stable offsets at the last tick, in the compact form.
+        landing, tables: what waited then.
         waiting_since: when records were first seen to wait, in seconds; None while nothing waits.
         tables_since: the same for landed records that some table lacks.
     """
 
     model_config = ConfigDict(frozen=True)
     ends: str = Field("{}")
+    landing: int = 0
+    tables: int = 0
     waiting_since: float | None = None
     tables_since: float | None = None
 
@@ -46,6 +49,8 @@ def observe(cursor: Cursor, seen: Waiting, now: float) -> Cursor:
     """The cursor after a tick: since when something waits."""
     return Cursor(
         ends=offsets.encode(seen.ends),
+        landing=seen.landing,
+        tables=seen.tables,
         waiting_since=(cursor.waiting_since or now) if seen.landing else None,
         tables_since=(cursor.tables_since or now) if seen.tables else None,
     )
@@ -67,6 +72,9 @@ def reason_to_run(trigger: Trigger, seen: Waiting, cursor: Cursor, now: float) -
 
 def requested(cursor: Cursor, now: float) -> Cursor:
     """The cursor after a run was asked for: a table that stays behind gets another run only after the age again."""
-    return Cursor(
-        ends=cursor.ends, waiting_since=cursor.waiting_since, tables_since=now if cursor.tables_since else None
-    )
+    return cursor.model_copy(update={"tables_since": now if cursor.tables_since else None})
+
+
+def moved(before: Cursor, after: Cursor) -> bool:
+    """Whether there is anything new to show: records have come, or have been landed or merged."""
+    return (before.ends, before.landing, before.tables) != (after.ends, after.landing, after.tables)

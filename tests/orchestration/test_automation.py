@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import dagster as dg
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.test_utils import create_run_for_test
 
 from jobs import protocol
@@ -18,9 +20,10 @@ from orchestration.names import PIPELINE_TAG
 from orchestration.sensors.alert import VARIABLE, failure_alert
 from orchestration.sensors.control import after_commit
 from resources.connections import Connections
-from tests.kit.flow import Flow
+from resources.errors import Unavailable
+from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
-from tests.orchestration.launching import advance, definitions
+from tests.orchestration.launching import advance, definitions, events
 
 Topic = Callable[..., str]
 
@@ -78,6 +81,12 @@ def test_lag_sensor_feeds_the_plot_only_where_something_moved(
 
     assert len(first.asset_events) == 2
     assert again.asset_events == []
+    # What a run has landed is gone from the plots, though no record has come.
+    assert advance(instance, flow).success
+    after = _tick(instance, flow, again.cursor)
+    assert [event.metadata["lag"].value for event in after.asset_events[1:]] == [0]
+    assert after.asset_events[0].metadata[f"{flow.name}: lag"].value == 0
+    assert _tick(instance, flow, after.cursor).asset_events == []
 
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED])
@@ -119,14 +128,72 @@ def test_a_late_tick_asks_for_its_own_hour_and_is_not_refused(
     assert result.get_asset_materialization_events()[0].materialization.metadata["landed"].value == 3
 
 
-def test_paused_pipeline_starts_nothing_by_itself() -> None:
-    flow = _flow("any", records=1)
-    other = Flow("any", ["append"], overrides={**flow.overrides, "paused": True}, name="q")
-    running, paused = definitions(flow), definitions(other)
-    assert running.resolve_schedule_def(f"{flow.name}_schedule").default_status == dg.DefaultScheduleStatus.RUNNING
-    assert running.resolve_sensor_def(f"{flow.name}_lag").default_status == dg.DefaultSensorStatus.RUNNING
-    assert paused.resolve_schedule_def("q_schedule").default_status == dg.DefaultScheduleStatus.STOPPED
-    assert paused.resolve_sensor_def("q_lag").default_status == dg.DefaultSensorStatus.STOPPED
+def _scheduled(instance: dg.DagsterInstance, flow: Flow, schedule: str) -> ScheduleExecutionData:
+    whole, now = definitions(flow), datetime.now(UTC)
+    with dg.build_schedule_context(instance, now, repository_def=whole.get_repository_def()) as context:
+        return whole.resolve_schedule_def(f"{flow.name}_{schedule}").evaluate_tick(context)
+
+
+def test_a_paused_pipeline_starts_nothing_says_so_and_goes_on_from_its_offsets(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = _flow(topic(), records=1)
+    produce(bootstrap(connections), flow.topic, _records(3))
+    before = advance(instance, flow)
+    flow.overrides["paused"] = True
+    produce(bootstrap(connections), flow.topic, _records(5))
+
+    told = f"{flow.name} is paused (`paused: true` in its file)"
+    for schedule in ("schedule", "maintenance_schedule"):
+        tick = _scheduled(instance, flow, schedule)
+        assert (tick.run_requests or [], tick.skip_message) == ([], told)
+    lag = _tick(instance, flow)
+    assert isinstance(lag.skip_reason, dg.SkipReason)
+    assert (lag.run_requests, lag.skip_reason.skip_message) == ([], told)
+    assert lag.asset_events[-1].metadata["lag"].value == 5
+
+    flow.overrides["paused"] = False
+    assert len(_scheduled(instance, flow, "maintenance_schedule").run_requests or []) == 1
+    due = _tick(instance, flow, lag.cursor)
+    assert due.run_requests
+    job = definitions(flow).resolve_job_def(flow.name)
+    result = job.execute_in_process(instance=instance, partition_key=due.run_requests[0].partition_key)
+    landing = result.get_asset_materialization_events()[0].materialization.metadata
+    assert landing["offsets before"].value == before.landing.metadata["offsets after"]
+    assert landing["landed"].value == 5
+    assert len(rows(connections, flow.table("append"))) == 8
+
+
+def test_a_topic_that_appears_under_a_running_pattern_is_read_from_its_first_record(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    first = topic("seen")
+    flow = _flow(first, records=1)
+    source = {n: v for n, v in flow.spec_document["source"].items() if n != "topics"}  # type: ignore[attr-defined]
+    flow.overrides["source"] = {**source, "pattern": f"(later-)?{first}"}
+    produce(bootstrap(connections), first, _records(3))
+    assert advance(instance, flow).success
+    calm = _tick(instance, flow)
+    assert calm.run_requests == []
+
+    later = f"later-{first}"
+    admin = AdminClient({"bootstrap.servers": bootstrap(connections)})
+    admin.create_topics([NewTopic(later, num_partitions=2)])[later].result(timeout=30)
+    try:
+        produce(bootstrap(connections), later, _records(4))
+        due = _tick(instance, flow, calm.cursor)
+        assert due.run_requests
+        assert due.asset_events[0].metadata["end offset"].value == 7
+        result = advance(instance, flow)
+        assert result.landing.metadata["landed"] == 4
+        assert result.landing.metadata["offsets after"] == {first: {"0": 3}, later: {"0": 4, "1": 0}}
+        assert len(rows(connections, flow.table("append"))) == 7
+        assert all(
+            event.asset_check_evaluation_data.passed
+            for event in events(instance, result, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+        )
+    finally:
+        admin.delete_topics([later])[later].result(timeout=30)
 
 
 def test_lag_sensor_says_so_where_kafka_lacks_the_topic(stack: object, instance: dg.DagsterInstance) -> None:

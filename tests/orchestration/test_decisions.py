@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.test_utils import create_run_for_test
 from pydantic import ValidationError
 
@@ -20,9 +21,10 @@ from orchestration.components import KafkaPipeline, metadata
 from orchestration.components.config import LandConfig, Mode
 from orchestration.components.window import Window, replays
 from orchestration.names import PIPELINE_TAG, landing_key
-from orchestration.sensors.busy import busy_reason
+from orchestration.sensors.busy import busy_reason, hold_reason
 from orchestration.sensors.waiting import Cursor, Waiting, observe, reason_to_run, requested, waiting
 from resources.errors import ConfigurationError
+from tests.kit.flow import Flow
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = Window(NOON, NOON + timedelta(hours=1))
@@ -177,10 +179,44 @@ def test_columns_have_the_names_of_their_system() -> None:
     }
 
 
-@pytest.mark.parametrize("launched", ["by the schedule", "by hand on assets"])
-def test_a_run_under_way_is_known_however_it_was_launched(instance: dg.DagsterInstance, launched: str) -> None:
+# Dagster wants one of a run that waits in the queue.
+_ORIGIN = RemoteJobOrigin(RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin("localhost", 1), "defs"), "x")
+_WAITS_OR_RUNS = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
+
+
+@pytest.mark.parametrize("launched", ["by the schedule", "by hand on assets", "by hand on one table"])
+@pytest.mark.parametrize("status", _WAITS_OR_RUNS)
+def test_a_run_under_way_is_known_however_it_was_launched(
+    instance: dg.DagsterInstance, launched: str, status: str
+) -> None:
+    flow, table = Flow("t", ["append"], name="p"), dg.AssetKey(["iceberg", "tests", "p_append"])
     tags = {PIPELINE_TAG: "p"} if launched == "by the schedule" else {}
-    assets = None if tags else frozenset({landing_key("p"), dg.AssetKey(["iceberg", "a", "t"])})
+    keys = {"by hand on assets": {landing_key("p"), table}, "by hand on one table": {table}}
+    assets = frozenset(keys[launched]) if launched in keys else None
+    run = create_run_for_test(
+        instance,
+        job_name="x",
+        status=dg.DagsterRunStatus[status],
+        tags=tags,
+        asset_selection=assets,
+        remote_job_origin=_ORIGIN,
+    )
+    told = f"run {run.run_id[:8]} of p is {status.lower()}"
+    assert busy_reason(instance, "p", flow.spec) == hold_reason(instance, "p", flow.spec) == told
+    assert busy_reason(instance, "other", Flow("t", ["append"], name="other").spec) is None
+
+
+@pytest.mark.parametrize("status", ["SUCCESS", "FAILURE", "CANCELED"])
+def test_a_run_that_has_ended_holds_nobody_up(instance: dg.DagsterInstance, status: str) -> None:
+    create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus[status], tags={PIPELINE_TAG: "p"})
+    assert busy_reason(instance, "p", Flow("t", ["append"], name="p").spec) is None
+
+
+def test_the_pipeline_goes_on_beside_a_backfill_but_nothing_else_replays_or_recovers(
+    instance: dg.DagsterInstance,
+) -> None:
+    flow, assets = Flow("t", ["append"], name="p"), frozenset({dg.AssetKey(["iceberg", "tests", "p_append"])})
+    tags = {"dagster/backfill": "b"}
     create_run_for_test(instance, job_name="x", status=dg.DagsterRunStatus.STARTED, tags=tags, asset_selection=assets)
-    assert "of p is started" in str(busy_reason(instance, "p"))
-    assert busy_reason(instance, "other") is None
+    assert hold_reason(instance, "p", flow.spec) is None
+    assert "of p is started" in str(busy_reason(instance, "p", flow.spec))

@@ -66,6 +66,11 @@ def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
     while "is started" not in str(_tick(instance, flow, early.cursor).skip_reason):
         assert time.monotonic() < until
     instance.delete_run(busy.run_id)
+    flow.overrides["paused"] = True
+    paused = _tick(instance, flow, early.cursor)
+    assert paused.run_requests == []
+    assert "is paused" in str(paused.skip_reason)
+    flow.overrides["paused"] = False
     due = _tick(instance, flow, early.cursor)
     assert due.run_requests
     assert due.run_requests[0].asset_selection == [key]

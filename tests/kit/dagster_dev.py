@@ -1,0 +1,71 @@
+"""A real Dagster on this machine: page, code server, and the daemon that runs schedules, sensors and backfills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+_PATIENCE = 120
+
+
+@contextmanager
+def running(command: Sequence[str], port: int, environment: Mapping[str, str], log: Path) -> Iterator[str]:
+    """The page's address, while a command that starts `dagster dev` on this port runs."""
+    address = f"http://127.0.0.1:{port}"
+    with log.open("w") as out:
+        # A session of its own: dagster dev starts further processes, and all of them have to end with it.
+        server = subprocess.Popen(
+            [*command, "--port", str(port)],
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            cwd=ROOT,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+        try:
+            _wait(f"{address}/server_info", server, log)
+            yield address
+        finally:
+            _stop(server)
+
+
+def ask(address: str, query: str, variables: Mapping[str, object]) -> Any:
+    """The data of a GraphQL answer."""
+    body = json.dumps({"query": query, "variables": variables}).encode()
+    request = urllib.request.Request(f"{address}/graphql", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
+        found = json.load(answer)
+    assert "errors" not in found, found
+    return found["data"]
+
+
+def _wait(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=5).close()
+        except (urllib.error.URLError, OSError):
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < until, log.read_text()
+            time.sleep(0.2)
+        else:
+            return
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    os.killpg(server.pid, signal.SIGINT)
+    try:
+        server.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
