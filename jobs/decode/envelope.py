@@ -50,7 +50,7 @@ class EnvelopeRules:
     @property
     def refusal(self) -> str:
         told = "the change does not bring its value"
-        return f"{told}, and a key column or one that is `not null` keeps none" if self.kept else told
+        return f"{told}, and a new row, a key column or one that is `not null` keeps none" if self.kept else told
 
 
 class Enveloped:
@@ -139,10 +139,11 @@ class Enveloped:
         if left_out is None or not left_out.true_count:
             return values
         written = pc.and_(left_out, pc.is_in(operation, value_set=pa.array(_ROW_OPS)))
-        if column.name in self._rules.kept:
-            found.keep(written, column.name)
-        elif self._rules.unavailable != "null":
-            found.add(written, "missing", f"column {column.name}: {self._rules.refusal}")
+        if self._rules.unavailable != "null":
+            # A new row keeps nothing: it is what a changed primary key leaves, and its values would be lost.
+            keeps = pc.equal(operation, "u") if column.name in self._rules.kept else pa.scalar(False)
+            found.keep(pc.and_(written, keeps), column.name)
+            found.add(pc.and_not(written, keeps), "missing", f"column {column.name}: {self._rules.refusal}")
         return pc.if_else(left_out, pa.scalar(None, column.type), values)
 
 
