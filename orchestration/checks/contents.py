@@ -74,6 +74,20 @@ class Contents:
         table = found.bigquery.find_table(found.table.table)
         return None if table is None or table.num_rows is None else int(table.num_rows)
 
+    def refused(self) -> pa.Table | None:
+        """``topic, partition, offset`` of rows that are dead letters beside the table; None where there are none."""
+        found = self.destination
+        if not isinstance(found, ClickHouseDestination):
+            return None
+        text = "dead_letters_places"
+        places = [
+            shard.server.arrow(render("clickhouse", text, table=shard.statements.dead_letters))
+            for shard in found.shards
+            if shard.has_dead_letters()
+        ]
+        together = pa.concat_tables(places) if places else None
+        return together if together else None
+
     def duplicate_keys(self) -> int | None:
         """Keys with more than one row; None in Iceberg, where every merge asks for the keys that it touched."""
         if isinstance(self.destination, IcebergDestination):

@@ -23,6 +23,7 @@ from resources.spark import spark_errors
 from sql import render
 
 _EXPECTED, _FOUND, _SPANS = "batchmerge_expected", "batchmerge_found", "batchmerge_spans"
+_REFUSED = "batchmerge_refused"
 _ROW = "__row"
 _KEPT = "__kept_"
 _SLICE = 100_000
@@ -129,6 +130,10 @@ class _Comparison:
             route=route,
             kept=self._kept,
         )
+        refused = self._contents.refused()
+        if refused is not None:
+            self._spark.createDataFrame(refused).createOrReplaceTempView(_REFUSED)
+            text = render("spark", "without_refused", rows=text, refused=[_REFUSED])
         if self._kept:
             text = render("spark", "carried_forward", rows=text, keys=keys, kept=self._kept)
         if table.mode != "append" and spec.changes.key:

@@ -187,3 +187,27 @@ def test_a_bigquery_table_that_demands_a_partition_filter(
     (verdict,) = _verdicts(flow, connections).values()
 
     assert (verdict.wrong, verdict.rows, verdict.compared, verdict.duplicates) == ([], 5, 5, 0)
+
+
+@pytest.mark.usefixtures("clickhouse")
+@pytest.mark.parametrize("mode", ["upsert", "append"])
+def test_rows_that_the_table_could_not_take_are_not_missed(
+    mode: str, connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    """They are dead letters beside it; of an upsert the row before it stands."""
+    flow = Flow(topic(), [])
+    table = {"kind": "clickhouse", "table": f"tests.{flow.name}", "mode": mode, "column_types": {"size": "UInt8"}}
+    flow.overrides |= {
+        "source": {
+            "topics": [flow.topic],
+            "key": {"format": "json", "columns": KEY},
+            "value": {"format": "json", "columns": {"id": "long", "size": "long", "op": "string"}},
+        },
+        "tables": [table],
+    }
+    sizes = [(1, 7), (2, 255), (1, 300), (3, -1)]
+    records = [Record(0, key, {"id": key, "size": size, "op": "u"}) for key, size in sizes]
+    produce(bootstrap(connections), flow.topic, records)
+    assert advance(instance, flow).success
+    (verdict,) = _verdicts(flow, connections).values()
+    assert (verdict.wrong, verdict.rows, verdict.compared) == ([], 2, 2)

@@ -145,6 +145,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "reconcile",
         {"found": ["f"], "expected": ["e"], "spans": ["s"], "columns": ["id"], "keys": ["_t", "_p", "_o"], "kept": []},
     ),
+    "without_refused": ("without_refused", {"rows": "SELECT 1", "refused": ["x"]}),
     "expected_values": (
         "expected_values",
         {"found": ["f"], "expected": ["e"], "columns": ["tags"], "keys": KEYS, "kept": ["tags"]},
