@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resources.local.ports import free_port
+from tests.kit.dagster_dev import running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -47,22 +44,9 @@ def ui(stack: Path) -> Iterator[str]:
     environment = {**os.environ, "BATCHMERGE_HOME": str(stack), "PYTHONPATH": str(ROOT)}
     demo = subprocess.run([*command, "demo"], env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert demo.returncode == 0, demo.stdout + demo.stderr
-    port = free_port(())
-    with (stack / "ui.log").open("w") as log:
-        # A session of its own: dagster dev starts further processes, and all of them have to end with it.
-        server = subprocess.Popen(
-            [*command, "ui", "--port", str(port)],
-            env=environment,
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            _wait(f"http://127.0.0.1:{port}/server_info", server, stack / "ui.log")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            _stop(server)
+    home = {"BATCHMERGE_HOME": str(stack)}
+    with running([*command, "ui"], free_port(()), home, stack / "ui.log") as address:
+        yield address
 
 
 @pytest.fixture
@@ -81,25 +65,3 @@ def page(ui: str) -> Iterator[Page]:
         expect.set_options(timeout=_PATIENCE * 1000)
         yield opened
         browser.close()
-
-
-def _wait(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            urllib.request.urlopen(address, timeout=5).close()
-        except (urllib.error.URLError, OSError):
-            assert server.poll() is None, log.read_text()
-            assert time.monotonic() < until, log.read_text()
-            time.sleep(0.2)
-        else:
-            return
-
-
-def _stop(server: subprocess.Popen[bytes]) -> None:
-    os.killpg(server.pid, signal.SIGINT)
-    try:
-        server.wait(timeout=60)
-    except subprocess.TimeoutExpired:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
