@@ -16,6 +16,8 @@ COLUMNS = {"id": "long", "body": "string", "raw": "binary", "tags": "array<strin
 TEXT = "__debezium_unavailable_value"
 LEFT_OUT: dict[str, object] = {"body": TEXT, "raw": base64.b64encode(TEXT.encode()).decode(), "tags": [TEXT]}
 
+_EMPTY: dict[str, object] = {"body": None, "raw": None, "tags": []}
+
 
 def flow(kind: str, topic: str, modes: list[str], max_records: int = 1000, **envelope: object) -> Flow:
     made = Flow(topic, modes, max_records)
@@ -27,8 +29,8 @@ def flow(kind: str, topic: str, modes: list[str], max_records: int = 1000, **env
 
 
 def change(key: int, op: str, partition: int = 0, **columns: object) -> Record:
-    """Columns that are not named are left out."""
-    row = {"id": key, **LEFT_OUT, "n": 0, **columns}
+    """Columns that are not named are left out; an insert brings all, empty."""
+    row = {"id": key, **(_EMPTY if op == "c" else LEFT_OUT), "n": 0, **columns}
     image = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
     return Record(partition, key, {"op": op, **image})
 
