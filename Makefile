@@ -69,6 +69,10 @@ definitions: setup ## Check that Dagster can load every pipeline
 crash: setup ## Kill the real process at every boundary, many times (minutes)
 	BATCHMERGE_KILLS=200 BATCHMERGE_KILL_ROWS=5000000 $(BIN)/python -m pytest tests/crash
 
+.PHONY: thorough
+thorough: setup ## The long tests that `make test` leaves out, beside those of the other targets
+	$(BIN)/python -m pytest -m "slow and not bigquery_real" --ignore tests/crash --ignore tests/browser --ignore tests/cdc --ignore tests/production
+
 .PHONY: cdc
 cdc: setup ## Compare with a real PostgreSQL that Debezium captures (needs PostgreSQL: apt-get install postgresql)
 	$(BIN)/python -m pytest tests/cdc

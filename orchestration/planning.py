@@ -122,7 +122,10 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
 
 
 def _merge_sql(pipeline: Pipeline, destination: Destination) -> str:
-    """The statement for an Iceberg table; the run adds bounds of the batch's keys, which only prune files."""
+    """The statement for an Iceberg table; the run adds bounds of the batch's keys, which only prune files.
+
+    Columns that changes leave as they were are known only when they are merged.
+    """
     key = pipeline.spec.changes.key
     if not isinstance(destination, IcebergDestination) or destination.table.mode == "append" or key is None:
         return ""
@@ -139,6 +142,7 @@ def _merge_sql(pipeline: Pipeline, destination: Destination) -> str:
         null_safe=key.nulls == "match",
         bounded={},
         order_by=order if order != "arrival" else None,
+        kept=(),
     )
 
 

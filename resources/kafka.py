@@ -146,7 +146,9 @@ class KafkaCluster:
         with self._errors(f"consumer group {group}"):
             request = [ConsumerGroupTopicPartitions(group, wanted)]
             self._settled(
-                lambda: self._only(self._admin.alter_consumer_group_offsets(request, request_timeout=self._timeout))
+                lambda: self._offsets_of(
+                    self._admin.alter_consumer_group_offsets(request, request_timeout=self._timeout)
+                )
             )
 
     def group_offsets(self, group: str) -> dict[Partition, int]:
@@ -154,9 +156,11 @@ class KafkaCluster:
         with self._errors(f"consumer group {group}"):
             request = [ConsumerGroupTopicPartitions(group)]
             found = self._settled(
-                lambda: self._only(self._admin.list_consumer_group_offsets(request, request_timeout=self._timeout))
+                lambda: self._offsets_of(
+                    self._admin.list_consumer_group_offsets(request, request_timeout=self._timeout)
+                )
             )
-        return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions if tp.offset >= 0}
+        return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
 
     def group_members(self, group: str) -> int:
         """How many members a consumer group has now; 0 where there is no such group."""
@@ -195,6 +199,14 @@ class KafkaCluster:
                 if problem.args[0].code() not in _UNSETTLED or time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
+
+    def _offsets_of(self, futures: Mapping[str, Future[ConsumerGroupTopicPartitions]]) -> list[_TopicPartition]:
+        """A group's offsets. Each may have an error of its own in an answer that as a whole has none."""
+        found = self._only(futures).topic_partitions or []
+        for tp in found:
+            if tp.error is not None:
+                raise KafkaException(tp.error)
+        return found
 
     def _only(self, futures: Mapping[str, Future[T]]) -> T:
         """The answer about the one thing that was asked about."""

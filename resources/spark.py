@@ -39,9 +39,10 @@ from resources.errors import (
     Unavailable,
 )
 
-# What they log holds values of records; ours names the place of a record and Spark's error class.
-for _logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-    PySparkLogger.getLogger(_logger).disabled = True
+# What they log holds values of records; ours names the place of a record and Spark's error class. By a filter, since
+# whoever configures logging from a dict (Dagster does) enables all loggers again.
+for _logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "pyspark.sql.connect.logging"):
+    PySparkLogger.getLogger(_logger).addFilter(lambda _record: False)
 
 _NAMESPACE = uuid.UUID("6c1f0f0e-5f0b-4a3e-9a51-6b61746d7267")
 _USER = "batchmerge"

@@ -79,6 +79,7 @@ def _create_topic(home: Path, name: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=30)
 
 
+@pytest.mark.slow
 def test_two_stacks_live_side_by_side_and_heal_and_stop_on_their_own(
     stack: Path, batchmerge: Command, tmp_path: Path
 ) -> None:

@@ -78,7 +78,12 @@ def running_registry(folder: Path) -> Iterator[str]:
         yield url
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            # It waits for connections that clients keep open.
+            process.kill()
+            process.wait()
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -62,6 +62,7 @@ def _program(flow: Flow, folder: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_backfill_beside_the_schedule(
     stack: Path, connections: Connections, topic: Topic, home: Path, tmp_path: Path
 ) -> None:
