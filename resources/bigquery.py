@@ -182,16 +182,7 @@ class BigQuery:
         self, job_id: str, file: Any, table: str, schema: Sequence[bigquery.SchemaField], labels: Mapping[str, str]
     ) -> Job:
         """Submits a Parquet file as an append to an existing table, or returns the job that already has this id."""
-        parquet = bigquery.ParquetOptions()  # type: ignore[no-untyped-call]
-        parquet.enable_list_inference = True
-        config = bigquery.LoadJobConfig(
-            source_format=bigquery.SourceFormat.PARQUET,
-            write_disposition=bigquery.WriteDisposition.WRITE_APPEND,
-            create_disposition=bigquery.CreateDisposition.CREATE_NEVER,
-            decimal_target_types=["NUMERIC", "BIGNUMERIC"],
-            labels=dict(labels),
-        )
-        config.parquet_options = parquet
+        config = _appending(labels)
         # Given a schema, the emulator takes BYTES in Parquet for base64; the table's own schema does as well there.
         if not (self.connection.endpoint and _has_bytes(schema)):
             config.schema = list(schema)
@@ -202,6 +193,25 @@ class BigQuery:
             )
         )
         return self._submit(job_id, upload)
+
+    def submit_load_from(
+        self,
+        job_id: str,
+        files: Sequence[str],
+        table: str,
+        schema: Sequence[bigquery.SchemaField],
+        labels: Mapping[str, str],
+    ) -> Job:
+        """As `submit_load`, of files that BigQuery reads itself; columns that the table lacks are passed over."""
+        config = _appending(labels)
+        config.schema = list(schema)
+        config.ignore_unknown_values = True
+        return self._submit(
+            job_id,
+            lambda: self.client.load_table_from_uri(
+                list(files), self.table_id(table), job_id=job_id, job_config=config, **self._options
+            ),
+        )
 
     def _submit(self, job_id: str, submit: Callable[[], Job]) -> Job:
         with bigquery_errors(job_id):
@@ -246,6 +256,21 @@ class BigQuery:
             pause = min(pause * 1.5, 5)
             job.reload(**self._options)
         return bool(job.state == "DONE")
+
+
+def _appending(labels: Mapping[str, str]) -> bigquery.LoadJobConfig:
+    """Parquet into a table that exists."""
+    parquet = bigquery.ParquetOptions()  # type: ignore[no-untyped-call]
+    parquet.enable_list_inference = True
+    config = bigquery.LoadJobConfig(
+        source_format=bigquery.SourceFormat.PARQUET,
+        write_disposition=bigquery.WriteDisposition.WRITE_APPEND,
+        create_disposition=bigquery.CreateDisposition.CREATE_NEVER,
+        decimal_target_types=["NUMERIC", "BIGNUMERIC"],
+        labels=dict(labels),
+    )
+    config.parquet_options = parquet
+    return config
 
 
 def _has_bytes(fields: Sequence[bigquery.SchemaField]) -> bool:

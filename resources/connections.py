@@ -116,6 +116,10 @@ class BigQueryConnection(Connection):
     credentials_json: SecretStr | None = None
     endpoint: str | None = Field(None, description="http://host:port of an emulator")
     grpc_endpoint: str | None = Field(None, description="host:port of an emulator's Storage API")
+    reads: list[str] = Field(
+        default_factory=lambda: ["gs://"],
+        description="beginnings of paths of landed files that BigQuery reads by itself; empty: rows are sent to it",
+    )
     timeout_seconds: float = Field(60, gt=0, description="of one request")
     retry_seconds: float = Field(120, gt=0, description="how long one call is tried again before the run gives up")
 

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan, Or
-from pyiceberg.table import StaticTable
+from pyiceberg.manifest import FileFormat
+from pyiceberg.table import DataScan, StaticTable
 
 from jobs.batch import LandedBatch
 from jobs.landing.columns import CHANGES
@@ -68,15 +69,40 @@ class LandedFiles:
             StorageError, Unavailable: the files cannot be read.
         """
         with catalog_errors(self.identifier):
-            table = StaticTable.from_metadata(self.metadata, dict(self.storage))
+            table = self.table()
             names = {f.name for f in table.schema().fields}
-            found = table.scan(
-                And(where, _ONE_OF("op", self.operations), _ABSENT("error")),
-                selected_fields=tuple(name for name in _FIELDS if name in names),
-                snapshot_id=self.snapshot,
-            ).to_arrow()
+            found = self._scan(table, where, tuple(name for name in _FIELDS if name in names)).to_arrow()
         rows = Piece({name: found[name].combine_chunks() for name in found.column_names})
         return rows.taken_by(self.route).in_order()
+
+    def holding_only(self, batches: Sequence[LandedBatch]) -> list[str]:
+        """The Parquet files that hold the landed rows of these batches and nothing else; none where there are no such.
+
+        A scan's plan leaves out no file that may have one of the rows: where its files have as many rows together as
+        the batches, these are all of theirs and no others. All files have the same columns.
+
+        Raises:
+            StorageError, Unavailable: the manifests cannot be read.
+        """
+        with catalog_errors(self.identifier):
+            table = self.table()
+            schemas = {s.snapshot_id: s.schema_id for s in table.metadata.snapshots}
+            if {schemas.get(b.snapshot_id) for b in batches} != {schemas.get(self.snapshot)}:
+                return []
+            where = _within("batchNumber", batches[0].number, batches[-1].number + 1)
+            tasks = list(self._scan(table, where, ("i",)).plan_files())
+        whole = not any(task.delete_files or task.file.file_format != FileFormat.PARQUET for task in tasks)
+        rows = sum(task.file.record_count for task in tasks)
+        landed = sum(b.counts.landed for b in batches)
+        return sorted(task.file.file_path for task in tasks) if whole and rows == landed else []
+
+    def table(self) -> StaticTable:
+        """The intermediate table as its metadata file says."""
+        return StaticTable.from_metadata(self.metadata, dict(self.storage))
+
+    def _scan(self, table: StaticTable, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
+        changes = And(where, _ONE_OF("op", self.operations), _ABSENT("error"))
+        return table.scan(changes, selected_fields=fields, snapshot_id=self.snapshot)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ class BigQueryEmulator(Service):
             "project": PROJECT,
             "endpoint": f"http://{site.address(self.name, 'http')}",
             "grpc_endpoint": site.address(self.name, "grpc"),
+            "reads": ["gs://", "file:/"],
         }
         return {"bigquery": entry}
 

@@ -19,7 +19,7 @@ from jobs import failpoints
 from resources.connections import Connections
 from resources.local import stack as local_stack
 from tests.kit import model
-from tests.kit.bigquery import bigquery_flow, destination, rows, service
+from tests.kit.bigquery import bigquery_flow, destination, loads, rows, service
 from tests.kit.flow import ROOT, Flow
 from tests.kit.records import Record, bootstrap, produce, random_changes
 
@@ -31,13 +31,18 @@ MODES = ["append"]
 
 @dataclass
 class Log:
-    """A flow whose log grows from test to test, so that each kill also meets what the ones before it left."""
+    """A flow whose log grows from test to test, so that each kill also meets what the ones before it left.
+
+    Attributes:
+        bad: the part of malformed records. Without any, BigQuery takes the landed files as they are.
+    """
 
     flow: Flow
     records: list[Record] = field(default_factory=list)
+    bad: float = 0.02
 
     def grow(self, connections: Connections) -> None:
-        more = random_changes(len(self.records), 100, 30, 2)
+        more = random_changes(len(self.records), 100, 30, 2, self.bad)
         produce(bootstrap(connections), self.flow.topic, more)
         self.records.extend(more)
 
@@ -49,6 +54,24 @@ class Log:
 @pytest.fixture(scope="module")
 def log(bigquery: Path, module_topic: Callable[..., str]) -> Log:  # noqa: ARG001 - the service must be there
     return Log(bigquery_flow(module_topic(partitions=2), MODES, max_records=60, load_rows=25))
+
+
+@pytest.fixture(scope="module")
+def landed_log(bigquery: Path, module_topic: Callable[..., str]) -> Log:  # noqa: ARG001 - the service must be there
+    return Log(bigquery_flow(module_topic(partitions=2), ["append", "upsert_delete"], max_records=60), bad=0)
+
+
+@pytest.mark.parametrize("point", ["bigquery.begun", "bigquery.first-load", "bigquery.loaded"])
+def test_killed_run_that_loads_landed_files(point: str, landed_log: Log, stack: Path, connections: Connections) -> None:
+    """One load job of all files; the next run finds it by its id and takes over the range in its labels."""
+    landed_log.grow(connections)
+    code, output = landed_log.flow.run(stack, failpoint=point)
+    assert code == -signal.SIGKILL, output
+    landed_log.grow(connections)
+    code, output = landed_log.flow.run(stack)
+    assert code == 0, output
+    landed_log.check(connections, point)
+    assert all(job.source_uris for job in loads(connections, landed_log.flow))
 
 
 @pytest.mark.parametrize("point", failpoints.BIGQUERY)
@@ -104,9 +127,13 @@ def test_run_that_wakes_up_late_changes_nothing(point: str, log: Log, stack: Pat
     log.check(connections, f"after {point} woke up")
 
 
-def test_two_runs_at_once(stack: Path, connections: Connections, topic: Callable[..., str]) -> None:
-    log = Log(bigquery_flow(topic(partitions=2), ["append", "upsert_delete"], max_records=60, load_rows=25))
-    for _ in range(2):
+@pytest.mark.parametrize(("load_rows", "bad"), [(25, 0.02), pytest.param(None, 0, marks=pytest.mark.slow)])
+def test_two_runs_at_once(
+    load_rows: int | None, bad: float, stack: Path, connections: Connections, topic: Callable[..., str]
+) -> None:
+    flow = bigquery_flow(topic(partitions=2), ["append", "upsert_delete"], max_records=60, load_rows=load_rows)
+    log = Log(flow, bad=bad)
+    for _ in range(1 if load_rows else 3):
         log.grow(connections)
         for run in [log.flow.start(stack), log.flow.start(stack)]:
             _finish(run)

@@ -95,6 +95,7 @@ def test_table_is_made_as_the_file_says(emulator: BigQuery, dataset: str) -> Non
         ("partitionTime", "TIMESTAMP", "NULLABLE"),
         ("i", "INTEGER", "REQUIRED"),
         ("batchNumber", "INTEGER", "REQUIRED"),
+        ("op", "STRING", "NULLABLE"),
     ]
 
 

@@ -1,7 +1,8 @@
 """What only BigQuery itself can show. Needs a project: `pytest -m bigquery_real` with BATCHMERGE_BIGQUERY_PROJECT set.
 
 Credentials are application default ones. A dataset `batchmerge_test_<random>` is made and deleted again; location from
-BATCHMERGE_BIGQUERY_LOCATION (default US). The tables are small: the cost is that of some dozen tiny queries.
+BATCHMERGE_BIGQUERY_LOCATION (default US). With BATCHMERGE_BIGQUERY_BUCKET (a bucket's name) files are loaded from
+there, too; they are left under `batchmerge-test/`. The tables are small: the cost is that of some dozen tiny queries.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.kit.batches import committed
 from tests.kit.bigquery_table import Table, delete, put
 
 PROJECT = os.environ.get("BATCHMERGE_BIGQUERY_PROJECT")
+BUCKET = os.environ.get("BATCHMERGE_BIGQUERY_BUCKET")
 pytestmark = [
     pytest.mark.bigquery_real,
     pytest.mark.skipif(not PROJECT, reason="needs a BigQuery project: set BATCHMERGE_BIGQUERY_PROJECT"),
@@ -121,6 +123,18 @@ def test_null_safe_keys(dataset: tuple[BigQuery, str]) -> None:
     table.load([put(None, name="c"), delete("")])
     table.merge(2, 2)
     assert table.rows() == [{"id": None, "name": "c"}]
+
+
+@pytest.mark.skipif(not BUCKET, reason="needs a bucket: set BATCHMERGE_BIGQUERY_BUCKET")
+def test_landed_files_are_loaded_as_they_are(dataset: tuple[BigQuery, str]) -> None:
+    """Their columns that the table lacks, nested ones among them, are passed over."""
+    table = made(dataset, {"id": "long", "name": "string", "amount": "decimal(12,2)"}, mode="upsert_delete")
+    folder = f"gs://{BUCKET}/batchmerge-test"
+    table.load_landed(folder, [put(1, name="a", amount=None), put(2, name="b", amount=None)])
+    table.merge(1, 1)
+    table.load_landed(folder, [put(1, name="c", amount=None), delete(2)])
+    table.merge(2, 2)
+    assert table.rows() == [{"id": 1, "name": "c", "amount": None}]
 
 
 def test_one_job_id_is_accepted_once_by_many_at_once(dataset: tuple[BigQuery, str]) -> None:

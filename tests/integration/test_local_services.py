@@ -117,6 +117,7 @@ def test_two_stacks_live_side_by_side_and_heal_and_stop_on_their_own(
     assert _status(_command(stack, {})) == first_before
 
 
+@pytest.mark.slow
 def test_without_any_java_the_wheel_runs_everything(tmp_path: Path) -> None:
     home = tmp_path / "home"
     hidden = _command(home, {"PATH": str(_path_without_java(tmp_path)), "JAVA_HOME": None, "BATCHMERGE_JAVA": None})

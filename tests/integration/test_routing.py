@@ -150,6 +150,7 @@ def test_clickhouse_tables_by_regular_expression(
     play(engine, lambda table: in_clickhouse.rows(connections, table))
 
 
+@pytest.mark.slow
 def test_bigquery_tables_by_regular_expression(
     bigquery: Path, connections: Connections, topic: Callable[..., str], spark: SparkSession
 ) -> None:

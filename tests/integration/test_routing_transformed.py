@@ -36,6 +36,7 @@ def routed(flow: Flow, tables: dict[str, dict[str, Any]], transform: object, **p
     }
 
 
+@pytest.mark.slow
 def test_by_the_name_of_a_table(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
     flow = Flow(topic(), [EU, US])
     tables = {name: {"mode": "upsert_delete"} for name in (EU, US)}

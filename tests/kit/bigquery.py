@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
+from google.cloud.bigquery import LoadJob
 
 from jobs.destinations.bigquery.destination import BigQueryDestination
-from resources.bigquery import BigQuery
+from resources.bigquery import BigQuery, label
 from resources.connections import BigQueryConnection, Connections, load_connections
 from resources.local import stack as local_stack
 from tests.kit.flow import Flow
@@ -39,6 +41,13 @@ def alone(home: Path) -> Iterator[BigQuery]:
         yield service(load_connections(home / "connections.yaml"))
     finally:
         local_stack.down(home, print)
+
+
+def loads(connections: Connections, flow: Flow) -> list[LoadJob]:
+    """The load jobs of a flow that did their work."""
+    found = service(connections).client.list_jobs(state_filter="done", max_results=1000)
+    wanted = {"batchmerge-kind": "load", "batchmerge-pipeline": label(flow.name)}
+    return [cast(LoadJob, job) for job in found if wanted.items() <= job.labels.items() and not job.error_result]
 
 
 def select(connections: Connections, text: str) -> list[dict[str, object]]:

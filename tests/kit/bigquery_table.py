@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
 
+from jobs.destinations.bigquery.as_landed import takes_landed_rows
 from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statement import order_column, statement
@@ -62,12 +64,16 @@ class Table:
         return destination_columns(self.spec, self.spec_table, "test")
 
     @property
+    def says_op(self) -> bool:
+        return takes_landed_rows(self.spec, self.spec_table, self.columns)
+
+    @property
     def intermediate(self) -> str:
         return f"{self.name}_tmp"
 
     def prepare(self) -> list[str]:
         columns, done = self.columns, []
-        staged = intermediate_fields(columns, order_column(self.spec, columns))
+        staged = intermediate_fields(columns, order_column(self.spec, columns), says_op=self.says_op)
         if self.emulator.find_table(self.name) is None:
             table_id = self.emulator.table_id(self.name)
             self.emulator.create_table(destination_table(table_id, self.spec_table, columns))
@@ -91,6 +97,30 @@ class Table:
             job = self.emulator.submit_load(f"test-{uuid.uuid4()}", file, self.intermediate, found.schema, {})
             assert self.emulator.wait(job, 60) is None
 
+    def load_landed(self, folder: str, changes: Sequence[Change]) -> None:
+        """Stages one batch from a file as it is landed, with more columns, and deletes that say what they took away."""
+        self.batch += 1
+        found = self.emulator.find_table(self.intermediate)
+        assert found is not None
+        rows = [
+            {
+                "key": key,
+                "value": {**key, **(value or {"name": "taken away"})},
+                "op": "delete" if value is None else "upsert",
+                "partitionTime": datetime(2024, 1, 1, tzinfo=UTC),
+                "i": n,
+                "batchNumber": self.batch,
+                "kafka": {"topic": "t", "partition": 0, "offset": n},
+            }
+            for n, (key, value) in enumerate(changes)
+        ]
+        uri = f"{folder}/{uuid.uuid4()}.parquet"
+        files, path = FileSystem.from_uri(uri)
+        with files.open_output_stream(path) as file:
+            pq.write_table(pa.Table.from_pylist(rows, schema=landing_schema(self.spec)), file)
+        job = self.emulator.submit_load_from(f"test-{uuid.uuid4()}", [uri], self.intermediate, found.schema, {})
+        assert self.emulator.wait(job, 60) is None
+
     def _select_list(self, changes: Sequence[Change]) -> pa.RecordBatch:
         """What Spark's query gives: one column per destination column, then what every row has."""
         landed = landing_schema(self.spec)
@@ -105,7 +135,7 @@ class Table:
             arrays["orderBy"] = pa.array([{**key, **(value or key)}[order.source[1]] for key, value in changes])
         count = len(changes)
         arrays |= {
-            "deleted": pa.array([value is None for _, value in changes]),
+            "op": pa.array(["delete" if value is None else "upsert" for _, value in changes]),
             "partitionTime": pa.array([datetime(2024, 1, 1, tzinfo=UTC)] * count, pa.timestamp("us", "UTC")),
             "i": pa.array(range(count), pa.int64()),
             "batchNumber": pa.array([self.batch] * count, pa.int64()),
@@ -114,7 +144,8 @@ class Table:
 
     def merge(self, first: int, last: int) -> None:
         target, source = self.emulator.table_id(self.name), self.emulator.table_id(self.intermediate)
-        found = statement(self.spec, self.spec_table, self.columns, target, source, "test")
+        made = statement(self.spec, self.spec_table, self.columns, target, source, "test")
+        found = replace(made, says_op=self.says_op)
         values: dict[str, Any] = {"first": first, "last": last}
         if found.bounds:
             bounds = self.emulator.read(found.bounds_text(), values, "test")[0]

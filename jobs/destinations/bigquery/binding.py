@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.bigquery.statement import order_column, statement
+from google.cloud.bigquery import SchemaField
+
+from jobs.destinations.bigquery.columns import OP, Column
+from jobs.destinations.bigquery.statement import statement
 from jobs.landing.columns import KEPT
 from jobs.landing.kept import kept_parameters
-from jobs.spec.keeping import can_keep, kept_columns
+from jobs.spec.keeping import row_can_keep
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery
@@ -17,9 +19,23 @@ from resources.bigquery import BigQuery
 Values = dict[str, str | int | float | None]
 
 
+def has_kept(schema: Sequence[SchemaField]) -> bool:
+    """Whether an intermediate table has the names of columns that changes leave as they were."""
+    return any(field.name == KEPT.name for field in schema)
+
+
+def says_op(schema: Sequence[SchemaField]) -> bool:
+    """Whether an intermediate table has the operations of its changes."""
+    return any(field.name == OP for field in schema)
+
+
 @dataclass(frozen=True)
 class Binding:
-    """Makes the statements that apply staged changes to one destination table."""
+    """Makes the statements that apply staged changes to one destination table.
+
+    What an intermediate table has beside the seed's columns, its schema says and not the pipeline file: rows that were
+    loaded under an earlier one keep their meaning.
+    """
 
     bigquery: BigQuery
     spec: PipelineSpec
@@ -27,19 +43,24 @@ class Binding:
     columns: Sequence[Column]
     where: str
 
-    def keeps(self, intermediate: str) -> bool:
-        """Whether changes in this intermediate table may leave columns as they were; once so, it stays so."""
-        if not can_keep(self.table) or not kept_columns(self.spec) or order_column(self.spec, self.columns):
-            return False
-        found = self.bigquery.find_table(intermediate)
-        return found is not None and any(field.name == KEPT.name for field in found.schema)
+    def bound(
+        self,
+        intermediate: str,
+        staged: Sequence[SchemaField],
+        first: int,
+        last: int,
+        coordinates: tuple[str, ...] = (),
+    ) -> tuple[str, Values]:
+        """The statement's text and parameters, with kept columns and bounds of keys looked up where they are of use.
 
-    def bound(self, intermediate: str, first: int, last: int, coordinates: tuple[str, ...] = ()) -> tuple[str, Values]:
-        """The statement's text and parameters, with kept columns and bounds of keys looked up where they are of use."""
+        Args:
+            staged: the intermediate table's schema.
+        """
         target, source = self.bigquery.table_id(self.table.table), self.bigquery.table_id(intermediate)
         made = statement(self.spec, self.table, self.columns, target, source, self.where)
-        wanted, values = replace(made, coordinates=coordinates), Values(first=first, last=last)
-        if self.keeps(intermediate):
+        wanted = replace(made, coordinates=coordinates, says_op=says_op(staged))
+        values = Values(first=first, last=last)
+        if row_can_keep(self.spec, self.table) and has_kept(staged):
             names = [row["name"] for row in self.bigquery.read(wanted.kept_text(), values, self.where)]
             wanted = wanted.keeping(names)
         if wanted.bounds:

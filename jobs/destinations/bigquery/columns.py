@@ -65,6 +65,8 @@ _NEUTRAL = {
     "NUMERIC": "NUMERIC '0'",
     "BIGNUMERIC": "BIGNUMERIC '0'",
 }
+# As in a landed row.
+OP = "op"
 _DATES = ("DATE", "TIMESTAMP", "DATETIME")
 
 
@@ -244,11 +246,15 @@ def _check_layout(columns: Sequence[Column], table: BigQueryTable, where: str) -
         )
 
 
-def intermediate_fields(columns: Sequence[Column], order_by: Column | None, keeps: bool = False) -> list[SchemaField]:
-    """The intermediate table's schema: the seed's, and `orderBy` where the pipeline names an order.
+def intermediate_fields(
+    columns: Sequence[Column], order_by: Column | None, keeps: bool = False, says_op: bool = False
+) -> list[SchemaField]:
+    """The intermediate table's schema: the seed's, and what a pipeline needs beside it.
 
     Args:
+        order_by: the column by which changes are ordered; `orderBy` has its values.
         keeps: changes may leave columns as they were; `kept` has the names of those, as they are landed.
+        says_op: `op` says what a change does, as it is landed; otherwise a delete has no value.
     """
     keys = [c.staged for c in columns if c.is_key]
     values = [c.staged for c in columns if not c.is_key]
@@ -262,5 +268,6 @@ def intermediate_fields(columns: Sequence[Column], order_by: Column | None, keep
         SchemaField("partitionTime", "TIMESTAMP"),
         SchemaField("i", "INTEGER", mode="REQUIRED"),
         SchemaField("batchNumber", "INTEGER", mode="REQUIRED"),
+        *([SchemaField(OP, "STRING")] if says_op else []),
         *([SchemaField(KEPT.name, "STRING", mode="REPEATED")] if keeps else []),
     ]

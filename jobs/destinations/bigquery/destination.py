@@ -26,7 +26,6 @@ effect, whoever submitted it; whoever else arrives, moves the state to that job'
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -38,8 +37,11 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Merged, Work
-from jobs.destinations.bigquery.binding import Binding
+from jobs.destinations.bigquery.as_landed import takes_landed_rows
+from jobs.destinations.bigquery.binding import Binding, Values, has_kept, says_op
+from jobs.destinations.bigquery.cleaning import CleanUp
 from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
+from jobs.destinations.bigquery.counting import count_rows
 from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.names import load_prefix, merge_prefix
@@ -49,6 +51,7 @@ from jobs.destinations.bigquery.rows import ChunkRows
 from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.bigquery.statement import order_column
 from jobs.destinations.bigquery.tables import intermediate_table
+from jobs.destinations.emptiness import require_empty
 from jobs.destinations.stages import Stages
 from jobs.failpoints import reached
 from jobs.landing.columns import keeps
@@ -58,10 +61,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
 from resources.connections import BigQueryConnection
-from resources.errors import BatchmergeError, CommitFailed, ConfigurationError, InvariantBroken, TableReplaced
-from sql import render
-
-_LOG = logging.getLogger("batchmerge")
+from resources.errors import CommitFailed, InvariantBroken, TableReplaced
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,27 @@ class BigQueryDestination:
             self.pipeline,
             self.table,
             self.columns,
-            self._staged(can_keep(self.table) and keeps(self.spec)),
+            self._staged,
             self.state,
             self._merge_attempts,
         )
 
-    def _staged(self, keeps: bool) -> list[SchemaField]:
-        return intermediate_fields(self.columns, order_column(self.spec, self.columns), keeps)
+    @property
+    def _staged(self) -> list[SchemaField]:
+        return intermediate_fields(
+            self.columns,
+            self._order,
+            keeps=can_keep(self.table) and keeps(self.spec),
+            says_op=self._takes_landed_rows,
+        )
+
+    @property
+    def _order(self) -> Column | None:
+        return order_column(self.spec, self.columns)
+
+    @property
+    def _takes_landed_rows(self) -> bool:
+        return takes_landed_rows(self.spec, self.table, self.columns)
 
     @cached_property
     def _binding(self) -> Binding:
@@ -123,13 +137,8 @@ class BigQueryDestination:
         row = self.state.read()
         if row is None:
             return False
-        present = self.bigquery.find_table(self.table.table)
-        if present is not None and present.num_rows:
-            raise ConfigurationError(
-                f"the table has {present.num_rows} rows, which would come twice",
-                where=self.name,
-                remedy="drop the table first, if it is to be filled anew",
-            )
+        present = self.bigquery.find_table(self.table.table) is not None
+        require_empty(count_rows(self.bigquery, self.table, self.columns) if present else None, self.name)
         # Without it no merge of a run that only sleeps can happen any more.
         self.bigquery.delete_table(row.intermediate)
         self.state.forget(row)
@@ -146,18 +155,19 @@ class BigQueryDestination:
             return None
         clock = Stages()
         reached("bigquery.begun")
-        wanted = Flush(tuple(batches), self.table.load_rows)
+        wanted = Flush(tuple(batches), self.table.rows_a_load)
         attempts = self._merge_attempts(row)
         job = attempts.closed(applies)
         if job is None:
-            flush = clock.time("load", lambda: self._load(work, row, wanted))
+            loader = self._loader(work, row.intermediate)
+            flush = clock.time("load", lambda: self._load(loader, row, wanted))
             reached("bigquery.loaded")
-            job = clock.time("merge", lambda: self._apply(work, row, attempts, flush))
+            job = clock.time("merge", lambda: self._apply(loader, attempts, flush))
         flush = adopted(job.labels, work.intermediate.landed()[0], self.name)
         reached("bigquery.merged")
         clock.time("state", lambda: self.state.move(row, CommittedState.after(flush.last)))
         reached("bigquery.moved")
-        clock.time("clean-up", lambda: self._clean_up(row, flush))
+        clock.time("clean-up", lambda: self._cleaning.after(row, flush))
         reached("bigquery.cleaned")
         if flush.batches != wanted.batches:
             raise CommitFailed(
@@ -167,28 +177,22 @@ class BigQueryDestination:
             )
         return Merged(_counts(job, flush.rows), str(job.job_id), clock.seconds)
 
-    def _load(self, work: Work, row: StateRow, wanted: Flush) -> Flush:
-        loader = self._loader(work, row.intermediate)
+    def _load(self, loader: Loader, row: StateRow, wanted: Flush) -> Flush:
         prefix = partial(load_prefix, self.pipeline, self.table.table, row.generation, row.next_batch)
         try:
-            return loader.fill(wanted, prefix, lambda: work.intermediate.landed()[0])
+            return loader.fill(wanted, prefix)
         except InvariantBroken:
             # Rows that are missing because another run has merged and cleaned them up are no fault.
             self._expect(row.committed)
             raise
 
     def _loader(self, work: Work, intermediate: str, touched: tuple[int, int] | None = None) -> Loader:
-        found = self.bigquery.find_table(intermediate)
-        if found is None:
-            raise TableReplaced(
-                f"the intermediate table {intermediate} is gone", where=self.name, remedy="run again: another is made"
-            )
-        order = order_column(self.spec, self.columns)
+        schema, order = self._schema(intermediate), self._order
         return Loader(
             bigquery=self.bigquery,
             work=work,
             intermediate=intermediate,
-            schema=found.schema,
+            schema=schema,
             columns=self.columns,
             rows=ChunkRows(
                 work=work,
@@ -196,16 +200,26 @@ class BigQueryDestination:
                 columns=self.columns,
                 order_by=order.source if order else None,
                 where=self.name,
-                keeps=self._binding.keeps(intermediate) and may_keep(self.spec, self.table, work.intermediate),
+                keeps=has_kept(schema) and may_keep(self.spec, self.table, work.intermediate),
                 touched=touched,
             ),
             table=self.table,
             where=self.name,
+            # Landed deletes may have a value: without `op` nothing would tell them from rows.
+            as_landed=touched is None and self._takes_landed_rows and says_op(schema),
         )
 
-    def _apply(self, work: Work, row: StateRow, attempts: Attempts, flush: Flush) -> Job:
-        text, values = self._binding.bound(row.intermediate, flush.first.number, flush.last.number)
-        labels = flush.labels("merge", work.run_id)
+    def _schema(self, intermediate: str) -> Sequence[SchemaField]:
+        found = self.bigquery.find_table(intermediate)
+        if found is None:
+            raise TableReplaced(
+                f"the intermediate table {intermediate} is gone", where=self.name, remedy="run again: another is made"
+            )
+        return list(found.schema)
+
+    def _apply(self, loader: Loader, attempts: Attempts, flush: Flush) -> Job:
+        text, values = self._bound(loader, flush)
+        labels = flush.labels("merge", loader.work.run_id)
 
         def submit(job_id: str) -> Job:
             job = self.bigquery.submit_query(job_id, text, values, labels)
@@ -214,55 +228,30 @@ class BigQueryDestination:
 
         return attempts.closing(submit, applies)
 
+    def _bound(self, loader: Loader, flush: Flush, coordinates: tuple[str, ...] = ()) -> tuple[str, Values]:
+        return self._binding.bound(
+            loader.intermediate, loader.schema, flush.first.number, flush.last.number, coordinates
+        )
+
     def _merge_attempts(self, row: StateRow) -> Attempts:
         prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
         return Attempts(self.bigquery, prefix, self.table.time_limit_seconds)
 
-    def _clean_up(self, row: StateRow, flush: Flush) -> None:
-        """Informational or repeatable, all of it: what fails here is done by the next flush."""
-        try:
-            self._remove_merged(row, flush.last.number)
-            self._label_destination(flush)
-        except BatchmergeError as problem:
-            _LOG.warning("%s: clean-up is left to the next merge: %s", self.name, problem)
+    @property
+    def _cleaning(self) -> CleanUp:
+        return CleanUp(self.bigquery, self.pipeline, self.table, self.state, self._keeps_deletes, self.name)
 
     def clean_up(self) -> Mapping[str, int]:
         """What every merge does at its end, for a table whose merges are far apart or could not finish it."""
         row = self.state.read()
         if row is None or row.committed is None or self.bigquery.find_table(row.intermediate) is None:
             return {}
-        return {"intermediate tables dropped": self._remove_merged(row, row.committed.batch_number)}
-
-    def _remove_merged(self, row: StateRow, last: int) -> int:
-        """Takes merged batches out of the intermediate table and drops those of older generations: how many."""
-        intermediate = self.bigquery.table_id(row.intermediate)
-        text = render("bigquery", "clean_up", intermediate=intermediate, keep_deletes=self._keeps_deletes)
-        self.bigquery.change(text, {"last": last}, self.name)
-        return self._drop_leftovers(row)
+        return {"intermediate tables dropped": self._cleaning.remove_merged(row, row.committed.batch_number)}
 
     @property
     def _keeps_deletes(self) -> bool:
         """Where an order is named, deletes stay known: an older change that comes later must not bring a row back."""
-        return order_column(self.spec, self.columns) is not None and self.table.mode in ("upsert_delete", "delete")
-
-    def _drop_leftovers(self, row: StateRow) -> int:
-        """Drops intermediate tables of generations that no state row names any more: how many."""
-        if self._row().generation != row.generation:
-            return 0
-        dropped = 0
-        mine = intermediate_table(self.bigquery.table_id(row.intermediate), self.pipeline, self.table.table, []).labels
-        for table, labels in self.bigquery.tables(self.table.table.split(".")[0]):
-            if table != row.intermediate and mine.items() <= labels.items() and "batchmerge-replay" not in labels:
-                _LOG.info("%s: dropping the left-over intermediate table %s", self.name, table)
-                self.bigquery.delete_table(table)
-                dropped += 1
-        return dropped
-
-    def _label_destination(self, flush: Flush) -> None:
-        found = self.bigquery.find_table(self.table.table)
-        if found is not None:
-            found.labels = {**found.labels, "batchmerge-batch": str(flush.last.number)}
-            self.bigquery.update_table(found, ["labels"])
+        return self._order is not None and self.table.mode in ("upsert_delete", "delete")
 
     def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         """As in the protocol. It takes a number in the sequence of attempts of the merges on top of `committed`.
@@ -273,7 +262,7 @@ class BigQueryDestination:
         clock = Stages()
         until = committed.batch_number if self.table.needs_key else batches[-1].number
         landed = [b for b in work.intermediate.landed()[0] if batches[0].number <= b.number <= until]
-        flush = Flush(tuple(landed), self.table.load_rows)
+        flush = Flush(tuple(landed), self.table.rows_a_load)
         touched = (batches[0].number, batches[-1].number) if self.table.needs_key else None
         staging = self._replay_table(row)
         try:
@@ -282,29 +271,29 @@ class BigQueryDestination:
             if self._keeps_deletes:
                 loader.copy_deletes(row.intermediate, committed.batch_number)
             reached("bigquery.replay-loaded")
-            job = clock.time("merge", lambda: self._replay(work, row, staging, flush))
+            job = clock.time("merge", lambda: self._replay(loader, row, flush))
         finally:
             self.bigquery.delete_table(staging)
         return Merged(_counts(job, rows), str(job.job_id), clock.seconds)
 
     def _replay_table(self, row: StateRow) -> str:
-        """A table of this replay alone. It goes away by itself should the run die."""
+        """A table of this replay alone, with the same columns. It goes away by itself should the run die."""
         name = f"{row.intermediate}_replay_{uuid.uuid4().hex[:12]}"
-        staged = self._staged(self._binding.keeps(row.intermediate))
+        staged = self._schema(row.intermediate)
         table = intermediate_table(self.bigquery.table_id(name), self.pipeline, self.table.table, staged)
         table.labels = {**table.labels, "batchmerge-replay": "1"}
         table.expires = datetime.now(UTC) + timedelta(days=1)
         self.bigquery.create_table(table)
         return name
 
-    def _replay(self, work: Work, row: StateRow, staging: str, flush: Flush) -> Job:
+    def _replay(self, loader: Loader, row: StateRow, flush: Flush) -> Job:
         coordinates: tuple[str, ...] = ()
         if self.table.mode in ("append", "delete"):
             wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
             coordinates = tuple(c.name for c in self.columns if c.source in wanted)
-        text, values = self._binding.bound(staging, flush.first.number, flush.last.number, coordinates)
+        text, values = self._bound(loader, flush, coordinates)
         token = uuid.uuid4().hex
-        labels = {**flush.labels("replay", work.run_id), "batchmerge-replay": token}
+        labels = {**flush.labels("replay", loader.work.run_id), "batchmerge-replay": token}
         job = self._merge_attempts(row).step(
             lambda job_id: self.bigquery.submit_query(job_id, text, values, labels), applies
         )

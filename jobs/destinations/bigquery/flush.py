@@ -7,7 +7,7 @@ reads them there. So two runs that see different batches never fill one flush wi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from jobs import offsets
@@ -65,6 +65,9 @@ class Flush:
     def chunks(self) -> list[Chunk]:
         """The loads. They follow from the batches' offset ranges alone, so that everybody computes the same."""
         return self._cut(0, max(self._ends()[-1], 1), self.load_rows)
+
+    def in_one_load(self) -> Flush:
+        return replace(self, load_rows=max(self._ends()[-1], 1))
 
     def parts(self, chunk: Chunk, rows: int) -> list[Chunk]:
         """A chunk in pieces of so many offsets."""

@@ -1,4 +1,7 @@
-"""Filling BigQuery's intermediate table: landed rows through Arrow into Parquet, one load job a chunk.
+"""Filling BigQuery's intermediate table by load jobs: of landed files, or of rows that are sent, one job a chunk.
+
+Where landed rows have the intermediate table's shape and lie where BigQuery reads them (`as_landed`), one job loads the
+files of a flush as they are. Otherwise rows are read, shaped by Arrow, written as Parquet and sent.
 
 Why load jobs and not the Storage Write API: a load takes effect once or not at all under an id that we choose, so two
 runs agree on it without writing anything down. A write stream's name is chosen by BigQuery: who creates one and dies
@@ -8,11 +11,12 @@ is one flush a minute, so `merge_interval_seconds` below 60 is for short peaks; 
 landed and goes with a later flush. Write streams would allow flushes of a few seconds; nothing else speaks for them:
 on the emulator a load of 100,000 rows is also faster by far (`python -m tests.benchmarks bigquery_write`).
 
-Memory: two parts of a chunk as Arrow; its Parquet file is on disk.
+Memory: two parts of a chunk as Arrow; its Parquet file is on disk. Nothing for files that are loaded as they are.
 """
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from google.cloud.bigquery import SchemaField
 
-from jobs.batch import LandedBatch
 from jobs.destinations.base import Work
+from jobs.destinations.bigquery.as_landed import can_read
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.flush import Chunk, Flush, adopted
 from jobs.destinations.bigquery.once import Attempts
@@ -34,9 +38,10 @@ from jobs.destinations.bigquery.staging import Stager
 from jobs.failpoints import reached
 from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
-from resources.errors import InvariantBroken
+from resources.errors import InvariantBroken, TerminalError
 from sql import render
 
+_LOG = logging.getLogger("batchmerge")
 _TOKEN = "batchmerge-token"
 
 
@@ -46,6 +51,7 @@ class Loader:
 
     Attributes:
         schema: the intermediate table's, as it is now.
+        as_landed: a landed row is a row of the intermediate table.
     """
 
     bigquery: BigQuery
@@ -56,21 +62,22 @@ class Loader:
     rows: ChunkRows
     table: BigQueryTable
     where: str
+    as_landed: bool = False
 
-    def fill(self, wanted: Flush, prefix: Callable[[int], str], landed: Callable[[], list[LandedBatch]]) -> Flush:
+    def fill(self, wanted: Flush, prefix: Callable[[int], str]) -> Flush:
         """Loads a flush, or what is missing of the one that somebody else has begun; returns the flush that it is.
 
         Args:
             prefix: of the job ids of a chunk, by its number.
-            landed: all landed batches as of now.
 
         Raises:
             InvariantBroken: the intermediate table does not hold what was loaded.
         """
         token = {_TOKEN: uuid.uuid4().hex}
-        first = self._load_once(wanted.chunks()[0], wanted, prefix, token)
+        begun, first = self._begin(wanted, prefix, token)
         reached("bigquery.first-load")
-        flush = wanted if _is_ours(first, token) else adopted(first.labels, landed(), self.where)
+        ours = _is_ours(first, token)
+        flush = begun if ours else adopted(first.labels, self.work.intermediate.landed()[0], self.where)
         jobs = [first, *(self._load_once(chunk, flush, prefix, token) for chunk in flush.chunks()[1:])]
         # What we have loaded ourselves we know; what others have loaded has to be there still.
         wanted_rows = self.rows.count(flush)
@@ -98,11 +105,32 @@ class Loader:
         named = {name: self.bigquery.table_id(table) for name, table in tables.items()}
         self.bigquery.change(render("bigquery", "kept_deletes", **named), {"last": last}, self.where)
 
-    def _load_once(self, chunk: Chunk, flush: Flush, prefix: Callable[[int], str], token: Mapping[str, str]) -> Job:
+    def _begin(self, wanted: Flush, prefix: Callable[[int], str], token: Mapping[str, str]) -> tuple[Flush, Job]:
+        """The first load and the flush that it begins: the whole of it where BigQuery reads the landed files itself."""
+        files = self.rows.files(wanted) if self.as_landed else []
+        if can_read(files, self.bigquery.connection.reads):
+            try:
+                whole = wanted.in_one_load()
+                return whole, self._load_once(whole.chunks()[0], whole, prefix, token, files)
+            except TerminalError as refused:
+                _LOG.warning("%s: the landed files are not loaded as they are, rows are sent: %s", self.where, refused)
+        return wanted, self._load_once(wanted.chunks()[0], wanted, prefix, token)
+
+    def _load_once(
+        self,
+        chunk: Chunk,
+        flush: Flush,
+        prefix: Callable[[int], str],
+        token: Mapping[str, str],
+        files: Sequence[str] = (),
+    ) -> Job:
+        """Loads a chunk, unless somebody has; from these files, or with rows that are sent."""
         attempts = Attempts(self.bigquery, prefix(chunk.number), self.table.time_limit_seconds)
         labels = {**flush.labels("load", self.work.run_id), **token}
 
         def submit(job_id: str) -> Job:
+            if files:
+                return self.bigquery.submit_load_from(job_id, files, self.intermediate, self.schema, labels)
             with self.parquet(chunk, flush) as file:
                 return self.bigquery.submit_load(job_id, file, self.intermediate, self.schema, labels)
 

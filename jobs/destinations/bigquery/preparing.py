@@ -70,7 +70,7 @@ class Preparation:
         done = self._destination(found is not None, dry_run)
         if dry_run:
             return [*done, *self._planned(row)]
-        found = self.bigquery.find_table(self.table.table)
+        found = found or self.bigquery.find_table(self.table.table)
         if found is None:
             raise TableReplaced("the table was dropped this very moment", where=self._where, remedy="run again")
         if row is None:

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from jobs.destinations.base import Work
@@ -26,7 +25,7 @@ _PART_ROWS = 250_000
 
 @dataclass(frozen=True)
 class ChunkRows:
-    """Rows ``c0, c1, …, deleted[, orderBy][, kept], partitionTime, i, batchNumber`` of the chunks of a flush.
+    """Rows ``c0, c1, …, op[, orderBy][, kept], partitionTime, i, batchNumber`` of the chunks of a flush.
 
     Attributes:
         order_by: path of the named order in a landed row, None without.
@@ -56,6 +55,10 @@ class ChunkRows:
                 yield self._select(landed)
             yield self._select(following.result())
 
+    def files(self, flush: Flush) -> list[str]:
+        """The landed files that hold the rows of a flush and nothing else, for a table that takes all landed rows."""
+        return self._files(flush).holding_only(flush.batches)
+
     def count(self, flush: Flush) -> int:
         """How many landed rows of a flush the table takes."""
         if taken_by(self.work.spec, self.table) is None:
@@ -69,7 +72,7 @@ class ChunkRows:
 
     def _select(self, landed: Piece) -> pa.Table:
         rows = {f"c{n}": landed.at(c.source) for n, c in enumerate(self.columns)}
-        rows["deleted"] = pc.equal(landed.at(["op"]), "delete")
+        rows["op"] = landed.at(["op"])
         if self.order_by:
             rows["orderBy"] = landed.at(self.order_by)
         if self.keeps:

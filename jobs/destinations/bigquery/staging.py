@@ -52,7 +52,7 @@ class Stager:
             TerminalError: an array holds a null.
         """
         given = {(c.path[0], c.name.lower()): batch.column(n) for n, c in enumerate(self._columns)}
-        deleted = batch.column("deleted")
+        deleted = pc.equal(batch.column("op"), "delete")
         arrays, fields = [], []
         for field in self._present:
             if field.name in ("key", "value"):

@@ -21,7 +21,7 @@ from jobs.batch import CommittedState
 from jobs.destinations.bigquery.names import intermediate_name, state_prefix
 from jobs.destinations.bigquery.once import Attempts
 from resources.bigquery import BigQuery, Job
-from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken
+from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from sql import render
 
 STATE_TABLE = "batchmerge_state"
@@ -79,9 +79,11 @@ class TableState:
         Raises:
             InvariantBroken: there is more than one.
         """
-        if self._bigquery.find_table(self._state_table) is None:
+        try:
+            rows = self._bigquery.read(self._text("state_read"), self._key, self._where)
+        except TableReplaced:
+            # There is no state table yet, or no dataset. Asking first would cost a request of every read.
             return None
-        rows = self._bigquery.read(self._text("state_read"), self._key, self._where)
         if len(rows) > 1:
             raise InvariantBroken(
                 f"{self._state_table} has {len(rows)} rows for this table",

@@ -48,6 +48,7 @@ class Statement:
         order_by: the column whose larger value wins; None for the order of the batches.
         bounds: for key columns that lay the table out.
         by_record_time: HOUR, DAY, MONTH or YEAR where a row's partition follows its record; else None.
+        says_op: the staged changes say whether they delete.
         kept: columns that some of the changes leave as they were.
         coordinates: columns by which rows are known that the table has already (replay); else empty.
     """
@@ -63,6 +64,7 @@ class Statement:
     whole: Whole | None
     by_record_time: str | None
     coordinates: tuple[str, ...] = ()
+    says_op: bool = False
     kept: tuple[Column, ...] = ()
 
     @property
@@ -109,8 +111,8 @@ def statement(
 
 def order_column(spec: PipelineSpec, columns: Sequence[Column]) -> Column | None:
     """The column that the pipeline orders changes by; None for the order of the batches."""
-    wanted = spec.changes.order_by
-    if not wanted or wanted == "arrival":
+    wanted = spec.changes.ordered_by
+    if not wanted:
         return None
     return next((c for c in columns if c.source[-1] == wanted and c.source[0] in ("key", "value")), None)
 

@@ -125,10 +125,16 @@ REPLAYS = {
 }
 
 
-ALL = {**CASES, **KEEPING, **REPLAYS}
+# From landed files, which keep what a delete took away.
+LANDED = {f"{mode}_landed": pipeline(mode) for mode in ("append", "upsert", "upsert_delete", "delete")}
 
 
-def made(spec: PipelineSpec, replayed: bool = False) -> tuple[Statement, list[SchemaField], list[SchemaField]]:
+ALL = {**CASES, **KEEPING, **REPLAYS, **LANDED}
+
+
+def made(
+    spec: PipelineSpec, replayed: bool = False, landed: bool = False
+) -> tuple[Statement, list[SchemaField], list[SchemaField]]:
     """The statement with the fields of its two tables."""
     table = spec.tables[0]
     assert table.kind == "bigquery"
@@ -138,7 +144,8 @@ def made(spec: PipelineSpec, replayed: bool = False) -> tuple[Statement, list[Sc
         found = replace(found, coordinates=tuple(c.name for c in columns if c.source[0] == "kafka"))
     kept = keeps(spec)
     found = found.keeping(["tags", "doc", "raw"]) if kept else found
-    return found, [c.field for c in columns], intermediate_fields(columns, order_column(spec, columns), kept)
+    staged = intermediate_fields(columns, order_column(spec, columns), kept, landed)
+    return replace(found, says_op=landed), [c.field for c in columns], staged
 
 
 def parameters(found: Statement) -> dict[str, str]:
@@ -149,7 +156,7 @@ def parameters(found: Statement) -> dict[str, str]:
 
 @pytest.mark.parametrize("case", ALL)
 def test_statement_is_the_one_on_file(case: str) -> None:
-    found, _, _ = made(ALL[case], case in REPLAYS)
+    found, _, _ = made(ALL[case], case in REPLAYS, case in LANDED)
     file = GOLDEN / f"{case}.sql"
     if os.environ.get("BATCHMERGE_WRITE_GOLDEN"):
         file.write_text(found.text() + "\n")
@@ -163,7 +170,7 @@ def test_every_file_has_its_case() -> None:
 @pytest.mark.parametrize("case", ALL)
 def test_statement_is_accepted_by_googles_analyzer(case: str, analyze: Callable[..., None]) -> None:
     spec = ALL[case]
-    found, target, staged = made(spec, case in REPLAYS)
+    found, target, staged = made(spec, case in REPLAYS, case in LANDED)
     tables = {TARGET: (target, spec.tables[0].by_ingestion_time), INTERMEDIATE: (staged, True)}
     analyze(found.text(), tables, parameters(found))
     if found.bounds:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import StringType
 
 from jobs.batch import Batch, Counts, LandedBatch
 from jobs.destinations.iceberg.schema import iceberg_schema
@@ -74,7 +75,7 @@ BAD = {"stage": "value", "kind": "type", "message": "no"}
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> LandedFiles:
+def landing(tmp_path: Path) -> Landing:
     (tmp_path / "catalog.db").touch()
     connection = IcebergConnection(
         kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
@@ -88,8 +89,13 @@ def files(tmp_path: Path) -> LandedFiles:
         [row(2, 0), row(2, 1), row(2, 4, partition=1)],
     ):
         table.append(pa.Table.from_pylist(rows, schema=SCHEMA))
-    # As it gets to a worker.
-    found: LandedFiles = pickle.loads(pickle.dumps(LandedFiles.up_to(BATCH, Landing(catalog))))
+    return Landing(catalog)
+
+
+@pytest.fixture
+def files(landing: Landing) -> LandedFiles:
+    """As they get to a worker."""
+    found: LandedFiles = pickle.loads(pickle.dumps(LandedFiles.up_to(BATCH, landing)))
     return found
 
 
@@ -122,6 +128,35 @@ def test_only_what_the_route_takes(files: LandedFiles) -> None:
     assert places(routed, between(1, 0, 2, 100)) == [(1, 3), (1, 4), (1, 5)]
     named = files.taking(ROWS, Taken(path=("value", "name"), names=("t2",)))
     assert places(named, between(1, 0, 2, 100)) == [(2, 0), (2, 1), (2, 4)]
+
+
+def landed(number: int, rows: int, snapshot: int) -> LandedBatch:
+    batch = Batch("flow", number, str(number), None, {}, {}, 0, "hash")
+    return LandedBatch(batch, Counts(landed=rows), Watermark(), snapshot)
+
+
+def test_files_of_whole_batches_hold_nothing_else(files: LandedFiles) -> None:
+    table = files.table()
+    (first, *_) = [s.snapshot_id for s in table.metadata.snapshots]
+    held = files.holding_only([landed(1, 6, first)])
+    (file,) = {task.file.file_path for task in table.scan("batchNumber == 1").plan_files()}
+    assert held == [file]
+    assert files.holding_only([landed(1, 5, first)]) == [], "a row that is not of the batch"
+    # A file with a dead letter has more rows than the batch has changes.
+    assert files.holding_only([landed(2, 4, files.snapshot)]) == []
+    assert files.holding_only([landed(1, 6, first), landed(2, 4, files.snapshot)]) == []
+    assert files.holding_only([landed(1, 6, 1)]) == [], "its snapshot is gone, so its columns are unknown"
+
+
+def test_files_with_other_columns_are_not_taken_together(files: LandedFiles, landing: Landing) -> None:
+    table = landing.catalog.require("landing.flow")
+    (first, *_) = [s.snapshot_id for s in table.metadata.snapshots]
+    with table.update_schema() as update:
+        update.add_column(("value", "extra"), StringType())
+    table.append(table.schema().as_arrow().empty_table())
+    assert files.holding_only([landed(1, 6, first)]), "read as of then"
+    now = LandedFiles.up_to(BATCH, landing)
+    assert now.holding_only([landed(1, 6, first)]) == []
 
 
 def test_parts_of_a_missing_value_are_null(files: LandedFiles) -> None:

@@ -1,0 +1,76 @@
+"""What merges leave behind, and its removal: merged rows, intermediate tables of older generations, an old label.
+
+All of it is informational or repeatable: what a run could not do, the next merge does.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from jobs.destinations.bigquery.flush import Flush
+from jobs.destinations.bigquery.state import StateRow, TableState
+from jobs.destinations.bigquery.tables import intermediate_table
+from jobs.spec.tables import BigQueryTable
+from resources.bigquery import BigQuery
+from resources.errors import BatchmergeError
+from sql import render
+
+_LOG = logging.getLogger("batchmerge")
+
+
+@dataclass(frozen=True)
+class CleanUp:
+    """Cleans up after the merges of one table.
+
+    Attributes:
+        keep_deletes: deletes stay known, since an older change that comes later must not bring a row back.
+    """
+
+    bigquery: BigQuery
+    pipeline: str
+    table: BigQueryTable
+    state: TableState
+    keep_deletes: bool
+    where: str
+
+    def after(self, row: StateRow, flush: Flush) -> None:
+        """Of a flush that is merged; a failure is a warning."""
+        try:
+            self.remove_merged(row, flush.last.number)
+            self._label_destination(flush)
+        except BatchmergeError as problem:
+            _LOG.warning("%s: clean-up is left to the next merge: %s", self.where, problem)
+
+    def remove_merged(self, row: StateRow, last: int) -> int:
+        """Takes batches up to this one out of the intermediate table and drops older generations' tables: how many."""
+        intermediate = self.bigquery.table_id(row.intermediate)
+        text = render("bigquery", "clean_up", intermediate=intermediate, keep_deletes=self.keep_deletes)
+        self.bigquery.change(text, {"last": last}, self.where)
+        return self._drop_leftovers(row)
+
+    def _drop_leftovers(self, row: StateRow) -> int:
+        """Drops intermediate tables of generations that no state row names any more: how many."""
+        mine = intermediate_table(self.bigquery.table_id(row.intermediate), self.pipeline, self.table.table, []).labels
+        left = [
+            table
+            for table, labels in self.bigquery.tables(self.table.table.split(".")[0])
+            if table != row.intermediate and mine.items() <= labels.items() and "batchmerge-replay" not in labels
+        ]
+        # A newer generation's table is made after the row names it: if the row is as it was, none is among these.
+        if not left or self._generation() != row.generation:
+            return 0
+        for table in left:
+            _LOG.info("%s: dropping the left-over intermediate table %s", self.where, table)
+            self.bigquery.delete_table(table)
+        return len(left)
+
+    def _generation(self) -> str | None:
+        row = self.state.read()
+        return row.generation if row else None
+
+    def _label_destination(self, flush: Flush) -> None:
+        found = self.bigquery.find_table(self.table.table)
+        if found is not None:
+            found.labels = {**found.labels, "batchmerge-batch": str(flush.last.number)}
+            self.bigquery.update_table(found, ["labels"])
