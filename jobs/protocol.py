@@ -17,6 +17,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from jobs.attribution import about
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination, Merged
@@ -25,6 +26,7 @@ from jobs.lineage import next_batches
 from jobs.news import LandingNews, publish_news
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
+from jobs.progress import tell_progress
 from resources.errors import CommitFailed, CommitStateUnknown, TerminalError
 
 _LOG = logging.getLogger("batchmerge")
@@ -61,16 +63,18 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
             return
         reached("land.planned")
         news.requested(planned.batch)
-        landed = pipeline.intermediate.land(
-            pipeline.spark("landing", pipeline.intermediate.catalog),
-            pipeline.kafka,
-            planned.batch,
-            planned.committed,
-            planned.topics.stable,
-            pipeline.run_properties,
-        )
+        with about([planned.batch]):
+            landed = pipeline.intermediate.land(
+                pipeline.spark("landing", pipeline.intermediate.catalog),
+                pipeline.kafka,
+                planned.batch,
+                planned.committed,
+                planned.topics.stable,
+                pipeline.run_properties,
+            )
         news.landed(landed)
         dead_letters.publish()
+        tell_progress(landed, planned.topics.stable)
         yield landed
         done += 1
 
@@ -129,7 +133,8 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
         if wanted.batches:
             reached("merge.planned")
             try:
-                merged = destination.merge(pipeline.work(destination), wanted.committed, wanted.batches)
+                with about([b.batch for b in wanted.batches]):
+                    merged = destination.merge(pipeline.work(destination), wanted.committed, wanted.batches)
             except (CommitFailed, CommitStateUnknown) as lost:
                 _LOG.warning("%s, attempt %d: %s", destination.name, attempt, lost)
                 failed = lost

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from jobs.attempts import until_committed
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination, Merged
 from jobs.lineage import next_batches
 from jobs.pipeline import Pipeline
-from resources.errors import CommitFailed, ConfigurationError, TerminalError
+from resources.errors import ConfigurationError, TerminalError
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -80,27 +81,22 @@ def _replay(
         _LOG.info("replayed batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
         return Replayed(batches, merged)
 
-    return until_committed(destination, once)
+    return until_replayed(destination, once)
 
 
-def until_committed(destination: Destination, once: Callable[[], Replayed | None]) -> Replayed | None:
+def until_replayed(destination: Destination, once: Callable[[], Replayed | None]) -> Replayed | None:
     """What one replay gives; it starts over when another writer was faster, a bounded number of times.
 
     Raises:
         TerminalError: others were faster each time.
     """
-    failed: CommitFailed | None = None
-    for attempt in range(1, destination.table.max_commit_attempts + 1):
-        try:
-            return once()
-        except CommitFailed as lost:
-            _LOG.warning("%s, replay attempt %d: %s", destination.name, attempt, lost)
-            failed = lost
-    raise TerminalError(
-        f"other writers have changed the table during each of {attempt} attempts to replay",
+    attempts = destination.table.max_commit_attempts
+    failure = TerminalError(
+        f"other writers have changed the table during each of {attempts} attempts to replay",
         where=destination.name,
         remedy="let them write less often, or raise `max_commit_attempts`",
-    ) from failed
+    )
+    return until_committed(once, attempts, failure)
 
 
 def _gone(destination: Destination, oldest: LandedBatch) -> ConfigurationError:

@@ -22,7 +22,7 @@ from jobs.landing.again import read_again
 from jobs.offsets import OffsetRange, Offsets, TopicPartition, total
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
-from jobs.replay import Replayed, check_coordinates, until_committed
+from jobs.replay import Replayed, check_coordinates, until_replayed
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 
 _LOG = logging.getLogger("batchmerge")
@@ -58,7 +58,7 @@ def replay_from_kafka(pipeline: Pipeline, destination: Destination, wanted: Want
         _LOG.info("replayed %d offsets from Kafka into %s", total(batch.ranges), destination.name)
         return Replayed([place.batch], merged)
 
-    return until_committed(destination, once)
+    return until_replayed(destination, once)
 
 
 def batch_again(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
+from jobs.attribution import about
 from jobs.destinations.base import Destination
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.failpoints import reached
@@ -78,5 +79,7 @@ def _write(pipeline: Pipeline, destination: IcebergDestination, changes: list[Ta
     if not wanted.batches:
         return MergedTable(destination, None)
     reached("merge.planned")
-    merged = destination.merge(replace(pipeline.work(destination), publish=later), wanted.committed, wanted.batches)
+    work = replace(pipeline.work(destination), publish=later)
+    with about([b.batch for b in wanted.batches]):
+        merged = destination.merge(work, wanted.committed, wanted.batches)
     return MergedTable(destination, MergedBatches(wanted.batches, wanted.committed, merged))

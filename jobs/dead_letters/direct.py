@@ -7,7 +7,6 @@ between is made up for by the next one, which finds the rows there and appends n
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,9 +14,9 @@ from pyspark.sql import functions as F
 
 from jobs.batch import CommittedState
 from jobs.dead_letters.reading import ALL
-from jobs.dead_letters.trying import VIEW, Tried, try_again, write_back
+from jobs.dead_letters.trying import VIEW, Tried, mended_summary, try_again, write_back
+from jobs.destinations.iceberg import snapshot_summary
 from jobs.destinations.iceberg.attempt import Attempt
-from jobs.destinations.iceberg.history import MENDED
 from jobs.failpoints import reached
 from jobs.landing.columns import ROWS
 from jobs.landing.direct import DirectLanding
@@ -83,16 +82,8 @@ def _append(pipeline: Pipeline, spark: SparkSession, place: DirectLanding, commi
     if not by_batch:
         attempt.discard()
         return
-    summary = {
-        **attempt.summary,
-        **committed.to_properties(),
-        **pipeline.run_properties,
-        MENDED: json.dumps({str(number): count for number, count in sorted(by_batch.items())}),
-    }
-    writer = place.rows_for(attempt)(missing).writeTo(quote("spark", attempt.path))
-    for key, value in summary.items():
-        writer = writer.option(f"snapshot-property.{key}", value)
-    writer.append()
+    summary = mended_summary(pipeline, attempt, committed, by_batch)
+    snapshot_summary.append(place.rows_for(attempt)(missing), attempt.path, summary)
     reached("mend.written")
     # On its base only: two retries at once must not both append the same rows.
     attempt.publish_head(summary, {})

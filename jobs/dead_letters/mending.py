@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemovePropertiesUpdate
 
+from jobs.attempts import until_committed
 from jobs.batch import PREFIX
 from jobs.dead_letters.direct import mend_direct
 from jobs.dead_letters.reading import ALL, Letter, dead_letter_table
-from jobs.dead_letters.trying import Tried, try_again, write_back
+from jobs.dead_letters.trying import Tried, mended_summary, try_again, write_back
 from jobs.destinations.iceberg.attempt import Attempt
-from jobs.destinations.iceberg.history import MENDED
 from jobs.failpoints import reached
 from jobs.landing.direct import DirectLanding
 from jobs.pipeline import Pipeline
@@ -89,19 +89,12 @@ def _retried(tried: Tried | None, replayed: dict[str, Replayed]) -> Retried:
 
 
 def _mend(pipeline: Pipeline, once: Callable[[], Tried | None]) -> Tried | None:
-    """What one try gives; it starts over when somebody else was faster, a bounded number of times."""
-    failed: CommitFailed | None = None
-    for _ in range(_ATTEMPTS):
-        try:
-            return once()
-        except CommitFailed as lost:
-            _LOG.warning("dead letters of %s: %s", pipeline.name, lost)
-            failed = lost
-    raise TerminalError(
+    failure = TerminalError(
         f"the landed batches have changed during each of {_ATTEMPTS} attempts to mend dead letters",
         where=dead_letter_table(pipeline),
         remedy="try again while the pipeline is not running",
-    ) from failed
+    )
+    return until_committed(once, _ATTEMPTS, failure)
 
 
 def _mend_once(pipeline: Pipeline) -> Tried | None:
@@ -123,12 +116,7 @@ def _mend_once(pipeline: Pipeline) -> Tried | None:
             if tried.changed is None:
                 attempt.discard()
                 return tried
-            summary = {
-                **attempt.summary,
-                **committed.to_properties(),
-                **pipeline.run_properties,
-                MENDED: json.dumps({str(number): count for number, count in sorted(tried.mended.items())}),
-            }
+            summary = mended_summary(pipeline, attempt, committed, tried.mended)
             write_back(spark, pipeline, attempt, summary, tried.changed)
     reached("mend.written")
     note = {_pending(pipeline): _note(pipeline, min(tried.mended), max(tried.mended))} if tried.mended else {}

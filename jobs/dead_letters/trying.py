@@ -6,6 +6,7 @@ Spark fails in the transform is found by halving, however many there are, since 
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +22,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch, CommittedState
 from jobs.dead_letters.reading import Letter
+from jobs.destinations.iceberg import snapshot_summary
 from jobs.destinations.iceberg.attempt import Attempt
+from jobs.destinations.iceberg.history import MENDED
 from jobs.landing.columns import CHANGES, ERROR, KAFKA, KEPT, key_fields
 from jobs.landing.records import RecordReader
 from jobs.landing.schema_ids import Registries
@@ -33,7 +36,6 @@ from sql import quote, render
 
 _LOG = logging.getLogger("batchmerge")
 VIEW = "batchmerge_tried"
-_SCOPED = "spark.sql.iceberg.snapshot-property."
 _NAMED = 10
 _WAS = ("stage", "kind", "message")
 _CARRIED: Mapping[str, pa.DataType] = {
@@ -113,6 +115,18 @@ def _outcome(pipeline: Pipeline, rows: DataFrame, tried: int, lacking: list[Lett
     return Tried(tried, mended, (min(changed), max(changed)) if changed else None, stay)
 
 
+def mended_summary(
+    pipeline: Pipeline, attempt: Attempt, committed: CommittedState, by_batch: Mapping[int, int]
+) -> dict[str, str]:
+    """Of a snapshot with mended letters: the state stays as it was committed."""
+    return {
+        **attempt.summary,
+        **committed.to_properties(),
+        **pipeline.run_properties,
+        MENDED: json.dumps({str(number): count for number, count in sorted(by_batch.items())}),
+    }
+
+
 def write_back(
     spark: SparkSession,
     pipeline: Pipeline,
@@ -139,14 +153,8 @@ def write_back(
         last=last,
         elsewhere=elsewhere,
     )
-    # Snapshot properties of a MERGE are session-wide: taken back whatever happens.
-    try:
-        for key, value in summary.items():
-            spark.conf.set(_SCOPED + key, value)
+    with snapshot_summary.carried(spark, summary):
         spark.sql(text)
-    finally:
-        for key in summary:
-            spark.conf.unset(_SCOPED + key)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from jobs.landing.columns import KEPT, RowColumn
 from jobs.landing.place import LandedRows
-from jobs.spec.keeping import can_keep, kept_columns
+from jobs.spec.keeping import row_can_keep
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from sql import render
@@ -20,7 +20,7 @@ def may_keep(spec: PipelineSpec, table: Table, landed: LandedRows) -> bool:
     The intermediate table says so, not the pipeline file alone: batches that were landed under an earlier one keep
     their meaning.
     """
-    if not can_keep(table) or not kept_columns(spec) or spec.changes.order_by not in (None, "arrival"):
+    if not row_can_keep(spec, table):
         return False
     return any(f.name == KEPT.name for f in landed.catalog.require(landed.identifier).schema().fields)
 

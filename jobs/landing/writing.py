@@ -21,6 +21,7 @@ from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
+from jobs.destinations.iceberg import snapshot_summary
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.landing.columns import KEPT, key_fields, landing_schema, value_fields
 from jobs.landing.records import Operations, RecordReader
@@ -32,7 +33,6 @@ from jobs.spec.formats import Encoding, Format
 from jobs.spec.keeping import envelope_rules
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
-from sql import quote
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -82,11 +82,9 @@ def write_records(spark: SparkSession, source: LandingSource, attempt: Attempt, 
     wanted = F.coalesce(op.isin(*selection.operations), F.lit(False)) if selection.operations else F.lit(False)
     what = _counts(wanted)
     kept = shaped.observe(counted, *what).where(wanted | (error.isNotNull() & F.lit(selection.bad_records)))
-    writer = selection.columns(kept).writeTo(quote("spark", attempt.path))
-    for key, value in attempt.summary.items():
-        writer = writer.option(f"snapshot-property.{key}", value)
+    rows = selection.columns(kept)
     try:
-        writer.append()
+        snapshot_summary.append(rows, attempt.path, attempt.summary)
     except PySparkException as problem:
         source.find_failing(spark, problem)
         return write_records(spark, source, attempt, selection)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from jobs.decode.envelope import OPERATION
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.pipeline import RESERVED
-from sql import literal, quote
+from sql import quote
 
 
 def name(column: str | tuple[str, ...]) -> str:
@@ -118,7 +118,3 @@ class Chain:
         sql = f"select {', '.join([*star, *new])} from records{where}"
         types = {c: kind for c, kind in self.types.items() if c not in kept}
         return {"sql": sql, "columns": types} if types else sql
-
-
-def text(value: str) -> str:
-    return literal(value)

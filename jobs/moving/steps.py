@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
-from jobs.moving.chain import Chain, name, text
+from jobs.moving.chain import Chain, name
 from jobs.schema.types import parse_type, type_name
 from resources.errors import ConfigurationError
+from sql import literal
 
 Options = Mapping[str, str]
 Step = Callable[[Chain, Options], str]
@@ -30,8 +31,13 @@ def items(options: Options, *names: str) -> list[str]:
     return [part.strip() for part in given.split(",") if part.strip()]
 
 
+def renames_of(options: Options) -> dict[str, str]:
+    """Old names to new ones."""
+    return dict(part.split(":", 1) for part in items(options, "renames") if ":" in part)
+
+
 def replace_field(chain: Chain, options: Options) -> str:
-    renames = dict(part.split(":", 1) for part in items(options, "renames") if ":" in part)
+    renames = renames_of(options)
     include = items(options, "include", "whitelist")
     for column in [*include, *renames]:
         chain.read(column)
@@ -70,12 +76,12 @@ def timestamp_converter(chain: Chain, options: Options) -> str:
         )
         return "see below"
     if target == "string":
-        chain.make(column, f"date_format({chain.read(column, 'timestamp')}, {text(form)})", "string")
+        chain.make(column, f"date_format({chain.read(column, 'timestamp')}, {literal(form)})", "string")
     elif target == "unix":
         chain.make(column, f"unix_{unit}({chain.read(column, 'timestamp')})", "long")
     elif form:
-        found = f"to_timestamp({chain.read(column)}, {text(form)})"
-        chain.make(column, f"to_date({chain.read(column)}, {text(form)})" if target == "date" else found, target)
+        found = f"to_timestamp({chain.read(column)}, {literal(form)})"
+        chain.make(column, f"to_date({chain.read(column)}, {literal(form)})" if target == "date" else found, target)
     elif chain.type_of(column) in ("int", "long"):
         found = f"timestamp_{unit}({chain.read(column)})"
         chain.make(column, f"cast({found} as date)" if target == "date" else found, target)
@@ -93,7 +99,7 @@ def insert_field(chain: Chain, options: Options) -> str:
         if column := options.get(f"{part}.field", "").rstrip("!?"):
             chain.make(column, source)
     if column := options.get("static.field", "").rstrip("!?"):
-        chain.make(column, text(options.get("static.value", "")))
+        chain.make(column, literal(options.get("static.value", "")))
     return DONE
 
 
@@ -103,11 +109,11 @@ def mask_field(chain: Chain, options: Options) -> str:
         chain.read(column)
         kind = chain.type_of(column) or "string"
         if kind == "string":
-            chain.make(column, text(replacement))
+            chain.make(column, literal(replacement))
         elif kind == "boolean":
             chain.make(column, "false")
         elif kind in ("int", "long", "float", "double") or kind.startswith("decimal"):
-            chain.make(column, f"cast({text(replacement or '0')} as {kind})")
+            chain.make(column, f"cast({literal(replacement or '0')} as {kind})")
         else:
             chain.make(column, f"cast(null as {kind})", kind)
             chain.todo.append(f"{column}: masked by null, since {kind} has no empty value")
@@ -125,7 +131,7 @@ def extract_field(chain: Chain, options: Options) -> str:
 
 
 def hoist_field(chain: Chain, options: Options) -> str:
-    parts = [part for column, made in chain.made.items() for part in (text(column), made)]
+    parts = [part for column, made in chain.made.items() for part in (literal(column), made)]
     chain.made, chain.types = {options.get("field", "value"): f"named_struct({', '.join(parts)})"}, {}
     return DONE
 
@@ -134,7 +140,7 @@ def flatten(chain: Chain, options: Options) -> str:
     mark = options.get("delimiter", ".")
     flat: dict[str, str] = {}
     for column, made in chain.made.items():
-        flat |= _flat(column, made, chain.type_of(column), mark)
+        flat |= _flat(column, made, _parsed(chain.type_of(column)), mark)
     chain.made = flat
     if not any("struct<" in kind for kind in chain.columns.values()):
         chain.todo.append("Flatten: no column is declared as a struct; source.transform names the parts of one by "
@@ -161,7 +167,7 @@ def json_to_map(chain: Chain, options: Options) -> str:
         return "source.value: format json; declare nested fields as map<string,string>"
     chain.value_format, chain.columns = "string", {"payload": "string"}
     kind = "map<string,string>"
-    chain.made, chain.types = {"payload": f"from_json({name('payload')}, {text(kind)})"}, {"payload": kind}
+    chain.made, chain.types = {"payload": f"from_json({name('payload')}, {literal(kind)})"}, {"payload": kind}
     return DONE
 
 
@@ -176,9 +182,9 @@ def kafka_metadata(chain: Chain, options: Options) -> str:
     parts = {**_METADATA, "timestamp": "unix_millis(_timestamp)"}
     if external := options.get("external_field", ""):
         key, _, value = external.partition(",")
-        parts[key.strip()] = text(value.strip())
+        parts[key.strip()] = literal(value.strip())
     if options.get("nested", "false").lower() == "true":
-        chain.make(prefix, f"named_struct({', '.join(x for n, e in parts.items() for x in (text(n), e))})")
+        chain.make(prefix, f"named_struct({', '.join(x for n, e in parts.items() for x in (literal(n), e))})")
     else:
         for part, made in parts.items():
             chain.make(f"{prefix}_{part}", made)
@@ -200,17 +206,13 @@ def struct_columns(kind: str) -> dict[str, str]:
     return {f.name: type_name(f.type) for f in inner}
 
 
-def _flat(column: str, expression: str, kind: str, mark: str) -> dict[str, str]:
-    return _flat_type(column, expression, _parsed(kind), mark)
-
-
-def _flat_type(column: str, expression: str, kind: pa.DataType, mark: str) -> dict[str, str]:
+def _flat(column: str, expression: str, kind: pa.DataType, mark: str) -> dict[str, str]:
     if not pa.types.is_struct(kind):
         return {column: expression}
     found: dict[str, str] = {}
     for n in range(kind.num_fields):
         inner = kind.field(n)
-        found |= _flat_type(f"{column}{mark}{inner.name}", f"{expression}.{name(inner.name)}", inner.type, mark)
+        found |= _flat(f"{column}{mark}{inner.name}", f"{expression}.{name(inner.name)}", inner.type, mark)
     return found
 
 

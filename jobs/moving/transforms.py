@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jobs.moving.chain import Chain, name, text
+from jobs.moving.chain import Chain, name
 from jobs.moving.configuration import Configuration
-from jobs.moving.steps import STEPS, Options, struct_columns
+from jobs.moving.steps import STEPS, Options, renames_of, struct_columns
 from jobs.moving.unwrapping import TARGET, UNWRAPPING, drops_deletes, rewrites_deletes
+from sql import literal
 
 _ROUTERS = ("RegexRouter", "ByLogicalTableRouter", "TopicRegexRouter")
 _OTHERS = {
@@ -66,8 +67,7 @@ def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str
             STEPS[kind](probe, options)
             found = {c: k for c, k in found.items() if c not in probe.made or c in probe.columns}
         elif kind == "ReplaceField":
-            pairs = [part.split(":", 1) for part in options.get("renames", "").split(",") if ":" in part]
-            old = {new.strip(): was.strip() for was, new in pairs}
+            old = {new: was for was, new in renames_of(options).items()}
             found = {old.get(c, c): k for c, k in found.items()}
         elif kind == "TimestampConverter" and (column := options.get("field", "")) in found:
             converted = options.get("target.type", "").lower() in ("string", "unix")
@@ -133,12 +133,16 @@ def _condition(configuration: Configuration, options: Options) -> str:
     kind = _short(given.get("type", ""))
     found = ""
     if kind == "TopicNameMatches":
-        found = f"(_topic rlike {text('^(?:' + given.get('pattern', '') + ')$')})"
+        found = f"(_topic rlike {literal('^(?:' + given.get('pattern', '') + ')$')})"
     elif kind == "HasHeaderKey":
-        found = f"exists(_headers, h -> h.key = {text(given.get('name', ''))})"
+        found = f"exists(_headers, h -> h.key = {literal(given.get('name', ''))})"
     elif kind == "RecordIsTombstone":
-        return "" if options.get("negate", "").lower() == "true" else "false"
-    return f"(not {found})" if found and options.get("negate", "").lower() == "true" else found
+        return "" if _negated(options) else "false"
+    return f"(not {found})" if found and _negated(options) else found
+
+
+def _negated(options: Options) -> bool:
+    return options.get("negate", "").lower() == "true"
 
 
 def _predicate(configuration: Configuration, options: Options) -> dict[str, str]:
@@ -151,8 +155,7 @@ def _holds(configuration: Configuration, options: Options, topic: str) -> bool:
     given = _predicate(configuration, options)
     if not given.get("type", "").endswith("TopicNameMatches"):
         return True
-    negated = options.get("negate", "").lower() == "true"
-    return (re.fullmatch(given.get("pattern", ""), topic) is not None) != negated
+    return (re.fullmatch(given.get("pattern", ""), topic) is not None) != _negated(options)
 
 
 def _lift(chain: Chain, configuration: Configuration) -> None:

@@ -6,8 +6,9 @@ Sources: Debezium's documentation of ExtractNewRecordState; `DebeziumTransform`,
 
 from __future__ import annotations
 
-from jobs.moving.chain import Chain, text
+from jobs.moving.chain import Chain
 from jobs.moving.steps import Options, Step, items
+from sql import literal
 
 # Of the envelope itself; any other simple name of `add.fields` is in its `source`.
 _OF_ENVELOPE = {"op", "ts_ms", "ts_us", "ts_ns", "before", "after", "source", "transaction"}
@@ -51,7 +52,7 @@ def tabular_debezium(chain: Chain, options: Options) -> str:
     chain.unwrap("debezium", metadata, dict.fromkeys(metadata, "string"))
     db, table = f"coalesce({chain.made['_cdc_schema']}, {chain.made['_cdc_db']})", chain.made["_cdc_table"]
     pattern = options.get("cdc.target.pattern", "{db}.{table}")
-    target = f"replace(replace({text(pattern)}, '{{db}}', {db}), '{{table}}', {table})"
+    target = f"replace(replace({literal(pattern)}, '{{db}}', {db}), '{{table}}', {table})"
     for column in metadata:
         chain.drop(column)
     chain.make(TARGET, target, "string")

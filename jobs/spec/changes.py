@@ -53,3 +53,8 @@ class Changes(Spec):
         description="a value column (LSN, version, timestamp) whose larger value wins; `arrival`: the order of "
         "batches, topics, partitions and offsets is accepted even where a key may move between partitions",
     )
+
+    @property
+    def ordered_by(self) -> str | None:
+        """The column that orders the changes to one key; None for the order of arrival."""
+        return None if self.order_by == "arrival" else self.order_by

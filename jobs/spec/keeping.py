@@ -26,6 +26,11 @@ def can_keep(table: Table) -> bool:
     return table.kind != "clickhouse" and table.mode in ("upsert", "upsert_delete")
 
 
+def row_can_keep(spec: PipelineSpec, table: Table) -> bool:
+    """Whether changes of this pipeline may leave columns of the table's rows as they were."""
+    return can_keep(table) and bool(kept_columns(spec)) and spec.changes.ordered_by is None
+
+
 def unavailable(spec: PipelineSpec) -> Literal["refuse", "null", "keep"]:
     """What becomes of a column that Debezium has left out; where nothing is said, `keep` if every table can do it."""
     envelope = _debezium(spec)
@@ -79,11 +84,11 @@ def _debezium(spec: PipelineSpec) -> Envelope | None:
 
 def _obstacles(spec: PipelineSpec) -> list[str]:
     clickhouse = [t.table for t in spec.tables if t.kind == "clickhouse" and t.needs_key]
-    order = spec.changes.order_by
+    order = spec.changes.ordered_by
     found = {
         f"needs the row before, and ClickHouse ({', '.join(clickhouse)}) takes whole rows": bool(clickhouse),
         f"goes by the order of arrival, and a change of an older {order} can arrive late (changes.order_by)": bool(
-            order and order != "arrival" and any(map(can_keep, spec.tables))
+            order and any(map(can_keep, spec.tables))
         ),
         "needs an intermediate table (intermediate.direct only appends)": spec.intermediate.direct,
         "cannot tell what a transform makes of a value that is not there (source.transform)": bool(

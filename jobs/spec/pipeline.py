@@ -57,7 +57,7 @@ class Intermediate(Spec):
 
 
 class Freshness(Spec):
-    """How old `caught_up_through` may get before Dagster shows the tables as stale."""
+    """How old a table may get: the check `caught_up` goes by `caught_up_through`, Dagster's badge by the last run."""
 
     warn_minutes: int = Field(30, ge=1, description="older than this: a warning")
     fail_minutes: int = Field(120, ge=1, description="older than this: failed")
@@ -177,8 +177,8 @@ class PipelineSpec(Spec):
         return []
 
     def _column_order_problems(self, value: pa.Schema) -> list[str]:
-        op, order_by = self.changes.op, self.changes.order_by
-        if not order_by or order_by == "arrival":
+        op, order_by = self.changes.op, self.changes.ordered_by
+        if not order_by:
             return []
         problems = []
         if order_by not in value.names:

@@ -14,6 +14,7 @@ Mode = Literal["append", "upsert", "upsert_delete", "delete"]
 BigQueryType = Literal["JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"]
 _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_ROWS_A_LOAD = 1_000_000
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
 
 
@@ -166,11 +167,21 @@ class BigQueryTable(TableBase):
     null_elements: Literal["refuse", "drop"] = Field(
         "refuse", description="a null in an array, which BigQuery cannot store: stop, or leave it out"
     )
-    load_rows: int = Field(1_000_000, gt=0, description="most offsets in one load job")
+    load_rows: int | None = Field(
+        None,
+        gt=0,
+        description="most offsets in one load job, whose rows are sent; null: BigQuery reads the landed files itself "
+        "where it can, else 1000000",
+    )
 
     @property
     def name(self) -> str:
         return self.table
+
+    @property
+    def rows_a_load(self) -> int:
+        """Most offsets in a load job whose rows are sent."""
+        return self.load_rows or _ROWS_A_LOAD
 
     @property
     def by_ingestion_time(self) -> bool:

@@ -16,13 +16,19 @@ from dataclasses import dataclass, replace
 
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.destinations.clickhouse.chunks import Chunk, cut, whole
-from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite, StateStore, state_text
+from jobs.destinations.clickhouse.lease import (
+    Lease,
+    PartitionRow,
+    PartitionWrite,
+    StateStore,
+    require_owner,
+    state_text,
+)
 from jobs.destinations.clickhouse.transitions import Phase, Span, decide
 from jobs.failpoints import reached
 from jobs.lineage import choices
 from jobs.offsets import TopicPartition
-from resources.clickhouse import NEWER_RUN
-from resources.errors import CommitFailed, Interrupted, LineageBroken
+from resources.errors import CommitFailed, LineageBroken
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,8 @@ class Advance:
             same_topic = last is not None and last.topic_id == batch.topic_ids.get(tp.topic, "")
             decision = decide(last.handled if last and same_topic else None, span)
             if decision.refused:
-                self._check_still_owned(held)
+                # A run that slept finds what newer runs did, which is no reason to alarm anybody.
+                require_owner(held, self.store.lease(), self.where)
                 raise LineageBroken(
                     f"offsets {span} of {tp} cannot follow {last.handled.span if last else None} of batch "
                     f"{last.batch if last else 0} (case {decision.case.value!r}): they were moved by somebody else",
@@ -150,12 +157,6 @@ class Advance:
             chunks += [chunk for piece in decision.insert for chunk in cut(tp, piece, held.chunk_rows)]
             chunks += [Chunk(tp, piece, dead=True) for piece in decision.dead]
         return chunks
-
-    def _check_still_owned(self, held: Lease) -> None:
-        """A run that slept finds what newer runs did, which is no reason to alarm anybody."""
-        now = self.store.lease()
-        if now is None or now.owner != held.owner:
-            raise Interrupted("another run has taken this table over", where=self.where, remedy=NEWER_RUN)
 
     def _commit(self, held: Lease, landed: LandedBatch, following: LandedBatch | None) -> Lease:
         """The one step that makes a batch part of the table's committed state."""

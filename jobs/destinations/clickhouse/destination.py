@@ -144,8 +144,8 @@ class ClickHouseDestination:
     @property
     def _order_by(self) -> RowColumn | None:
         """The column that orders the changes to one key, where one is named."""
-        name = self.spec.changes.order_by
-        if name in (None, "arrival") or self.table.mode == "append":
+        name = self.spec.changes.ordered_by
+        if name is None or self.table.mode == "append":
             return None
         return next(c for c in self.row_columns if c.name == name)
 

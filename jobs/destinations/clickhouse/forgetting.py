@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.shard import Shard
-from resources.errors import ConfigurationError
+from jobs.destinations.emptiness import require_empty
 
 
 def forget(shard: Shard) -> bool:
@@ -22,12 +22,7 @@ def forget(shard: Shard) -> bool:
     if lease is None:
         return False
     present = tables.describe(shard.server, shard.layout.path)
-    if present and present.rows:
-        raise ConfigurationError(
-            f"the table has {present.rows} rows, which would come twice",
-            where=shard.where,
-            remedy="drop the table first, if it is to be filled anew",
-        )
+    require_empty(present.rows if present else None, shard.where)
     held = replace(lease, epoch=lease.epoch + 1, owner=uuid.uuid4().hex, run_id="", batch=0, commit_id="", chunk_rows=0)
     held = shard.store.swap(lease, held)
     shard.stop_older(held)

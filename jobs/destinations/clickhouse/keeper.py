@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite
+from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite, require_owner
 from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
 from jobs.offsets import TopicPartition
-from resources.clickhouse import NEWER_RUN, ClickHouseServer, Row, retried
-from resources.errors import CommitFailed, Interrupted, TerminalError, Unavailable
+from resources.clickhouse import ClickHouseServer, Row, retried
+from resources.errors import CommitFailed, TerminalError, Unavailable
 from sql import render
 
 # Rows of one statement: ZooKeeper takes a request of 1 MB.
@@ -84,12 +84,8 @@ class KeeperStore:
             now = self.lease()
             if now is not None and now.change == wanted.change:
                 return True
-            if seen and seen.owner and now and now.owner != seen.owner:
-                raise Interrupted(
-                    "another run has taken this table over",
-                    where=self.server.where,
-                    remedy=NEWER_RUN,
-                )
+            if seen and seen.owner and now:
+                require_owner(seen, now, self.server.where)
             if (now.change if now else None) != (seen.change if seen else None):
                 raise CommitFailed("another run was faster", where=f"{self.server.where}, lease {self.name}")
             return False
@@ -115,23 +111,19 @@ class KeeperStore:
         """
 
         def no_partitions() -> bool:
-            self._require_owner(held, self.lease())
+            require_owner(held, self.lease(), self.server.where)
             left = render("clickhouse", "state_rows", table=self.table, prefix=True)
             return not self.server.rows(left, {"prefix": f"{self.name}/"})
 
         def no_lease() -> bool:
             now = self.lease()
             if now is not None:
-                self._require_owner(held, now)
+                require_owner(held, now, self.server.where)
             return now is None
 
         for partitions, is_gone in ((True, no_partitions), (False, no_lease)):
             sql = render("clickhouse", "state_forget", table=self.table, partitions=partitions)
             self._write(sql, {"name": self.name, "epoch": held.epoch}, is_gone)
-
-    def _require_owner(self, held: Lease, now: Lease | None) -> None:
-        if now is None or now.owner != held.owner:
-            raise Interrupted("another run has taken this table over", where=self.server.where, remedy=NEWER_RUN)
 
     def _write_rows(self, template: str, held: Lease, rows: PartitionWrite, tps: Sequence[TopicPartition]) -> None:
         parameters = {
@@ -151,7 +143,7 @@ class KeeperStore:
         def is_written() -> bool:
             if self.partitions(tps) == wanted:
                 return True
-            self._require_owner(held, self.lease())
+            require_owner(held, self.lease(), self.server.where)
             return False
 
         self._write(render("clickhouse", template, table=self.table), parameters, is_written)

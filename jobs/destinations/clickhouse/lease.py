@@ -16,6 +16,8 @@ from typing import Protocol
 from jobs.batch import Batch, CommittedState
 from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
 from jobs.offsets import TopicPartition
+from resources.clickhouse import NEWER_RUN
+from resources.errors import Interrupted
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,16 @@ class Lease:
     def left_behind(self) -> bool:
         """A batch was begun and not finished."""
         return self.batch > 0
+
+
+def require_owner(held: Lease, now: Lease | None, where: str) -> None:
+    """Refuses to go on where the lease is another run's by now.
+
+    Raises:
+        Interrupted: a newer owner has taken the table over.
+    """
+    if now is None or now.owner != held.owner:
+        raise Interrupted("another run has taken this table over", where=where, remedy=NEWER_RUN)
 
 
 _PACKED = "zlib:"

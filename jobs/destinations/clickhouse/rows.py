@@ -28,9 +28,9 @@ from jobs.destinations.clickhouse.insertion import (
     run_tasks,
 )
 from jobs.landing.columns import RowColumn
+from jobs.landing.reduction import Reduction
 from jobs.landing.routing import Taken
 from resources.spark import spark_errors
-from sql import render
 
 _SPANS = f"topic string, partition int, first long, last long, {CHUNK} int"
 
@@ -81,22 +81,19 @@ class NewestRows:
         return placed.sortWithinPartitions(CHUNK, POSITION)
 
     def _rows(self) -> DataFrame:
-        text = render(
-            "spark",
-            "landed_rows",
-            columns=self.columns,
-            order_by=("value", self.order_by.name) if self.order_by else None,
+        reduction = Reduction(
             table=self.table,
             snapshot=self.snapshot,
+            first=self.touched[0],
+            last=self.last,
             mode=self.mode,
-            touched=self.touched,
+            columns=self.columns,
+            keys=self.keys,
+            order_by=self.order_by.name if self.order_by else None,
             route=self.route,
-            kept=(),
+            touched=self.touched,
         )
-        order = self.order_by.name if self.order_by else None
-        text = render("spark", "last_change_per_key", rows=text, keys=self.keys, order_by=order)
-        parameters = self.route.parameters if self.route else {}
-        found = self.spark.sql(text, args={"first": self.touched[0], "last": self.last, **parameters})
+        found = self.spark.sql(reduction.of(reduction.landed), args=dict(reduction.parameters))
         kafka = F.col("__kafka")
         leading = {
             TOPIC: kafka["topic"],

@@ -16,14 +16,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from jobs.batch import MergeCounts
+from jobs.destinations.iceberg import snapshot_summary
 from jobs.destinations.iceberg.attempt import Attempt
 from jobs.landing.columns import RowColumn
-from jobs.landing.kept import columns_kept, kept_parameters
+from jobs.landing.kept import columns_kept
+from jobs.landing.reduction import Reduction
 from jobs.landing.routing import Taken
 from jobs.schema.types import type_name
 from sql import quote, render
 
-_SCOPED = "spark.sql.iceberg.snapshot-property."
 _VIEW = "batchmerge_changes"
 
 
@@ -68,10 +69,7 @@ class Changes:
     def append_to(self, attempt: Attempt) -> None:
         """Appends every change that is not a delete, as it was landed."""
         rows = with_all_columns(self._sql(self._text(attempt)), [c.name for c in self.columns], attempt.schema)
-        writer = rows.writeTo(quote("spark", attempt.path))
-        for key, value in attempt.summary.items():
-            writer = writer.option(f"snapshot-property.{key}", value)
-        writer.append()
+        snapshot_summary.append(rows, attempt.path, attempt.summary)
 
     def effect_on(self, attempt: Attempt) -> MergeCounts:
         """Keeps the reduced changes at hand for the merge, and counts what it is going to do."""
@@ -86,53 +84,46 @@ class Changes:
         """One MERGE on the attempt's branch; its snapshot carries the summary."""
         if self.tombstones:
             self.spark.sql(self._render("keep_tombstones", attempt))
-        # Snapshot properties of a MERGE are session-wide: the session is this table's own, the attempt's id in the
-        # summary is checked before publishing, and they are taken back whatever happens.
-        try:
-            for key, value in summary.items():
-                self.spark.conf.set(_SCOPED + key, value)
+        # The session is this table's own, and the attempt's id in the summary is checked before publishing.
+        with snapshot_summary.carried(self.spark, summary):
             self.spark.sql(self._render("merge", attempt), args=self._bound_values)
-        finally:
-            for key in summary:
-                self.spark.conf.unset(_SCOPED + key)
         self.spark.catalog.uncacheTable(_VIEW)
 
     def _text(self, attempt: Attempt) -> str:
         """The SQL of the rows to apply, built up from filter, order, reduction and (replay) what is missing."""
-        text = render(
-            "spark",
-            "landed_rows",
-            columns=self.columns,
-            order_by=("value", self.order_by) if self.order_by else None,
-            table=self.table,
-            snapshot=self.snapshot,
-            mode=self.mode,
-            touched=self.touched,
-            route=self.route,
-            kept=self._kept,
-        )
-        if self._kept:
-            text = render("spark", "carried_forward", rows=text, keys=self.keys, kept=self._kept)
+        rows = self._reduction.landed
         if self.tombstones:
-            text = render(
+            rows = render(
                 "spark",
                 "without_deleted_later",
-                rows=text,
+                rows=rows,
                 tombstones=self.tombstones,
                 keys=self.keys,
                 null_safe=self.null_safe,
             )
-        if self.mode != "append":
-            template = "last_delete_per_key" if self.mode == "delete" else "last_change_per_key"
-            text = render("spark", template, rows=text, keys=self.keys, order_by=self.order_by)
+        text = self._reduction.of(rows)
         if self.missing:
             text = render("spark", "missing_rows", rows=text, target=attempt.path, mode=self.mode)
         return text
 
     def _sql(self, text: str) -> DataFrame:
-        parameters = self.route.parameters if self.route else {}
-        kept = kept_parameters([c.path[-1] for c in self._kept])
-        return self.spark.sql(text, args={"first": self.first, "last": self.last, **parameters, **kept})
+        return self.spark.sql(text, args=dict(self._reduction.parameters))
+
+    @cached_property
+    def _reduction(self) -> Reduction:
+        return Reduction(
+            table=self.table,
+            snapshot=self.snapshot,
+            first=self.first,
+            last=self.last,
+            mode=self.mode,
+            columns=self.columns,
+            keys=self.keys,
+            order_by=self.order_by,
+            route=self.route,
+            kept=self._kept,
+            touched=self.touched,
+        )
 
     @cached_property
     def _kept(self) -> tuple[RowColumn, ...]:

@@ -126,7 +126,7 @@ class IcebergDestination:
     def _prepare_tombstones(self, columns: list[RowColumn], dry_run: bool) -> list[str]:
         if not self.tombstones:
             return []
-        order = next(c for c in columns if c.name == self._order_by)
+        order = next(c for c in columns if c.name == self.spec.changes.ordered_by)
         kept = pa.schema([pa.field(c.name, c.type) for c in columns if c.is_key] + [pa.field("__order", order.type)])
         found = self.catalog.load(self.tombstones)
         if found is not None:
@@ -171,7 +171,7 @@ class IcebergDestination:
             mode=self.table.mode,
             columns=tuple(self.columns()),
             keys=tuple(key.columns) if key else (),
-            order_by=self._order_by,
+            order_by=self.spec.changes.ordered_by,
             tombstones=(self.catalog.name, *self.tombstones.split(".")) if self.tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
             route=taken_by(self.spec, self.table),
@@ -179,15 +179,10 @@ class IcebergDestination:
         )
 
     @property
-    def _order_by(self) -> str | None:
-        order = self.spec.changes.order_by
-        return order if order != "arrival" else None
-
-    @property
     def tombstones(self) -> str | None:
         """The table that keeps the order of deletes, so that an older change cannot bring a row back."""
         deletes = self.table.mode in ("upsert_delete", "delete")
-        return f"{self.table.table}__tombstones" if self._order_by and deletes else None
+        return f"{self.table.table}__tombstones" if self.spec.changes.ordered_by and deletes else None
 
     def columns(self) -> list[RowColumn]:
         """The row's columns. `_partition` is Iceberg's own, so ours is `__partition`.

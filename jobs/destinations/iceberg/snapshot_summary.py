@@ -1,0 +1,37 @@
+"""Spark's writes whose snapshot carries a summary of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sql import quote
+
+_OPTION = "snapshot-property."
+_SESSION = f"spark.sql.iceberg.{_OPTION}"
+
+
+def append(rows: DataFrame, path: Sequence[str], summary: Mapping[str, str]) -> None:
+    """Appends rows to a table or branch, as one snapshot."""
+    writer = rows.writeTo(quote("spark", tuple(path)))
+    for key, value in summary.items():
+        writer = writer.option(_OPTION + key, value)
+    writer.append()
+
+
+@contextmanager
+def carried(spark: SparkSession, summary: Mapping[str, str]) -> Iterator[None]:
+    """Statements inside make snapshots with this summary.
+
+    A MERGE takes it from the session alone, so that it is taken back whatever happens; two merges with different
+    summaries must not share a session.
+    """
+    try:
+        for key, value in summary.items():
+            spark.conf.set(_SESSION + key, value)
+        yield
+    finally:
+        for key in summary:
+            spark.conf.unset(_SESSION + key)
