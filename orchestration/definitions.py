@@ -1,19 +1,19 @@
-"""What Dagster loads: every pipeline under `defs/`, and what they share."""
+"""What Dagster loads: every pipeline of the folder, and what they share."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from orchestration.files import FOLDER
+from orchestration.loading import load_folder
 from orchestration.sensors.alert import failure_alert
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
     """Lazy: nothing is read before Dagster asks."""
-    found = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
-    return with_shared(found)
+    return with_shared(load_folder(FOLDER))
 
 
 def with_shared(found: dg.Definitions) -> dg.Definitions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from jobs.pipeline import Pipeline
@@ -9,7 +10,10 @@ from jobs.spec import PipelineSpec, load_pipeline_file
 from resources.connections import Connections
 from resources.errors import ConfigurationError
 
-FOLDER = Path(__file__).parent / "defs"
+VARIABLE = "BATCHMERGE_PIPELINES"
+# Where pipeline files are unless the variable names another folder.
+OWN_FOLDER = Path(__file__).parent / "defs"
+FOLDER = Path(os.environ.get(VARIABLE) or OWN_FOLDER).absolute()
 
 
 def pipeline_names() -> list[str]:

@@ -13,6 +13,8 @@ from jobs.spec.tables import Table
 PIPELINE_TAG = "batchmerge/pipeline"
 # When a schedule asked for the run, which may start later than in its hour.
 ASKED_AT_TAG = "batchmerge/asked_at"
+# The process of a run that no code server has started.
+PROCESS_TAG = "batchmerge/process"
 # Dagster sets it on the runs of a backfill.
 BACKFILL_TAG = "dagster/backfill"
 # Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.

@@ -153,6 +153,9 @@ class KafkaCluster:
 
     def group_offsets(self, group: str) -> dict[Partition, int]:
         """The committed offsets of a consumer group; empty where there is none."""
+        # librdkafka's admin client crashes the process where a broker answers that it is not the group's coordinator
+        # (librdkafka issue 5040). To this question it takes the same answer well, and is asked until that has settled.
+        self.group_members(group)
         with self._errors(f"consumer group {group}"):
             request = [ConsumerGroupTopicPartitions(group)]
             found = self._settled(

@@ -19,22 +19,33 @@ _PATIENCE = 120
 
 
 @contextmanager
-def running(command: Sequence[str], port: int, environment: Mapping[str, str], log: Path) -> Iterator[str]:
-    """The page's address, while a command that starts `dagster dev` on this port runs."""
+def running(
+    command: Sequence[str], port: int, environment: Mapping[str, str], log: Path, folder: Path = ROOT
+) -> Iterator[str]:
+    """The page's address, while a command that starts `dagster dev` on this port runs in this folder."""
+    with started(command, port, environment, log, folder) as (address, _):
+        yield address
+
+
+@contextmanager
+def started(
+    command: Sequence[str], port: int, environment: Mapping[str, str], log: Path, folder: Path = ROOT
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The same, with the process, which leads a group of all that it starts."""
     address = f"http://127.0.0.1:{port}"
     with log.open("w") as out:
         # A session of its own: dagster dev starts further processes, and all of them have to end with it.
         server = subprocess.Popen(
             [*command, "--port", str(port)],
             env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-            cwd=ROOT,
+            cwd=folder,
             stdout=out,
             stderr=out,
             start_new_session=True,
         )
         try:
             _wait(f"{address}/server_info", server, log)
-            yield address
+            yield address, server
         finally:
             _stop(server)
 
@@ -63,6 +74,8 @@ def _wait(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
+    if server.poll() is not None:
+        return
     os.killpg(server.pid, signal.SIGINT)
     try:
         server.wait(timeout=60)

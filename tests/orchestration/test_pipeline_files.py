@@ -42,6 +42,7 @@ def _run(project: Path, *command: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_project_is_right(project: Path) -> None:
     for command in (("dg", "check", "toml"), ("dg", "check", "yaml"), ("dg", "check", "defs")):
         code, output = _run(project, *command)

@@ -24,6 +24,7 @@ from resources.local.spark_server import LIBRARIES
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
 from tests.kit.records import bootstrap, produce, random_changes
+from tests.kit.stopping import stop
 from tests.orchestration.launching import advance
 
 pytestmark = pytest.mark.production
@@ -61,7 +62,7 @@ class _Cluster:
         argv += ["-cp", classpath(pyspark_folder() / "jars", self._jars), main, *arguments]
         with (self._folder / f"{name}.log").open("w") as log:
             process = subprocess.Popen(argv, env=environment, stdout=log, stderr=subprocess.STDOUT, cwd=self._folder)
-        self._closing.callback(_stop, process)
+        self._closing.callback(stop, process)
         return process
 
     def submitted(self, settings: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -81,15 +82,6 @@ class _Cluster:
             assert process.poll() is None, text[-3000:]
             assert time.monotonic() < until, text[-3000:]
             time.sleep(0.2)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(timeout=30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture

@@ -1,0 +1,128 @@
+"""Everything of Dagster is killed in the middle of a run, and started again: the pipeline goes on by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.launcher import WorkerStatus
+from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._core.test_utils import create_run_for_test
+
+from orchestration.cli.instance import SETTINGS
+from orchestration.launcher import WatchedRunLauncher
+from orchestration.names import PROCESS_TAG
+from orchestration.run_process import own_process
+from resources.connections import Connections
+from resources.local.ports import free_port
+from tests.kit.dagster_dev import started
+from tests.kit.flow import Flow, rows
+from tests.kit.model import expected
+from tests.kit.records import bootstrap, produce, random_changes
+
+T = TypeVar("T")
+_PATIENCE = 300
+
+
+def _until(wanted: Callable[[], T], what: str, log: Path) -> T:
+    end = time.monotonic() + _PATIENCE
+    while not (found := wanted()):
+        assert time.monotonic() < end, f"no {what} in time: {log.read_text()[-3000:]}"
+        time.sleep(0.2)
+    return found
+
+
+@pytest.mark.slow
+def test_a_pipeline_goes_on_after_everything_was_killed(
+    stack: Path,
+    connections: Connections,
+    topic: Callable[..., str],
+    silent_server: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = Flow(topic(), ["upsert_delete"], overrides={"cron": "* * * * *"}, table_options={"connection": "other"})
+    records = random_changes(seed=9, count=100, keys=30, partitions=1)
+    produce(bootstrap(connections), flow.topic, records)
+    folder = tmp_path / "pipelines" / flow.name
+    folder.mkdir(parents=True)
+    document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
+    (folder / "defs.yaml").write_text(yaml.safe_dump(document))
+    file = yaml.safe_load((stack / "connections.yaml").read_text())
+    lake = file["connections"]["lake"]
+
+    def table_is_in(connection: dict[str, object]) -> None:
+        file["connections"]["other"] = connection
+        (tmp_path / "connections.yaml").write_text(yaml.safe_dump(file))
+
+    home = tmp_path / "dagster"
+    home.mkdir()
+    shutil.copyfile(SETTINGS, home / "dagster.yaml")
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    environment = {
+        "BATCHMERGE_PIPELINES": str(tmp_path / "pipelines"),
+        "BATCHMERGE_CONNECTIONS": str(tmp_path / "connections.yaml"),
+    }
+    command = [sys.executable, "-m", "dagster", "dev", "-m", "orchestration.definitions", "--host", "127.0.0.1"]
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+
+        def runs(status: dg.DagsterRunStatus) -> Callable[[], list[dg.DagsterRun]]:
+            return lambda: list(instance.get_runs(dg.RunsFilter(job_name=flow.name, statuses=[status])))
+
+        log = tmp_path / "first.log"
+        table_is_in({"kind": "iceberg", "type": "rest", "uri": f"http://{silent_server}"})
+        with started(command, free_port(()), environment, log) as (_, process):
+            (hung,) = _until(runs(dg.DagsterRunStatus.STARTED), "run", log)
+            # It has landed, and its next step holds the pool of the table.
+            landed = dg.AssetKey(["landing", flow.name])
+            _until(lambda: instance.get_latest_materialization_event(landed), "landing", log)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        assert runs(dg.DagsterRunStatus.STARTED)(), "nobody has told Dagster"
+
+        log = tmp_path / "second.log"
+        table_is_in(lake)
+        with started(command, free_port(()), environment, log):
+            _until(runs(dg.DagsterRunStatus.SUCCESS), "run after the restart", log)
+
+        dead = instance.get_run_by_id(hung.run_id)
+        assert dead
+        assert dead.status == dg.DagsterRunStatus.FAILURE
+    assert rows(connections, flow.table("upsert_delete"), "other") == expected(records, "upsert_delete")
+
+
+def test_a_run_is_dead_where_its_code_server_does_not_answer(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestration.launcher._PAUSES", (0.0, 0.0))
+    launcher = WatchedRunLauncher()
+    assert launcher.supports_check_run_worker_health
+    nobody = json.dumps({"host": "127.0.0.1", "port": free_port(())})
+    lost = create_run_for_test(instance, job_name="p", tags={GRPC_INFO_TAG: nobody})
+    assert launcher.check_run_worker_health(lost).status == WorkerStatus.NOT_FOUND
+
+
+def test_a_run_of_the_command_line_is_dead_when_its_process_has_ended(instance: dg.DagsterInstance) -> None:
+    host, pid, start = own_process().split(" ")
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    processes = {
+        f"{host} {pid} {start}": WorkerStatus.RUNNING,
+        f"{host} {pid} {int(start) - 60}": WorkerStatus.NOT_FOUND,
+        f"{host} {ended.pid} {start}": WorkerStatus.NOT_FOUND,
+        f"elsewhere {ended.pid} {start}": WorkerStatus.RUNNING,
+    }
+    runs = {text: create_run_for_test(instance, job_name="p", tags={PROCESS_TAG: text}) for text in processes}
+    found = {text: WatchedRunLauncher().check_run_worker_health(run).status for text, run in runs.items()}
+    assert found == processes
