@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from jobs import protocol
 from jobs.batch import Batch
 from jobs.destinations.base import Destination
-from jobs.destinations.iceberg.destination import IcebergDestination
-from jobs.landing.columns import row_columns
 from jobs.lineage import next_batches
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
+from orchestration.statements import table_statement
 from resources.errors import BatchmergeError
-from sql import render
 
 _COMMITS = {
     "iceberg": "one conditional commit of the catalog: data, state and offsets together",
@@ -30,7 +28,7 @@ class TablePlan:
     Attributes:
         batches: numbers of the landed batches that wait for it; the next one to be landed is not among them.
         steps: what would be created or changed before.
-        sql: the merge, where it is one statement that can be told beforehand.
+        sql: what brings the changes into the table; empty where that is no statement.
         problem: why its part of the run would fail.
     """
 
@@ -114,36 +112,11 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
             batches=[b.number for b in waiting],
             changes=sum(b.counts.landed for b in waiting),
             steps=destination.prepare(dry_run=True),
-            sql=_merge_sql(pipeline, destination),
+            sql=table_statement(pipeline.spec, destination.table),
             commit=_COMMITS[kind],
         )
     except BatchmergeError as problem:
         return TablePlan(name, mode, problem=problem)
-
-
-def _merge_sql(pipeline: Pipeline, destination: Destination) -> str:
-    """The statement for an Iceberg table; the run adds bounds of the batch's keys, which only prune files.
-
-    Columns that changes leave as they were are known only when they are merged.
-    """
-    key = pipeline.spec.changes.key
-    if not isinstance(destination, IcebergDestination) or destination.table.mode == "append" or key is None:
-        return ""
-    order = pipeline.spec.changes.order_by
-    return render(
-        "spark",
-        "merge",
-        target=(destination.catalog.name, *destination.table.table.split("."), "branch_<this attempt>"),
-        changes=["last_changes"],
-        tombstones=None,
-        keys=tuple(key.columns),
-        columns=[c.name for c in row_columns(pipeline.spec, list(destination.table.metadata_columns))],
-        mode=destination.table.mode,
-        null_safe=key.nulls == "match",
-        bounded={},
-        order_by=order if order != "arrival" else None,
-        kept=(),
-    )
 
 
 def plan_text(plan: RunPlan, with_sql: bool = True) -> str:

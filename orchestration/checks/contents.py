@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from jobs.destinations.base import Destination
+from jobs.destinations.bigquery.counting import count_rows
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.statement import partition_filter
 from jobs.destinations.clickhouse import tables
@@ -71,8 +72,7 @@ class Contents:
             # Of upserts the server knows stored rows only, replaced ones included.
             return self.count() if stored <= _MOST_COUNTED else f"not counted: {stored:,} stored rows are too many"
         assert isinstance(found, BigQueryDestination)
-        table = found.bigquery.find_table(found.table.table)
-        return None if table is None or table.num_rows is None else int(table.num_rows)
+        return _known_in_bigquery(found)
 
     def refused(self) -> pa.Table | None:
         """``topic, partition, offset`` of rows that are dead letters beside the table; None where there are none."""
@@ -139,3 +139,14 @@ class Contents:
         path, whole = (found.bigquery.table_id(found.table.table),), partition_filter(found.table, found.columns)
         text = render("bigquery", template, table=path, whole=whole, **arguments)
         return [found.bigquery.arrow(text, found.name)]
+
+
+def _known_in_bigquery(found: BigQueryDestination) -> int | None:
+    """A query without a filter is answered from metadata, and bills nothing."""
+    table = found.bigquery.find_table(found.table.table)
+    if table is None:
+        return None
+    if found.table.require_partition_filter:
+        # The filter may have the partition column read, and billed, at every merge.
+        return None if table.num_rows is None else int(table.num_rows)
+    return count_rows(found.bigquery, found.table, found.columns)

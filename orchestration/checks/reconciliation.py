@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination
 from jobs.landing.columns import RowColumn
-from jobs.landing.kept import columns_kept, kept_parameters, may_keep
+from jobs.landing.kept import columns_kept, may_keep
+from jobs.landing.reduction import Reduction
 from jobs.landing.routing import taken_by
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
@@ -111,39 +112,30 @@ class _Comparison:
     def _expect(self, merged: Sequence[LandedBatch]) -> None:
         """The rows that the table should and should not have, as a view that is computed once."""
         spec, table = self._pipeline.spec, self._destination.table
-        order = spec.changes.order_by if spec.changes.order_by != "arrival" else None
         landed, snapshot = self._pipeline.intermediate, self._pipeline.intermediate.snapshot_with(merged[-1])
         first, last = merged[0].number, merged[-1].number
-        route = taken_by(spec, table)
         if may_keep(spec, table, landed):
             self._kept = columns_kept(self._spark, landed.path, snapshot, first, last, self._contents.columns)
-        keys = [c.name for c in self._contents.columns if c.is_key]
-        text = render(
-            "spark",
-            "landed_rows",
-            columns=self._contents.columns,
-            order_by=("value", order) if order else None,
+        reduction = Reduction(
             table=landed.path,
             snapshot=snapshot,
+            first=first,
+            last=last,
             mode=table.mode,
-            touched=None,
-            route=route,
+            columns=tuple(self._contents.columns),
+            keys=tuple(c.name for c in self._contents.columns if c.is_key),
+            order_by=spec.changes.ordered_by,
+            route=taken_by(spec, table),
             kept=self._kept,
         )
-        refused = self._contents.refused()
+        text, refused = reduction.landed, self._contents.refused()
         if refused is not None:
             self._spark.createDataFrame(refused).createOrReplaceTempView(_REFUSED)
             text = render("spark", "without_refused", rows=text, refused=[_REFUSED])
-        if self._kept:
-            text = render("spark", "carried_forward", rows=text, keys=keys, kept=self._kept)
-        if table.mode != "append" and spec.changes.key:
-            template = "last_delete_per_key" if table.mode == "delete" else "last_change_per_key"
-            text = render("spark", template, rows=text, keys=keys, order_by=order)
+        text = reduction.of(text)
         names = [c.name for c in self._contents.columns]
         text = render("spark", "expected_rows", rows=text, columns=names, kept=bool(self._kept))
-        parameters = route.parameters if route else {}
-        kept = kept_parameters([c.path[-1] for c in self._kept])
-        rows = self._spark.sql(text, args={"first": first, "last": last, **parameters, **kept})
+        rows = self._spark.sql(text, args=dict(reduction.parameters))
         self._spark.catalog.dropTempView(_EXPECTED)
         rows.createOrReplaceTempView(_EXPECTED)
         self._spark.catalog.cacheTable(_EXPECTED)

@@ -13,7 +13,8 @@ from rich.table import Table
 from jobs.dead_letters.mending import retry as retry_letters
 from jobs.dead_letters.reading import Letter, letters, letters_beside, summary
 from jobs.pipeline import Pipeline
-from orchestration.cli.report import console, engine_log
+from orchestration.cli.progress import engine_log
+from orchestration.cli.report import console
 from orchestration.files import open_pipeline
 from resources.connections import load_connections
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.names import PIPELINE_TAG, landing_key, op_name
+from orchestration.names import PIPELINE_TAG, PROCESS_TAG, landing_key, op_name
+from orchestration.run_process import own_process
 
 _FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
@@ -66,7 +67,7 @@ def run_job(
     job = definitions.resolve_job_def(pipeline)
     partitions = job.partitions_def
     assert partitions is not None
-    tagged = {**(tags or {}), PIPELINE_TAG: pipeline}
+    tagged = {**(tags or {}), PIPELINE_TAG: pipeline, PROCESS_TAG: own_process()}
     if hours:
         tagged |= {_FIRST: hours[0], _LAST: hours[1]}
     current = None if hours else partitions.get_last_partition_key()

@@ -10,7 +10,8 @@ import dagster as dg
 from rich.table import Table
 
 from orchestration.cli.instance import dagster_instance
-from orchestration.cli.report import console, engine_log
+from orchestration.cli.progress import engine_log
+from orchestration.cli.report import console
 from orchestration.files import pipeline_spec
 from orchestration.names import maintenance_job
 

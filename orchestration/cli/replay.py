@@ -15,7 +15,8 @@ from jobs.replay_kafka import from_offsets, from_time, replay_from_kafka
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import run_job
 from orchestration.cli.offset_reset import place
-from orchestration.cli.report import console, engine_log
+from orchestration.cli.progress import engine_log
+from orchestration.cli.report import console
 from orchestration.cli.run import finish
 from orchestration.files import open_pipeline, pipeline_spec
 from orchestration.sensors.busy import busy_reason

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import click
 from rich.console import Console
@@ -20,19 +17,6 @@ _MERGED = ("changes", "inserted", "updated", "deleted")
 def console() -> Console:
     """Where results go; as wide as the terminal, or wide enough for a file."""
     return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
-
-
-@contextmanager
-def engine_log() -> Iterator[None]:
-    """Shows the engine's own lines while it works."""
-    logger, handler = logging.getLogger("batchmerge"), logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
 
 
 def show_run(result: RunResult) -> None:

@@ -8,7 +8,8 @@ import click
 
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import RunResult, run_job
-from orchestration.cli.report import engine_log, show_run
+from orchestration.cli.progress import engine_log
+from orchestration.cli.report import show_run
 from orchestration.files import pipeline_spec
 
 

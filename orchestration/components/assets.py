@@ -28,8 +28,12 @@ from orchestration.components.landing import run_landing
 from orchestration.components.launch import Launch
 from orchestration.components.merging import run_merge
 from orchestration.components.metadata import column_schema
+from orchestration.statements import table_statement
+from resources.errors import ConfigurationError
 
 _KINDS = {"iceberg": {"iceberg", "spark"}, "bigquery": {"bigquery"}, "clickhouse": {"clickhouse"}}
+# Characters; a table of thousands of columns would make every page heavy.
+_MOST_SQL = 10_000
 _RULES = {
     "append": "Every landed record is a row; nothing is changed later.",
     "upsert": "One row per key, from its last change. Deletes are ignored.",
@@ -148,7 +152,17 @@ def _description(spec: PipelineSpec, table: Table) -> str:
     if table.needs_key and changes.key:
         order = changes.order_by or "batch, then topic, partition and offset"
         lines.append(f"Key: {', '.join(changes.key.columns)}. Order of changes: {order}.")
-    return "\n\n".join(line for line in lines if line)
+    return "\n\n".join(line for line in [*lines, _statement(spec, table)] if line)
+
+
+def _statement(spec: PipelineSpec, table: Table) -> str:
+    try:
+        text = table_statement(spec, table)
+    except ConfigurationError:  # told by the first run, with its remedy
+        return ""
+    if len(text) > _MOST_SQL:
+        return "The statement has too many columns to be shown here: `batchmerge plan` shows it."
+    return f"```sql\n{text.strip()}\n```" if text else ""
 
 
 def _freshness(freshness: Freshness | None) -> dg.FreshnessPolicy | None:

@@ -65,7 +65,7 @@ def message(run: dg.DagsterRun, failures: Sequence[DagsterEvent]) -> dict[str, A
     """What is told. `text` alone says it all, for chats that show nothing else."""
     pipeline = run.tags.get(PIPELINE_TAG) or _pipeline_of(run)
     steps = [_step(event) for event in failures]
-    told = "; ".join(str(step["error"]) for step in steps) or "the run's process ended"
+    told = "; ".join(_told(step) for step in steps) or "the run's process ended"
     return {
         "text": f"Batchmerge pipeline {pipeline} failed: {told} (run {run.run_id})",
         "pipeline": pipeline,
@@ -74,6 +74,10 @@ def message(run: dg.DagsterRun, failures: Sequence[DagsterEvent]) -> dict[str, A
         "partition": run.tags.get("dagster/partition"),
         "steps": steps,
     }
+
+
+def _told(step: dict[str, object]) -> str:
+    return f"batch {step['batch']}: {step['error']}" if step["batch"] else str(step["error"])
 
 
 def _step(event: DagsterEvent) -> dict[str, object]:

@@ -51,16 +51,16 @@ def tick(
         seen = look(Pipeline(name, spec, load_connections()))
     except BatchmergeError as problem:
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
-    cursor = observe(before, seen, now)
+    cursor, hour = observe(before, seen, now), hours.get_last_partition_key()
     # Event rows are kept for good: one only where something has moved.
-    events = _events(name, spec, seen, cursor, now) if moved(before, cursor) or context.cursor is None else []
+    events = _events(name, spec, seen, cursor, now, hour) if moved(before, cursor) or context.cursor is None else []
     reason = reason_to_run(spec.trigger, seen, cursor, now)
     hold = hold_reason(context.instance, name, spec) if reason else paused_reason(name, spec)
     if reason is None or hold:
         why = hold or f"{seen.landing} records wait, {seen.tables} landed ones are not in every table: no run is due"
         return dg.SensorResult(skip_reason=why, cursor=cursor.model_dump_json(), asset_events=events)
     # No run key: the key of a failed run would never be launched again.
-    request = dg.RunRequest(partition_key=hours.get_last_partition_key(), tags={"batchmerge/reason": reason[:60]})
+    request = dg.RunRequest(partition_key=hour, tags={"batchmerge/reason": reason[:60]})
     return dg.SensorResult(run_requests=[request], cursor=requested(cursor, now).model_dump_json(), asset_events=events)
 
 
@@ -81,7 +81,7 @@ def look(pipeline: Pipeline) -> Waiting:
 
 
 def _events(
-    name: str, spec: PipelineSpec, seen: Waiting, cursor: Cursor, now: float
+    name: str, spec: PipelineSpec, seen: Waiting, cursor: Cursor, now: float, hour: str | None
 ) -> list[dg.AssetMaterialization | dg.AssetObservation]:
     """A materialization per topic (its data version is its end), and an observation with the lag on the landing."""
     version = offsets.encode(seen.ends)
@@ -100,4 +100,5 @@ def _events(
         own = {f"{name}: {what}": value for what, value in numbers.items()}
         tags = {"dagster/data_version": hashlib.sha256(version.encode()).hexdigest()[:16]}
         topics.append(dg.AssetMaterialization(key, metadata={**end, **own}, tags=tags))
-    return [*topics, dg.AssetObservation(landing_key(name), metadata=numbers)]
+    # Dagster draws a partitioned asset by its partitions, and leaves out what names none.
+    return [*topics, dg.AssetObservation(landing_key(name), partition=hour, metadata=numbers)]

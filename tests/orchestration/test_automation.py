@@ -68,6 +68,7 @@ def test_lag_sensor_starts_a_run_at_its_threshold(
     assert topic_event.asset_key == dg.AssetKey(["kafka", flow.topic])
     assert topic_event.metadata["end offset"].value == 10
     assert landing_event.metadata["lag"].value == 10
+    assert landing_event.partition == _this_hour(), "Dagster leaves what names no hour out of the plot"
 
 
 def test_lag_sensor_feeds_the_plot_only_where_something_moved(
@@ -269,6 +270,37 @@ def test_a_failure_is_told_once_with_its_remedy(
     assert "create the topic" in step["remedy"]
     assert step["class"] == "terminal: needs a person"
     assert "no-such-topic" in str(told["text"])
+
+
+def test_a_failure_names_its_batch(
+    connections: Connections,
+    topic: Topic,
+    instance: dg.DagsterInstance,
+    webhook: tuple[str, list[dict[str, object]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address, posted = webhook
+    monkeypatch.setenv(VARIABLE, address)
+    flow = _flow(topic(), records=1)
+    produce(bootstrap(connections), flow.topic, _records(3))
+    assert advance(instance, flow).success
+    flow.overrides["on_bad_record"] = "fail"
+    produce(bootstrap(connections), flow.topic, [Record(0, 1, "no JSON")])
+    result = advance(instance, flow)
+    run = instance.get_run_by_id(result.run_id)
+    failed = instance.all_logs(result.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0].dagster_event
+    assert run
+    assert failed
+
+    failure_alert(
+        dg.build_run_status_sensor_context(
+            sensor_name="failure_alert", dagster_event=failed, dagster_instance=instance, dagster_run=run
+        ).for_run_failure()
+    )
+
+    (told,) = posted
+    assert [step["batch"] for step in told["steps"] if step["batch"]] == ["2"]  # type: ignore[attr-defined]
+    assert f"{flow.name} failed: batch 2: " in str(told["text"])
 
 
 def test_each_failure_is_told_once_however_often_the_sensor_ticks(

@@ -125,3 +125,14 @@ def test_mistakes_are_one_line_with_a_remedy_and_exit_codes_tell_them_apart(
     assert call("plan", name)[0] == 3
     code, told, _ = call("check", name)
     assert (code, "WRONG pipeline" in told) == (3, True)
+
+
+def test_a_cancelled_command_says_so(stack: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    del stack
+
+    def interrupted() -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orchestration.cli.check.pipeline_names", interrupted)
+    code, _, error = call("check")
+    assert (code, error.strip()) == (130, "cancelled")

@@ -15,10 +15,12 @@ from jobs.batch import Batch, CommittedState, Counts, LandedBatch
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec import PipelineSpec
 from jobs.spec.automation import Trigger
+from jobs.spec.pipeline import Freshness
 from jobs.watermark import Watermark
 from orchestration.checks import invariants
-from orchestration.components import KafkaPipeline, metadata
+from orchestration.components import KafkaPipeline, checks, metadata
 from orchestration.components.config import LandConfig, Mode
+from orchestration.components.failures import raise_for_checks
 from orchestration.components.window import Window, replays
 from orchestration.names import PIPELINE_TAG, landing_key
 from orchestration.sensors.busy import busy_reason, hold_reason
@@ -147,6 +149,25 @@ def test_lag_and_freshness() -> None:
     assert metadata.caught_up_through(state.watermark, 5, NOON) == at_second_one
     assert metadata.caught_up_through(state.watermark, 0, NOON) == NOON
     assert metadata.caught_up_through(None, None, NOON) is None
+
+
+@pytest.mark.parametrize(("minutes", "passed"), [(0, True), (30, True), (31, False)])
+def test_a_table_further_behind_than_its_freshness_warns_and_stops_nothing(minutes: int, passed: bool) -> None:
+    key = dg.AssetKey(["iceberg", "a", "t"])
+    found = checks.caught_up_result(key, Freshness(warn_minutes=30), NOON - timedelta(minutes=minutes), NOON)
+    assert (found.passed, found.severity) == (passed, dg.AssetCheckSeverity.WARN)
+    assert found.metadata["minutes behind"].value == minutes
+    raise_for_checks([found], "t")
+    assert checks.caught_up_result(key, Freshness(), None, NOON).passed
+
+
+def test_a_broken_promise_stops_the_step_and_is_not_tried_again() -> None:
+    jumps = [CHAIN[0], _batch(2, 11, 30, "c1")]
+    results = checks.landing_results(landing_key("p"), jumps)
+    assert [found.passed for found in results] == [False, True, True]
+    with pytest.raises(dg.Failure, match="offsets_contiguous") as stopped:
+        raise_for_checks(results, "landing/p")
+    assert stopped.value.allow_retries is False
 
 
 def test_metadata_of_a_landing() -> None:

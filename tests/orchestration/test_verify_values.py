@@ -55,6 +55,7 @@ def _wrong(flow: Flow, connections: Connections) -> dict[str, list[str]]:
     return {kind: verdict.wrong for kind, verdict in _verdicts(flow, connections).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("clickhouse", "bigquery")
 def test_nested_columns_and_named_types(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
     flow = Flow(topic(), [])
@@ -114,7 +115,7 @@ def test_nested_columns_and_named_types(connections: Connections, topic: Topic, 
 
 
 @pytest.mark.usefixtures("clickhouse", "bigquery")
-@pytest.mark.parametrize("mode", ["upsert_delete", "append"])
+@pytest.mark.parametrize("mode", ["upsert_delete", pytest.param("append", marks=pytest.mark.slow)])
 def test_rows_that_a_replay_brought_from_kafka_are_no_surplus(
     mode: str, connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:

@@ -1,0 +1,55 @@
+"""What is seen while a command works: the engine's own lines, and on a terminal a bar of the records that wait."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+
+@contextmanager
+def engine_log() -> Iterator[None]:
+    """Shows the engine's lines on standard error; in a file or a pipe nothing else."""
+    console = Console(stderr=True, highlight=False)
+    with shown_on(console, bar=sys.stderr.isatty()):
+        yield
+
+
+@contextmanager
+def shown_on(console: Console, bar: bool) -> Iterator[Progress]:
+    """The same on any console."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    logger = logging.getLogger("batchmerge")
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not bar) as progress:
+        handler = _Shown(progress)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            yield progress
+        finally:
+            logger.removeHandler(handler)
+
+
+class _Shown(logging.Handler):
+    """Prints lines above the bar, which grows with every batch that is landed."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__()
+        self._progress = progress
+        # Of unknown length until a batch has been landed: it moves, so that one sees that something goes on.
+        self._landing = progress.add_task("records", total=None)
+        self.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._progress.console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
+            landed, waiting = getattr(record, "landed", None), getattr(record, "waiting", None)
+            if landed is not None and waiting is not None:
+                done = self._progress.tasks[self._landing].completed + landed
+                self._progress.update(self._landing, completed=done, total=done + waiting)
+        except Exception:
+            self.handleError(record)

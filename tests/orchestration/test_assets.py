@@ -1,0 +1,131 @@
+"""What Dagster shows of a pipeline before its first run: lineage, descriptions, columns, owners, options, links."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.definitions.metadata.source_code import LocalFileCodeReference
+
+from orchestration.components import KafkaPipeline
+from orchestration.components.config import LandConfig, MergeConfig
+from orchestration.definitions import with_shared
+from orchestration.loading import load_folder
+from resources.errors import ConfigurationError
+from tests.kit.flow import Flow
+
+KINDS = ("iceberg", "clickhouse", "bigquery")
+TABLES = [dg.AssetKey([kind, "shop", "orders"]) for kind in KINDS]
+LANDING = dg.AssetKey(["landing", "p"])
+
+
+def _flow(**overrides: object) -> Flow:
+    tables = [{"kind": kind, "table": "shop.orders", "mode": "upsert_delete"} for kind in KINDS]
+    freshness = {"warn_minutes": 5, "fail_minutes": 9}
+    given: dict[str, Any] = {"tables": tables, "owners": ["team:shop"], "freshness": freshness, **overrides}
+    return Flow("orders", [], name="p", overrides=given)
+
+
+def _graph(flow: Flow) -> Any:
+    return with_shared(KafkaPipeline(flow.name, flow.spec).definitions()).resolve_asset_graph()
+
+
+def test_lineage_is_topic_landing_tables() -> None:
+    graph = _graph(_flow())
+    assert graph.get(LANDING).parent_keys == {dg.AssetKey(["kafka", "orders"])}
+    assert {key: graph.get(key).parent_keys for key in TABLES} == {key: {LANDING} for key in TABLES}
+
+
+def test_every_asset_says_whose_it_is_and_what_it_is_made_of() -> None:
+    graph = _graph(_flow())
+    assert graph.get(dg.AssetKey(["kafka", "orders"])).kinds == {"kafka"}
+    assert [graph.get(key).kinds for key in TABLES] == [{"iceberg", "spark"}, {"clickhouse"}, {"bigquery"}]
+    for key in (LANDING, *TABLES):
+        asset = graph.get(key)
+        assert (asset.group_name, asset.owners) == ("p", ["team:shop"])
+        assert asset.tags["batchmerge/pipeline"] == "p"
+        columns = {column.name: column for column in asset.metadata["dagster/column_schema"].columns}
+        assert "id" in columns or key == LANDING
+    assert [columns["id"].description, columns["id"].constraints.nullable] == ["part of the key", False]
+
+
+@pytest.mark.parametrize(("key", "verb"), list(zip(TABLES, ("MERGE INTO", "INSERT INTO", "MERGE"), strict=True)))
+def test_descriptions_state_the_merge_rule_and_the_sql(key: dg.AssetKey, verb: str) -> None:
+    description = _graph(_flow()).get(key).description
+    assert "**upsert_delete**: One row per key, from its last change; a delete removes the row." in description
+    assert "Key: id. Order of changes: batch, then topic, partition and offset." in description
+    assert f"```sql\n{verb} " in description
+    assert "`amount`" in description
+
+
+def test_the_sql_of_thousands_of_columns_is_left_out() -> None:
+    columns = {"id": "int not null", "op": "string", **{f"c{n}": "string" for n in range(2000)}}
+    source = {**_flow().spec_document["source"], "value": {"format": "json", "columns": columns}}  # type: ignore[dict-item]
+    for key in TABLES:
+        description = _graph(_flow(source=source)).get(key).description
+        assert "`batchmerge plan` shows it" in description
+        assert len(description) < 500
+
+
+def test_freshness_is_that_of_the_file() -> None:
+    for key in TABLES:
+        policy = _graph(_flow()).get(key).freshness_policy
+        assert (policy.fail_window.to_timedelta(), policy.warn_window.to_timedelta()) == (
+            timedelta(minutes=9),
+            timedelta(minutes=5),
+        )
+
+
+def test_code_version_follows_the_file() -> None:
+    one, same, other = (_graph(flow) for flow in (_flow(), _flow(), _flow(batch={"max_records": 7})))
+    for key in (LANDING, *TABLES):
+        assert one.get(key).code_version == same.get(key).code_version != other.get(key).code_version
+
+
+@pytest.mark.parametrize("config", [LandConfig, MergeConfig])
+def test_launchpad_options_are_few_with_default_and_description(config: type[dg.Config]) -> None:
+    assert set(config.model_fields) <= {"mode", "max_batches", "until_caught_up"}
+    for name, option in config.model_fields.items():
+        assert not option.is_required(), name
+        assert option.description, name
+        assert len(option.description) > 20, name
+
+
+def test_checks_block_where_a_promise_is_broken_and_warn_elsewhere() -> None:
+    graph = _graph(_flow())
+    blocking = {key for key in graph.asset_check_keys if graph.get_check_spec(key).blocking}
+    assert {(key.asset_key.path[0], key.name) for key in blocking} == {
+        ("landing", "offsets_contiguous"),
+        ("landing", "counts_add_up"),
+        ("landing", "batch_is_next"),
+        *((kind, name) for kind in KINDS for name in ("offsets_contiguous", "batch_is_next")),
+        ("iceberg", "keys_unique"),
+    }
+    warn = {key.name for key in graph.asset_check_keys - blocking}
+    assert warn == {"schema_as_declared", "caught_up", "reconciled", "keys_unique", "tables_agree"}
+
+
+def _folder(folder: Path, flow: Flow) -> Path:
+    file = folder / flow.name / "defs.yaml"
+    file.parent.mkdir(parents=True)
+    document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
+    file.write_text(yaml.safe_dump(document))
+    return folder
+
+
+def test_each_table_links_to_its_file_in_any_folder(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "of-a-team", _flow())
+    graph = load_folder(folder).resolve_asset_graph()
+    for key in (LANDING, *TABLES):
+        (link,) = graph.get(key).metadata["dagster/code_references"].code_references
+        assert isinstance(link, LocalFileCodeReference)
+        assert link.file_path == str(folder / "p" / "defs.yaml")
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no such folder of pipeline files"):
+        load_folder(tmp_path / "gone")
