@@ -70,7 +70,7 @@ crash: setup ## Kill the real process at every boundary, many times (minutes)
 	BATCHMERGE_KILLS=200 BATCHMERGE_KILL_ROWS=5000000 $(BIN)/python -m pytest tests/crash
 
 .PHONY: thorough
-thorough: setup ## The long tests that `make test` leaves out, beside those of the other targets
+thorough: setup ## The long tests that `make test` leaves out (README's tutorial too), beside those of the other targets
 	$(BIN)/python -m pytest -m "slow and not bigquery_real" --ignore tests/crash --ignore tests/browser --ignore tests/cdc --ignore tests/production
 
 .PHONY: cdc
@@ -82,7 +82,7 @@ bench: setup ## Measure speed and memory
 	$(BIN)/python -m tests.benchmarks
 
 .PHONY: production
-production: setup ## Dagster on PostgreSQL, a pipeline on a Spark cluster (needs PostgreSQL; minutes)
+production: setup ## Dagster on PostgreSQL, two code locations, a Spark cluster, systemd's units (needs PostgreSQL; minutes)
 	$(BIN)/python -m pytest -m production tests/production
 
 .PHONY: screenshots
