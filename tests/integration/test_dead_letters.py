@@ -67,14 +67,14 @@ def test_rows_that_clickhouse_cannot_take_are_listed(
 ) -> None:
     flow = clickhouse_flow(topic(), ["upsert_delete"], column_types={"amount": "Int8"})
     before, after = narrowed(Engine(flow, connections, spark))
-    tell(before, put(1, "a"), put(2, "b", amount=300), put(3, "c", amount=LARGE))
+    tell(before, put(1, "a"), put(2, "b", amount=987_654_321), put(3, "c", amount=LARGE))
     before.advance()
     (landed, unfit) = summary(before.pipeline)
     assert (landed.kind, landed.records, unfit.kind, unfit.records) == ("range", 1, "Unfit", 1)
     assert unfit.first == f"{flow.topic}-0@1"
     (letter,) = letters_beside(before.destination("upsert_delete"), 10)
     assert (letter.offset, letter.value) == (1, None)
-    assert "300" not in letter.message
+    assert "987654321" not in letter.message
     assert retry(after.pipeline).mended == 1
     assert clickhouse_rows(connections, flow.table("upsert_delete")) == [(1, "a", 1)]
     assert [g.kind for g in summary(after.pipeline)] == ["Unfit"]
@@ -90,13 +90,13 @@ def test_retry_is_refused_where_rows_cannot_be_told_apart(
 
 def test_limits_and_skip(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
     engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
-    tell(engine, put(1, "a"), put(2, 17), put(3, 18), put(4, "d"))
+    tell(engine, put(1, "a"), put(2, 9_876_543_210), put(3, 18), put(4, "d"))
     share = {"max_share": 0.4, "share_from": 4}
     for limits, said in ((share, "max_share: 0.4"), ({"max_records": 1}, "max_records: 1")):
         for policy in ("quarantine", "skip"):
             with pytest.raises(BadRecords, match=said) as caught:
                 engine.edited(dead_letters=limits, on_bad_record=policy).advance()
-            assert "17" not in str(caught.value)
+            assert "9876543210" not in str(caught.value)
     assert engine.pipeline.intermediate.committed() is None, "nothing was landed"
     (landed,) = engine.edited(on_bad_record="skip", dead_letters={"max_records": 2}).advance()
     assert (landed.counts.landed, landed.counts.skipped, landed.counts.quarantined) == (2, 2, 0)
