@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -18,6 +18,7 @@ from resources.connections import Connections, load_connections
 from resources.errors import ConfigurationError
 from tests.kit import model
 from tests.kit.engine import Engine
+from tests.kit.examples import few
 from tests.kit.flow import Flow
 from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, random_changes
 
@@ -116,14 +117,7 @@ def test_replay_without_coordinates_is_refused(mode: str, whole: Engine) -> None
 
 
 CUTS = st.lists(st.tuples(st.integers(1, 90), st.booleans()), min_size=1, max_size=3)
-FEW = settings(
-    max_examples=4,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+FEW = few(2)
 
 
 def cut(engine: Engine, cuts: list[tuple[int, bool]]) -> None:

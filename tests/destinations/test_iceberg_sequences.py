@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -21,6 +21,7 @@ from resources.connections import load_connections
 from resources.errors import Interrupted
 from tests.kit import model
 from tests.kit.engine import Engine, catalog
+from tests.kit.examples import few
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce, random_changes
 
@@ -31,14 +32,7 @@ STEPS = st.lists(
 )
 
 
-@settings(
-    max_examples=2,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@few(2)
 @given(steps=STEPS, seed=st.integers(0, 99))
 def test_any_sequence_ends_in_the_model(
     steps: list[str], seed: int, module_topic: Callable[..., str], stack: Path, spark: SparkSession

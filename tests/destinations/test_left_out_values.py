@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -16,6 +16,7 @@ from orchestration.checks.reconciliation import reconcile
 from resources.connections import Connections, load_connections
 from tests.kit import model
 from tests.kit.engine import Engine, session
+from tests.kit.examples import few
 from tests.kit.left_out import LEFT_OUT, as_told, change, flow, held, random_left_out
 from tests.kit.records import Record, bootstrap, produce
 
@@ -62,15 +63,8 @@ def tell(engine: Engine, *records: Record) -> None:
     produce(bootstrap(engine.connections), engine.flow.topic, records)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@settings(
-    max_examples=2,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("bigquery", marks=pytest.mark.slow)])
+@few(2)
 @given(cuts=st.lists(st.tuples(st.integers(1, 60), st.booleans()), min_size=2, max_size=4), seed=st.integers(0, 99))
 def test_result_never_depends_on_where_the_log_was_cut(
     cuts: list[tuple[int, bool]],

@@ -84,7 +84,7 @@ def _wait_until_up(server: ClickHouseServer) -> None:
 MODES = ["append", "upsert_delete"]
 
 
-@pytest.mark.parametrize("function", ["sipHash64", "cityHash64"])
+@pytest.mark.parametrize("function", ["sipHash64", pytest.param("cityHash64", marks=pytest.mark.slow)])
 def test_rows_are_spread_by_the_named_hash(
     function: str, sharded: Callable[..., Connections], topic: Callable[..., str]
 ) -> None:

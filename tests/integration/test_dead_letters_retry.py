@@ -25,7 +25,7 @@ from tests.kit.records import Record, bootstrap
 VALUE = {"id": "long", "name": "string", "amount": "string", "op": "string"}
 
 
-@pytest.mark.parametrize("system", ["clickhouse", "bigquery"])
+@pytest.mark.parametrize("system", ["clickhouse", pytest.param("bigquery", marks=pytest.mark.slow)])
 def test_mended_letters_land_once_in_every_system(
     system: str, request: pytest.FixtureRequest, stack: Path, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
@@ -62,6 +62,7 @@ def transforming(engine: Engine, sql: str) -> Engine:
     return engine.edited(source={**source, "value": {"format": "json", "columns": VALUE}, "transform": sql})
 
 
+@pytest.mark.slow
 def test_a_letter_that_the_transform_fails_on_stops_no_other(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_letter_that_the_transform_fails_on_stops_no_other(
     assert last.read("upsert") == [(0, "a", 5), (1, "a", 6), (2, "a", 0), (3, "a", 0), (4, "a", 6), (5, "a", 0)]
 
 
+@pytest.mark.slow
 def test_letters_keep_headers_where_the_transform_reads_them(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:

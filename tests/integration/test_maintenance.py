@@ -204,6 +204,7 @@ def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeyp
     assert maintain(one)["upsert", "compaction"].counts["files after"] == 1
 
 
+@pytest.mark.slow
 def test_compaction_that_was_overtaken_is_dropped(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +275,7 @@ def _append(table: Table, key: int) -> None:
     raise AssertionError("their append never came through")
 
 
+@pytest.mark.slow
 def test_pipeline_goes_on_beside_appends_and_compaction(engine: Callable[..., Engine]) -> None:
     one = engine("append", "upsert_delete")
     told = [put(n) for n in range(4)]

@@ -16,10 +16,9 @@ from tests.kit import clickhouse as in_clickhouse
 from tests.kit import model
 from tests.kit.command import Command
 from tests.kit.engine import Engine, catalog
-from tests.kit.flow import Flow, rows
+from tests.kit.flow import Flow
+from tests.kit.kinds import READ
 from tests.kit.records import bootstrap, produce, random_changes
-
-READ = {"iceberg": rows, "clickhouse": in_clickhouse.rows, "bigquery": in_bigquery.rows}
 
 
 def test_dropped_tables_are_filled_anew_when_their_state_is_forgotten(

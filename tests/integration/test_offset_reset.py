@@ -14,11 +14,10 @@ from orchestration.cli.instance import dagster_instance
 from orchestration.names import PIPELINE_TAG
 from resources.connections import Connections
 from resources.errors import ConfigurationError, LineageBroken, TableReplaced, TopicRecreated
-from tests.kit import bigquery as in_bigquery
-from tests.kit import clickhouse as in_clickhouse
 from tests.kit.command import Command
 from tests.kit.engine import Engine, catalog
-from tests.kit.flow import Flow, rows
+from tests.kit.flow import Flow
+from tests.kit.kinds import READ
 from tests.kit.model import Row
 from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce
 
@@ -48,14 +47,13 @@ def test_recreated_topic_and_a_step_back_in_all_kinds_of_tables(
     batchmerge: Command,
 ) -> None:
     del clickhouse, bigquery
-    kinds = ["iceberg", "clickhouse", "bigquery"]
+    kinds = list(READ)
     flow = Flow(topic(), kinds)
     flow.overrides["tables"] = [{"kind": k, "table": flow.table(k), "mode": "upsert"} for k in kinds]
     engine = Engine(flow, connections, spark)
-    read = {"iceberg": rows, "clickhouse": in_clickhouse.rows, "bigquery": in_bigquery.rows}
 
     def check(*expected: Row) -> None:
-        assert {k: read[k](connections, flow.table(k)) for k in kinds} == {k: list(expected) for k in kinds}
+        assert {k: READ[k](connections, flow.table(k)) for k in kinds} == {k: list(expected) for k in kinds}
 
     servers = bootstrap(connections)
     produce(servers, flow.topic, [put(n, "old") for n in range(4)])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
@@ -71,6 +72,7 @@ def test_records_from_before_the_start_into_every_mode(
     assert {mode: engine.read(mode) for mode in MODES} == {mode: model.expected(everything, mode) for mode in MODES}
 
 
+@pytest.mark.slow
 def test_into_clickhouse_and_bigquery(
     clickhouse: Path,
     bigquery: Path,

@@ -93,8 +93,8 @@ class Flow:
         return process.wait(timeout=600), output
 
 
-def rows(connections: Connections, table: str) -> list[Row]:
-    """What an Iceberg table holds now, read by pyiceberg, sorted."""
-    catalog = IcebergCatalog("lake", connections.get("lake", IcebergConnection))
+def rows(connections: Connections, table: str, catalog_name: str = "lake") -> list[Row]:
+    """What an Iceberg table holds now, read by pyiceberg, sorted; a catalog of another name is in the lake's place."""
+    catalog = IcebergCatalog(catalog_name, connections.get("lake", IcebergConnection))
     found = catalog.require(table).scan(selected_fields=("id", "name", "amount")).to_arrow().to_pylist()
     return sorted((row["id"], row["name"], row["amount"]) for row in found)

@@ -19,6 +19,7 @@ from resources.local.java import Java, find_java
 from resources.local.locks import exclusive
 from resources.local.ports import free_port
 from resources.local.service import cache_folder
+from tests.kit.stopping import stop
 
 VERSION = "3.3.3"
 _IVY = f"""<ivy-module version='2.0' xmlns:m='http://ant.apache.org/ivy/maven'>
@@ -77,13 +78,8 @@ def running_registry(folder: Path) -> Iterator[str]:
         _wait(url, process)
         yield url
     finally:
-        process.terminate()
-        try:
-            process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            # It waits for connections that clients keep open.
-            process.kill()
-            process.wait()
+        # It waits for connections that clients keep open.
+        stop(process, patience=30)
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
