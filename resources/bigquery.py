@@ -260,7 +260,7 @@ class BigQuery:
 
 def _appending(labels: Mapping[str, str]) -> bigquery.LoadJobConfig:
     """Parquet into a table that exists."""
-    parquet = bigquery.ParquetOptions()  # type: ignore[no-untyped-call]
+    parquet = bigquery.ParquetOptions()
     parquet.enable_list_inference = True
     config = bigquery.LoadJobConfig(
         source_format=bigquery.SourceFormat.PARQUET,
@@ -290,16 +290,14 @@ def _parameters(values: Mapping[str, Value]) -> list[bigquery.ScalarQueryParamet
 def _credentials(connection: BigQueryConnection, name: str) -> Any:
     """Application default credentials are the client's own way: None."""
     if connection.endpoint:
-        return AnonymousCredentials()  # type: ignore[no-untyped-call]
+        return AnonymousCredentials()
     scopes = ["https://www.googleapis.com/auth/bigquery"]
     try:
         if connection.credentials_json:
             info = json.loads(connection.credentials_json.get_secret_value())
-            return service_account.Credentials.from_service_account_info(info, scopes=scopes)  # type: ignore[no-untyped-call]
+            return service_account.Credentials.from_service_account_info(info, scopes=scopes)
         if connection.credentials_file:
-            return service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
-                connection.credentials_file, scopes=scopes
-            )
+            return service_account.Credentials.from_service_account_file(connection.credentials_file, scopes=scopes)
     except (OSError, ValueError) as problem:
         # The exception's text may quote the secret.
         raise ConfigurationError(

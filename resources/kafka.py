@@ -115,11 +115,11 @@ class KafkaCluster:
 
     def first_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The first offset that is still there, per partition."""
-        return self._list_offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return self._list_offsets(partitions, OffsetSpec.earliest())
 
     def stable_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The last stable offset per partition: everything before it is decided (`read_committed`)."""
-        return self._list_offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self._list_offsets(partitions, OffsetSpec.latest())
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int]:
         """The first offset at or after that time, per partition; the end where there is none."""

@@ -54,10 +54,10 @@ def _clickhouse(connection: ClickHouseConnection) -> pa.Table:
 def _bigquery(connection: BigQueryConnection) -> pa.Table:
     client = bigquery.Client(
         project=connection.project,
-        credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
+        credentials=AnonymousCredentials(),
         client_options=ClientOptions(api_endpoint=connection.endpoint),
     )
     try:
         return client.query_and_wait(_ALL).to_arrow(create_bqstorage_client=False)
     finally:
-        client.close()  # type: ignore[no-untyped-call]
+        client.close()

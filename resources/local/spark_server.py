@@ -108,7 +108,7 @@ class SparkServer(Service):
             spark_version=base_pb2.AnalyzePlanRequest.SparkVersion(),
         )
         with grpc.insecure_channel(site.address(self.name, "connect")) as channel:
-            server = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
+            server = base_pb2_grpc.SparkConnectServiceStub(channel)
             try:
                 answer = server.AnalyzePlan(question, timeout=10)
                 # A session of its own for each look would stay on the server for hours.
