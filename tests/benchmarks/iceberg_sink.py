@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from pyiceberg.table import Table
 
 from jobs.destinations.iceberg.schema import iceberg_schema

@@ -19,7 +19,8 @@ import psutil
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery as google_bigquery
 from pyspark.sql import SparkSession

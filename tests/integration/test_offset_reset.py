@@ -7,7 +7,8 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from orchestration.cli.instance import dagster_instance

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 
 from resources.connections import Connections, KafkaConnection
 from resources.errors import Unavailable

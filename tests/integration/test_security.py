@@ -11,7 +11,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from cryptography.hazmat.primitives import serialization
 from pyspark.sql import SparkSession
 
