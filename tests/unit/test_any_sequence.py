@@ -207,7 +207,7 @@ class AnySequence(RuleBasedStateMachine):
         if mode == "append":
             missing = {p: v for p in places if (v := self.change(p)[1]) is not None and p not in made}
             return made | {p: NULL if v == LEFT else v for p, v in missing.items()}
-        newest: dict[object, int | None] = {}
+        newest: dict[int, int | None] = {}
         for place in places:
             key, value = self.change(place)
             if value == LEFT and key in newest:

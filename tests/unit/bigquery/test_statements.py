@@ -171,7 +171,9 @@ def test_every_file_has_its_case() -> None:
 def test_statement_is_accepted_by_googles_analyzer(case: str, analyze: Callable[..., None]) -> None:
     spec = ALL[case]
     found, target, staged = made(spec, case in REPLAYS, case in LANDED)
-    tables = {TARGET: (target, spec.tables[0].by_ingestion_time), INTERMEDIATE: (staged, True)}
+    table = spec.tables[0]
+    assert table.kind == "bigquery"
+    tables = {TARGET: (target, table.by_ingestion_time), INTERMEDIATE: (staged, True)}
     analyze(found.text(), tables, parameters(found))
     if found.bounds:
         analyze(found.bounds_text(), tables, parameters(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import ItemsView
 
 import pyarrow as pa
 import pytest
@@ -26,7 +27,7 @@ STRUCT = pa.struct([pa.field("a", LIST), pa.field("d", pa.date32())])
     ],
 )
 def test_null_collections(kind: pa.DataType, values: list[object], flawed: list[int]) -> None:
-    array = pa.array([list(v) if kind is MAP and v is not None else v for v in values], kind)
+    array = pa.array([list(v) if isinstance(v, ItemsView) else v for v in values], kind)
     mask = null_collections(array)
     assert ([] if mask is None else mask.nonzero()[0].tolist()) == flawed
     shifted = pa.concat_arrays([array.slice(0, 1), array])[1:]

@@ -66,7 +66,7 @@ def test_plain_tables() -> None:
 )
 def test_what_would_keep_versions_apart_is_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        _layout("upsert_delete", **options).check()
+        _layout("upsert_delete", None, False, **options).check()
 
 
 def test_mode_delete_is_refused_with_what_to_do() -> None:

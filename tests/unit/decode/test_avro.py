@@ -83,10 +83,16 @@ def one(kind: Any, column: str, raw: bytes, nullable: bool = True) -> Any:
     return pickle.loads(pickle.dumps(decoder)).decode(pa.array([raw], pa.binary()))
 
 
+def column_type(schema: dict[str, Any]) -> str:
+    wire = avro_wire((text(schema),)).field("c")
+    assert wire is not None
+    return type_name(natural_type(wire))
+
+
 @pytest.mark.parametrize(("kind", "column", "value", "wanted"), TYPES)
 def test_every_type(kind: Any, column: str, value: Any, wanted: Any) -> None:
     schema = record(("c", kind))
-    assert type_name(natural_type(avro_wire((text(schema),)).field("c"))) == column
+    assert column_type(schema) == column
     decoded = one(kind, column, encoded(schema, {"c": value}))
     assert decoded.errors == {}
     assert decoded.values.to_pylist() == [{"c": value if wanted is None else wanted}]
@@ -115,7 +121,7 @@ NOTHING = dict.fromkeys(("string", "Point", "Error", "E"))
 )  # fmt: skip
 def test_unions_of_unlike_types_as_connect_has_them(kind: Any, column: str, value: Any, wanted: Any) -> None:
     schema = record(("c", kind))
-    assert type_name(natural_type(avro_wire((text(schema),)).field("c"))) == column
+    assert column_type(schema) == column
     decoded = one(kind, column, encoded(schema, {"c": value}))
     assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"c": wanted}])
 
@@ -131,7 +137,7 @@ def test_parts_of_a_union() -> None:
 
 @pytest.mark.parametrize("kind", [["string", ENUM], ["bytes", FIXED], ["int", "string", "long"]])
 def test_unions_whose_branches_look_alike_are_refused(kind: Any) -> None:
-    column = type_name(natural_type(avro_wire((text(record(("c", [*kind, "boolean"]))),)).field("c")))
+    column = column_type(record(("c", [*kind, "boolean"])))
     with pytest.raises(ConfigurationError, match="cannot be told apart"):
         one([*kind, "boolean"], column, b"")
 

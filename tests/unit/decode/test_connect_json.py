@@ -77,7 +77,9 @@ TYPES: list[tuple[dict[str, Any], str, Any, Any]] = [
 @pytest.mark.parametrize(("schema", "column", "payload", "wanted"), TYPES)
 def test_every_type(write: Any, schema: dict[str, Any], column: str, payload: Any, wanted: Any) -> None:
     whole = struct(c=schema)
-    assert type_name(natural_type(connect_wire(whole).field("c"))) == column  # type: ignore[arg-type]
+    wire = connect_wire(whole).field("c")
+    assert wire is not None
+    assert type_name(natural_type(wire)) == column
     decoder = pickle.loads(pickle.dumps(ConnectJson(pa.struct([("c", parse_type(column)[0])]))))
     records = pa.array([write(whole, {"c": payload}), write(whole, {"c": None}), write(whole, {"c": payload})])
     decoded = decoder.decode(records)

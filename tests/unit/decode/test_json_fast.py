@@ -7,6 +7,7 @@ import pickle
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_fast, "_SMALL", 0)
 
 
-def assert_same(kind: pa.DataType, records: list[bytes | None]) -> None:
+def assert_same(kind: pa.DataType, records: Sequence[bytes | None]) -> None:
     raw = pa.array(records, pa.binary())
     fast, strict = Json(kind).decode(raw), StrictJson(kind).decode(raw)
     assert fast.errors == strict.errors
@@ -62,7 +63,7 @@ def assert_same(kind: pa.DataType, records: list[bytes | None]) -> None:
     assert fast.values.equals(strict.values)
 
 
-def assert_each_same(kind: pa.DataType, records: list[bytes | None]) -> None:
+def assert_each_same(kind: pa.DataType, records: Sequence[bytes | None]) -> None:
     """Also one by one: a bad record next to it sends a good one to the strict decoder."""
     assert_same(kind, records)
     for record in records:

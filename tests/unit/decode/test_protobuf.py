@@ -56,9 +56,10 @@ COLUMNS = (
     "raw: binary not null, ratio: float not null, ok: boolean not null, numbers: array<int not null> not null, "
     "by_mail: string, by_code: int>"
 )
-DEFAULTS = {"id": 0, "note": None, "state": "NEW", "lines": [], "tags": [], "at": None, "maybe": None, "price": None,
-            "huge": Decimal(0), "raw": b"", "ratio": 0.0, "ok": False, "numbers": [], "by_mail": None,
-            "by_code": None}  # fmt: skip
+DEFAULTS: dict[str, object] = {
+    "id": 0, "note": None, "state": "NEW", "lines": [], "tags": [], "at": None, "maybe": None, "price": None,
+    "huge": Decimal(0), "raw": b"", "ratio": 0.0, "ok": False, "numbers": [], "by_mail": None, "by_code": None,
+}  # fmt: skip
 FULL = {
     "id": str(2**63 - 1), "note": "", "state": "PAID", "lines": [{"sku": "a", "count": 2**32 - 1}, {}],
     "tags": {"w": 0.5}, "at": "9999-12-31T23:59:59.999999999Z", "maybe": "0", "price": {"units": "-5"},
@@ -68,11 +69,13 @@ FULL = {
 
 def made(value: dict[str, Any], name: str = "shop.Order") -> bytes:
     message = message_class(Messages(DESCRIPTORS).named(name))()
-    return json_format.ParseDict(value, message).SerializeToString()
+    raw: bytes = json_format.ParseDict(value, message).SerializeToString()
+    return raw
 
 
 def decoder(columns: str = COLUMNS, name: str = "shop.Order") -> Protobuf:
-    return pickle.loads(pickle.dumps(Protobuf(parse_type(columns)[0], DESCRIPTORS, name)))
+    copied: Protobuf = pickle.loads(pickle.dumps(Protobuf(parse_type(columns)[0], DESCRIPTORS, name)))
+    return copied
 
 
 def test_columns_of_the_message() -> None:

@@ -67,6 +67,12 @@ def now(catalog: IcebergCatalog) -> CommittedState | None:
     return read_history(catalog.require(NAME).metadata, "p", "main").committed
 
 
+def head(catalog: IcebergCatalog) -> int:
+    snapshot = catalog.require(NAME).current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
 def roll_back(catalog: IcebergCatalog, snapshot: int) -> None:
     catalog.require(NAME).manage_snapshots().set_current_snapshot(snapshot_id=snapshot).commit()
 
@@ -79,7 +85,7 @@ def test_nothing_is_visible_before_it_is_published(catalog: IcebergCatalog) -> N
     table = catalog.require(NAME)
     assert (ids(catalog), now(catalog)) == ([1, 2], committed(1))
     assert set(table.metadata.refs) == {"main", tag_name("p", "main")}
-    assert table.metadata.refs[tag_name("p", "main")].snapshot_id == snapshot == table.current_snapshot().snapshot_id  # type: ignore[union-attr]
+    assert table.metadata.refs[tag_name("p", "main")].snapshot_id == snapshot == head(catalog)
     assert table.metadata.refs[tag_name("p", "main")].snapshot_ref_type == SnapshotRefType.TAG
     assert table.properties["batchmerge.p.commit-id"] == "c1"
 
@@ -145,10 +151,7 @@ def test_merge_is_refused_on_another_base(catalog: IcebergCatalog) -> None:
 
 def test_branches_of_dead_runs_are_swept_and_others_are_left(catalog: IcebergCatalog) -> None:
     catalog.require(NAME).append(MORE)
-    catalog.require(NAME).manage_snapshots().create_branch(
-        catalog.require(NAME).current_snapshot().snapshot_id,
-        "theirs",  # type: ignore[union-attr]
-    ).commit()
+    catalog.require(NAME).manage_snapshots().create_branch(head(catalog), "theirs").commit()
     dead = [begin(catalog, None), Attempt(catalog, NAME, "q", None)]
     alive = begin(catalog, None)
     refs = set(catalog.require(NAME).metadata.refs)
@@ -224,12 +227,8 @@ def test_two_pipelines_feed_one_table(catalog: IcebergCatalog) -> None:
 
 def test_retention_settings_of_main_stay(catalog: IcebergCatalog) -> None:
     catalog.require(NAME).append(MORE)
-    table = catalog.require(NAME)
-    table.manage_snapshots().create_branch(
-        table.current_snapshot().snapshot_id,
-        "audit",
-        min_snapshots_to_keep=7,
-        max_snapshot_age_ms=99,  # type: ignore[union-attr]
+    catalog.require(NAME).manage_snapshots().create_branch(
+        head(catalog), "audit", min_snapshots_to_keep=7, max_snapshot_age_ms=99
     ).commit()
     attempt = begin(catalog, None, target="audit")
     attempt.publish_append(committed(1).to_properties(), {})

@@ -45,7 +45,7 @@ def destination(lake: IcebergCatalog, value: dict[str, str] | None = None, **tab
 
 
 def test_table_is_made_with_key_layout_and_properties(lake: IcebergCatalog) -> None:
-    options = {
+    options: dict[str, Any] = {
         "partition_by": ["day(at)"],
         "write": "merge_on_read",
         "properties": {"write.parquet.compression-codec": "snappy"},

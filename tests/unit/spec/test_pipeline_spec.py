@@ -145,12 +145,12 @@ def test_hash_follows_the_meaning_and_nothing_else() -> None:
     same = PipelineSpec.model_validate(document()).meaning_hash
     for parts in ({"batch": {"max_records": 7}}, {"source__value__columns__more": "date"}, {"description": "x"}):
         assert PipelineSpec.model_validate(document(**parts)).meaning_hash == same, parts
-    for parts in (
+    for other in (
         {"changes__key": {"columns": ["id"], "nulls": "match"}},
         {"changes__op__delete": ["d", "x"]},
         {"changes__order_by": "version"},
     ):
-        assert PipelineSpec.model_validate(document(**parts)).meaning_hash != same, parts
+        assert PipelineSpec.model_validate(document(**other)).meaning_hash != same, other
 
 
 @pytest.mark.parametrize(
