@@ -391,22 +391,24 @@ def test_commits_from_elsewhere_become_asset_events_and_start_what_waits(
 
     waits = after_commit(flow.name, flow.spec, report)
     whole = dg.Definitions.merge(definitions(flow), dg.Definitions(jobs=[report], sensors=[waits]))
-    started = waits(dg.build_sensor_context(instance, definitions=whole))
     shows = whole.resolve_sensor_def(f"{flow.name}_control")
-    shown = shows(dg.build_sensor_context(instance, definitions=whole))
-    assert isinstance(started, dg.SensorResult)
-    assert isinstance(shown, dg.SensorResult)
 
+    def tick(sensor: dg.SensorDefinition, cursor: str | None = None) -> dg.SensorResult:
+        found = sensor(dg.build_sensor_context(instance, cursor=cursor, definitions=whole))
+        assert isinstance(found, dg.SensorResult)
+        return found
+
+    started, shown = tick(waits), tick(shows)
     assert started.run_requests
     assert [request.tags["batchmerge/batch"] for request in started.run_requests] == ["1"]
     assert [event.asset_key.path for event in shown.asset_events] == [["iceberg", "tests", f"{flow.name}_append"]]
     assert shown.asset_events[0].metadata["last batch"].value == 1
 
     # Nothing comes twice, and what a run of this instance did is a materialization already.
-    assert shows(dg.build_sensor_context(instance, cursor=shown.cursor, definitions=whole)).asset_events == []
+    assert tick(shows, shown.cursor).asset_events == []
     produce(bootstrap(connections), flow.topic, _records(2))
     assert advance(instance, flow).success
-    again = shows(dg.build_sensor_context(instance, cursor=shown.cursor, definitions=whole))
+    again = tick(shows, shown.cursor)
     assert again.asset_events == []
     assert "none from elsewhere" in str(again.skip_reason)
 

@@ -52,8 +52,9 @@ def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
     (event,) = early.asset_events
     assert event.asset_key == key
     assert (event.metadata["partitions in BEFORE"].value, event.metadata["lag"].value) == (2, 10)
-    table = event.metadata["partitions"].records
-    assert [(r.data["state"], r.data["lag"]) for r in table] == [("BEFORE", 5), ("BEFORE", 5)]
+    table = event.metadata["partitions"]
+    assert isinstance(table, dg.TableMetadataValue)
+    assert [(r.data["state"], r.data["lag"]) for r in table.records] == [("BEFORE", 5), ("BEFORE", 5)]
     assert _tick(instance, flow, early.cursor).asset_events == []
 
     hurried = flow.spec_document["tables"]

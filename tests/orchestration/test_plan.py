@@ -35,6 +35,7 @@ def test_plan_tells_the_run_that_then_happens(
 
     job = definitions(flow).resolve_job_def(f"{flow.name}_plan").execute_in_process(instance=instance)
     (shown,) = [event.step_output_data.metadata["plan"] for event in job.all_events if event.is_successful_output]
+    assert isinstance(shown, dg.MarkdownMetadataValue)
     assert f"{flow.table('upsert_delete')} (upsert_delete): without a batch yet; merges batch 1" in shown.value
     assert "MERGE INTO" in shown.value
     assert flow.pipeline(connections).intermediate.catalog.load(flow.table("upsert_delete")) is None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import dagster as dg
+
 from tests.kit.flow import Flow
 from tests.orchestration.launching import definitions
 
@@ -13,6 +15,7 @@ def _pools(flow: Flow) -> dict[str, set[str | None]]:
     whole, found = definitions(flow), defaultdict(set)
     for job in (flow.name, f"{flow.name}_maintenance"):
         for op in whole.resolve_job_def(job).all_node_defs:
+            assert isinstance(op, dg.OpDefinition)
             written = op.name.removeprefix(f"{flow.name}__").removesuffix("__maintenance")
             found[written].add(op.pool)
     return dict(found)

@@ -20,7 +20,7 @@ def test_the_bar_grows_with_every_batch_and_with_what_comes_meanwhile() -> None:
     text = io.StringIO()
     with shown_on(Console(file=text, force_terminal=True, width=100), bar=True) as progress:
         (task,) = progress.tasks
-        assert task.total is None
+        assert (task.completed, task.total) == (0, None)
         _land(60, 40)
         assert (task.completed, task.total) == (60, 100)
         _land(60, 10)

@@ -20,7 +20,7 @@ from tests.kit.records import Record, bootstrap, produce, random_changes
 from tests.orchestration.launching import advance, definitions, events
 
 Topic = Callable[..., str]
-NO_DELAY = {"retry": {"max_retries": 1, "delay_seconds": 0.05}}
+NO_DELAY: dict[str, object] = {"retry": {"max_retries": 1, "delay_seconds": 0.05}}
 
 
 def _upserts(first: int, count: int) -> list[Record]:
