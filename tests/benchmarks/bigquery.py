@@ -112,8 +112,8 @@ def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: s
         ScalarQueryParameter("last", "INT64", flush.last.number),
     ]
     began = time.monotonic()
-    job = bigquery.client.query(text, job_config=QueryJobConfig(query_parameters=values))
-    assert bigquery.wait(job, 600) is None
+    query = bigquery.client.query(text, job_config=QueryJobConfig(query_parameters=values))
+    assert bigquery.wait(query, 600) is None
     merge = time.monotonic() - began
     for table in (target, staged):
         bigquery.delete_table(table)

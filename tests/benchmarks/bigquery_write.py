@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -59,7 +60,7 @@ def stream(client: BigQueryWriteClient, parent: str, rows: pa.Table) -> float:
         parent=parent, write_stream=types.WriteStream(type_=types.WriteStream.Type.PENDING)
     )
 
-    def requests() -> object:
+    def requests() -> Iterator[types.AppendRowsRequest]:
         offset = 0
         for batch in rows.to_batches(max_chunksize=_BATCH):
             data = types.AppendRowsRequest.ArrowData(

@@ -11,7 +11,6 @@ import argparse
 import os
 import resource
 import statistics
-import sys
 import tempfile
 import time
 import uuid
@@ -188,4 +187,4 @@ def _peak(home: Path) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

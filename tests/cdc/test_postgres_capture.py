@@ -123,7 +123,12 @@ def _text(row: dict[str, Any], name: str) -> str:
         return ""
     if name in ("opened", "seen"):
         return str(round(value.timestamp() * 1e6) if value.tzinfo else _wall_clock(value))
-    special = {"active": lambda v: "ft"[v], "raw": bytes.hex, "tags": ",".join, "rate": lambda v: f"{v.normalize():f}"}
+    special: dict[str, Callable[[Any], str]] = {
+        "active": lambda v: "ft"[v],
+        "raw": bytes.hex,
+        "tags": ",".join,
+        "rate": lambda v: f"{v.normalize():f}",
+    }
     return str(special[name](value) if name in special else f"{value:g}" if name == "score" else value)
 
 

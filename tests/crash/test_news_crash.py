@@ -50,7 +50,7 @@ class Told:
 
 def _told(topic: Callable[..., str], **control: object) -> Told:
     name = f"control-{uuid.uuid4().hex[:8]}"
-    overrides = {"control": {"topic": name, **control}}
+    overrides: dict[str, object] = {"control": {"topic": name, **control}}
     return Told(Flow(topic(partitions=2), MODES, max_records=80, overrides=overrides), name)
 
 

@@ -53,8 +53,10 @@ def test_every_mode_over_several_batches(connections: Connections, spark: SparkS
     row = found.state.read()
     assert row is not None
     assert select(connections, f"SELECT COUNT(*) AS n FROM `{row.intermediate}`") == [{"n": 0}], "cleaned up"
-    labels = service(connections).find_table(flow.table("upsert_delete")).labels
-    assert labels["batchmerge-batch"] == str(state.batch_number)
+    table = service(connections).find_table(flow.table("upsert_delete"))
+    assert table is not None
+    assert state is not None
+    assert table.labels["batchmerge-batch"] == str(state.batch_number)
 
 
 @pytest.mark.parametrize("load_rows", [7, 64])
@@ -78,7 +80,9 @@ def test_replay_of_any_window_in_any_order_changes_nothing(
     records = random_changes(5, 240, 25, 2)
     produce(bootstrap(connections), topic_, records)
     engine.advance()
-    last = engine.pipeline.intermediate.committed().batch_number
+    landed = engine.pipeline.intermediate.committed()
+    assert landed is not None
+    last = landed.batch_number
     windows = [(first, end) for first, end in itertools.combinations(range(1, last + 1), 2)][::-2]
     assert len(windows) >= 2
     for mode in MODES:

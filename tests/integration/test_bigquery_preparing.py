@@ -73,7 +73,7 @@ def test_table_is_made_as_the_file_says(emulator: BigQuery, dataset: str) -> Non
         "description": "d",
         "require_partition_filter": True,
     }
-    made(emulator, dataset, **options, **more).prepare()
+    made(emulator, dataset, None, **options, **more).prepare()
     found = emulator.find_table(f"{dataset}.dest")
     assert found is not None
     assert (found.time_partitioning.type_, found.time_partitioning.field) == ("MONTH", "at")
@@ -142,6 +142,7 @@ def test_table_of_a_person_is_taken_as_it_is(emulator: BigQuery, dataset: str) -
     emulator.change(f"CREATE TABLE {dataset}.dest (ID INT64, own STRING, name STRING, at TIMESTAMP)", {}, "test")
     assert len(made(emulator, dataset, create=False).prepare()) == 1, "only the intermediate table is new"
     found = emulator.find_table(f"{dataset}.dest")
+    assert found is not None
     assert [f.name for f in found.schema] == ["ID", "own", "name", "at"]
 
 

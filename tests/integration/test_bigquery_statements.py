@@ -305,4 +305,7 @@ def test_change_that_bigquery_would_refuse_is_refused_before(
     with pytest.raises(SchemaRefused) as problem:
         table.prepare()
     assert says in str(problem.value)
-    assert emulator.find_table(name).etag == before.etag
+    after = emulator.find_table(name)
+    assert before is not None
+    assert after is not None
+    assert after.etag == before.etag

@@ -70,7 +70,8 @@ def test_of_many_racing_takers_one_wins_each_round(store: KeeperStore) -> None:
     lease = store.swap(None, Lease())
     wins: list[str] = []
     for _ in range(10):
-        seen, won, barrier = lease, [], threading.Barrier(4)
+        seen, barrier = lease, threading.Barrier(4)
+        won: list[Lease] = []
 
         def take(owner: str, seen: Lease = seen, won: list[Lease] = won, barrier: threading.Barrier = barrier) -> None:
             barrier.wait()
@@ -78,8 +79,10 @@ def test_of_many_racing_takers_one_wins_each_round(store: KeeperStore) -> None:
                 won.append(store.swap(seen, replace(seen, epoch=seen.epoch + 1, owner=owner)))
 
         runs = [threading.Thread(target=take, args=(f"run-{n}",)) for n in range(4)]
-        [run.start() for run in runs]
-        [run.join() for run in runs]
+        for run in runs:
+            run.start()
+        for run in runs:
+            run.join()
         assert len(won) == 1
         lease = won[0]
         wins.append(lease.owner)

@@ -140,7 +140,9 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     lease = shard.store.lease()
     assert lease
     landed = pipeline.intermediate.landed()[0]
-    advance = shard._advance(pipeline.work(table), describe(server, name.split(".")))
+    present = describe(server, name.split("."))
+    assert present
+    advance = shard._advance(pipeline.work(table), present)
     held = advance.take(lease, None)
     rows_of = shard._pieces(pipeline.work(table), landed[0])
     shard._insert_rows(pipeline.work(table), held, rows_of, shard._chunks(landed[:1]), landed[0], False)

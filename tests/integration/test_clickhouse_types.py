@@ -117,7 +117,7 @@ def _clickhouse(clickhouse: Path) -> Path:
 
 
 def _flow(topic: str, columns: dict[str, str], types: dict[str, str], mode: str = "append", **options: object) -> Flow:
-    flow = clickhouse_flow(topic, [mode], column_types=types, **options)
+    flow = clickhouse_flow(topic, [mode], 1000, column_types=types, **options)
     flow.overrides["source"] = {
         "topics": [topic],
         "key": {"format": "json", "columns": {"id": "long"}},

@@ -34,7 +34,8 @@ def test_mended_letters_land_once_in_every_system(
     kit: Any = {"clickhouse": clickhouse, "bigquery": bigquery}[system]
     made = clickhouse.clickhouse_flow if system == "clickhouse" else bigquery.bigquery_flow
     modes = ["append", "upsert_delete"]
-    narrow, engine = narrowed(Engine(made(topic(), modes, **WHERE), connections, spark))
+    flow = made(topic(), modes, metadata_columns=WHERE["metadata_columns"])
+    narrow, engine = narrowed(Engine(flow, connections, spark))
     tell(engine, put(1, "first"), *(put(key, "large", amount=LARGE) for key in (1, 2, 3)))
     narrow.advance()
     tell(engine, put(1, "newer"), put(2, "gone", op="d"), Record(0, 4, "{bad for ever"))
@@ -104,7 +105,7 @@ def test_letters_keep_headers_where_the_transform_reads_them(
     engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
 
-    def send(key: int, amount: str, headers: list[tuple[str, bytes]]) -> None:
+    def send(key: int, amount: str, headers: list[tuple[str, str | bytes | None]]) -> None:
         value = json.dumps({"id": key, "name": "n", "amount": amount, "op": "u"})
         producer.produce(engine.flow.topic, key=json.dumps({"id": key}), value=value, headers=headers)
         producer.flush(60)

@@ -19,8 +19,10 @@ from pyspark.sql import SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
 from jobs.destinations.iceberg.branches import attempt_branch
+from jobs.maintenance.kept import KeptTable
 from jobs.maintenance.report import Done
 from jobs.maintenance.run import maintain_landing, maintain_table
+from jobs.protocol import MergedBatches
 from resources.connections import Connections
 from resources.errors import CommitFailed, ConfigurationError, TerminalError
 from tests.kit import model
@@ -214,16 +216,18 @@ def test_compaction_that_was_overtaken_is_dropped(
         one.advance()
     tell(one, put(0, "b"))
     one.land()
-    merged = []
-
-    def merge_meanwhile(*_: object) -> None:
-        if not merged:
-            merged.append(one.merge("upsert"))
+    merged: list[MergedBatches | None] = []
 
     from jobs.maintenance import compaction
 
     publish = compaction._publish
-    monkeypatch.setattr(compaction, "_publish", lambda *given: (merge_meanwhile(), publish(*given)))
+
+    def merge_meanwhile(kept: KeptTable, before: Table, branch: str) -> None:
+        if not merged:
+            merged.append(one.merge("upsert"))
+        publish(kept, before, branch)
+
+    monkeypatch.setattr(compaction, "_publish", merge_meanwhile)
     assert maintain(one)["upsert", "compaction"].note.startswith("gave way: ")
     assert one.read("upsert") == [(0, "b", 1.0), (1, "a", 1.0), (2, "a", 1.0)]
     assert [name for name in table_of(one, "upsert").metadata.refs if "--" in name] == []

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,7 +34,7 @@ class Flow:
     modes: list[str]
     max_records: int = 1000
     overrides: dict[str, object] = field(default_factory=dict)
-    table_options: dict[str, object] = field(default_factory=dict)
+    table_options: Mapping[str, object] = field(default_factory=dict)
     name: str = field(default_factory=lambda: f"p_{uuid.uuid4().hex[:8]}")
 
     def table(self, mode: str) -> str:

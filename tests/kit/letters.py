@@ -42,9 +42,10 @@ def read_all(connections: Connections, queue: str, least: int) -> list[Message]:
     found = []
     try:
         while (message := consumer.poll(30)) is not None:
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 found.append(message)
-            elif message.error().code() == KafkaError._PARTITION_EOF and len(found) >= least:
+            elif error.code() == KafkaError._PARTITION_EOF and len(found) >= least:
                 return found
         raise AssertionError(f"{len(found)} messages came, {least} were expected")
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from jobs.control.events import Event
+from jobs.control.events import CommitTable, Event
 from jobs.control.reading import read_events
 from jobs.pipeline import Pipeline
 from resources.connections import Connections, KafkaConnection
@@ -43,7 +43,7 @@ def check_all_told(pipeline: Pipeline, told: list[Event]) -> None:
         assert types[:3] == ["commit_request", "commit_response", "commit_ready"], (batch.batch, types)
         # A table's news may be late where all tables have the batch already.
         assert sorted(types[3:]) == ["commit_complete", *["commit_table"] * len(tables)], (batch.batch, types)
-        assert sorted(e.payload.table for e in mine if e.payload.type == "commit_table") == sorted(tables)
+        assert sorted(e.payload.table for e in mine if isinstance(e.payload, CommitTable)) == sorted(tables)
     given_up = [e for e in seen if e.payload.commit_id not in landed]
     assert {e.type for e in given_up} <= {"commit_request"}, given_up
 
