@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +20,10 @@ appender.out.layout.pattern=%d{yyyy-MM-dd HH:mm:ss} %p %m (%c{1})%n%ex{20}
 
 
 def jvm(java: Java, folder: Path, heap: str, classpath: str, options: Sequence[str] = ()) -> list[str]:
-    """Argv up to the main class. A process that runs out of memory ends, so that `up` can replace it."""
+    """Argv up to the main class, with what ``BATCHMERGE_JAVA_OPTIONS`` adds for every Java process.
+
+    A process that runs out of memory ends, so that `up` can replace it.
+    """
     logging_file = folder / "log4j2.properties"
     logging_file.write_text(_LOGGING)
     temporary = folder / "tmp"
@@ -31,6 +36,7 @@ def jvm(java: Java, folder: Path, heap: str, classpath: str, options: Sequence[s
         f"-Djava.io.tmpdir={temporary}",
         f"-Dlog4j2.configurationFile={logging_file}",
         *options,
+        *shlex.split(os.environ.get("BATCHMERGE_JAVA_OPTIONS", "")),
         "-cp",
         classpath,
     ]
