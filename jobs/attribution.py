@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from jobs.batch import Batch
 from resources.errors import BatchmergeError
+
+_UNDER_WAY: ContextVar[dict[str, object] | None] = ContextVar("batchmerge_under_way", default=None)
 
 
 @contextmanager
 def about(batches: Sequence[Batch]) -> Iterator[None]:
     """What goes wrong here is about these batches, ascending, unless it says so itself."""
     first, last = batches[0].number, batches[-1].number
+    named = str(first) if first == last else f"{first} to {last}"
+    under_way = _UNDER_WAY.get()
+    if under_way is not None:
+        under_way["batch"] = named
     try:
         yield
     except BatchmergeError as problem:
-        problem.facts.setdefault("batch", str(first) if first == last else f"{first} to {last}")
+        problem.facts.setdefault("batch", named)
         raise
+    finally:
+        if under_way is not None:
+            under_way.clear()
+
+
+@contextmanager
+def watching() -> Iterator[Mapping[str, object]]:
+    """The facts of what is under way in this context and its copies, for work that hangs and cannot say so itself."""
+    facts: dict[str, object] = {}
+    token = _UNDER_WAY.set(facts)
+    try:
+        yield facts
+    finally:
+        _UNDER_WAY.reset(token)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Generic, TypeVar
 
+from jobs.attribution import watching
 from resources.errors import Unavailable
 
 T = TypeVar("T")
@@ -16,13 +18,13 @@ class _Work(threading.Thread, Generic[T]):
 
     def __init__(self, work: Callable[[], T]) -> None:
         super().__init__(daemon=True, name="batchmerge-step")
-        self._work = work
+        self._work, self._context = work, copy_context()
         self.answer: T | None = None
         self.problem: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self.answer = self._work()
+            self.answer = self._context.run(self._work)
         except BaseException as problem:
             self.problem = problem
 
@@ -36,9 +38,10 @@ def within(seconds: float, where: str, work: Callable[[], T], give_up: Callable[
         give_up: stops what the work has under way elsewhere; also called when this thread is interrupted.
 
     Raises:
-        Unavailable: no answer in time.
+        Unavailable: no answer in time; its facts say what was under way.
     """
-    thread = _Work(work)
+    with watching() as under_way:
+        thread = _Work(work)
     thread.start()
     try:
         thread.join(seconds)
@@ -46,11 +49,13 @@ def within(seconds: float, where: str, work: Callable[[], T], give_up: Callable[
         _quietly(give_up)
         raise
     if thread.is_alive():
+        facts = dict(under_way)
         _quietly(give_up)
         raise Unavailable(
             f"no answer within the time limit of {seconds:g} s; given up",
             where=where,
             remedy="look at that system; or raise `time_limit_seconds` if the work is that large",
+            **facts,
         )
     if thread.problem is not None:
         raise thread.problem
