@@ -109,6 +109,8 @@ class ControlWriter:
         with _errors(f"control topic {self._topic}"):
             self._ensure(create)
             producer = Producer(settings, logger=_LOG)
+            # librdkafka asks for a transaction's coordinator at once, then every half second: be connected by then.
+            producer.list_topics(self._topic, self._timeout)
             producer.init_transactions(self._timeout)
             self._producer = producer
 

@@ -45,6 +45,8 @@ def produce(
     if transaction:
         settings["transactional.id"] = transaction
     producer = Producer(settings)
+    # An idempotent producer asks for its id at once, then every half second: be connected by then.
+    producer.list_topics(topic, 60)
     if transaction:
         producer.init_transactions(60)
         producer.begin_transaction()

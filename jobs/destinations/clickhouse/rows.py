@@ -29,7 +29,6 @@ from jobs.destinations.clickhouse.insertion import (
 )
 from jobs.landing.columns import RowColumn
 from jobs.landing.reduction import Reduction
-from jobs.landing.routing import Taken
 from resources.spark import spark_errors
 
 _SPANS = f"topic string, partition int, first long, last long, {CHUNK} int"
@@ -37,25 +36,15 @@ _SPANS = f"topic string, partition int, first long, last long, {CHUNK} int"
 
 @dataclass(frozen=True)
 class NewestRows:
-    """Per key with a change in the `touched` batches: the newest of batches `touched[0]`..`last`.
+    """Per key with a change in the batches that are `touched`: the newest of those of the reduction.
 
     Attributes:
-        snapshot: of the intermediate table.
-        keys: names of the key columns.
-        order_by: the column that orders the changes to one key.
-        route: only rows that the table takes; None: all.
+        order_by: the column that orders the changes to one key; None for batch and position.
     """
 
     spark: SparkSession
-    table: tuple[str, ...]
-    snapshot: int
-    last: int
-    mode: str
-    columns: tuple[RowColumn, ...]
-    keys: tuple[str, ...]
+    wanted: Reduction
     order_by: RowColumn | None
-    touched: tuple[int, int]
-    route: Taken | None
 
     def insert(self, insertion: Insertion, where: str) -> Inserted:
         """Runs the insertion in Spark tasks, in parallel over chunks.
@@ -81,19 +70,8 @@ class NewestRows:
         return placed.sortWithinPartitions(CHUNK, POSITION)
 
     def _rows(self) -> DataFrame:
-        reduction = Reduction(
-            table=self.table,
-            snapshot=self.snapshot,
-            first=self.touched[0],
-            last=self.last,
-            mode=self.mode,
-            columns=self.columns,
-            keys=self.keys,
-            order_by=self.order_by.name if self.order_by else None,
-            route=self.route,
-            touched=self.touched,
-        )
-        found = self.spark.sql(reduction.of(reduction.landed), args=dict(reduction.parameters))
+        wanted = self.wanted
+        found = self.spark.sql(wanted.of(wanted.landed), args=dict(wanted.parameters))
         kafka = F.col("__kafka")
         leading = {
             TOPIC: kafka["topic"],
@@ -104,9 +82,9 @@ class NewestRows:
         }
         if self.order_by:
             leading[ORDER] = _as_integer(F.col("__order"), self.order_by.type)
-        if self.mode == "upsert_delete":
+        if wanted.mode == "upsert_delete":
             leading[DELETED] = (F.col("__op") == "delete").cast("int")
-        return found.select(*(F.col(f"`{c.name}`") for c in self.columns), *(v.alias(k) for k, v in leading.items()))
+        return found.select(*(F.col(f"`{c.name}`") for c in wanted.columns), *(v.alias(k) for k, v in leading.items()))
 
 
 def _spans(chunks: Sequence[Chunk]) -> list[tuple[str, int, int, int, int]]:

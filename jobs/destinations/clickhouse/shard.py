@@ -28,6 +28,7 @@ from jobs.destinations.clickhouse.transitions import Span
 from jobs.failpoints import reached
 from jobs.landing.columns import CHANGES, ROWS, RowColumn
 from jobs.landing.files import LandedFiles
+from jobs.landing.reduction import Reduction
 from jobs.landing.routing import taken_by
 from jobs.offsets import TopicPartition
 from jobs.spec.pipeline import PipelineSpec
@@ -185,18 +186,19 @@ class Shard:
         return LandedPieces(work.spark, wanted, landed.number, RowShape(self.rows, self._order, deletes))
 
     def _newest(self, work: Work, newest: LandedBatch, touched: tuple[int, int]) -> NewestRows:
-        return NewestRows(
-            spark=work.spark,
+        wanted = Reduction(
             table=work.intermediate.path,
             snapshot=work.intermediate.snapshot_with(newest),
+            first=touched[0],
             last=newest.number,
             mode=self.table.mode,
             columns=self.rows,
             keys=tuple(c.name for c in self.rows if c.is_key),
-            order_by=self._order,
-            touched=touched,
+            order_by=self._order.name if self._order else None,
             route=taken_by(self.spec, self.table),
+            touched=touched,
         )
+        return NewestRows(work.spark, wanted, self._order)
 
     @property
     def _order(self) -> RowColumn | None:

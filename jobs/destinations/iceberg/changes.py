@@ -18,10 +18,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 from jobs.batch import MergeCounts
 from jobs.destinations.iceberg import snapshot_summary
 from jobs.destinations.iceberg.attempt import Attempt
-from jobs.landing.columns import RowColumn
 from jobs.landing.kept import columns_kept
 from jobs.landing.reduction import Reduction
-from jobs.landing.routing import Taken
 from jobs.schema.types import type_name
 from sql import quote, render
 
@@ -30,45 +28,33 @@ _VIEW = "batchmerge_changes"
 
 @dataclass(frozen=True)
 class Changes:
-    """Landed changes of batches `first`..`last`, read at one snapshot of the intermediate table.
+    """The landed changes of a reduction, for one destination table.
 
     Attributes:
-        columns: the destination row's columns.
-        keys: names of the key columns.
-        order_by: the value column whose larger value wins, None for the order of the batches.
+        wanted: which changes, and what they are reduced to; what they leave as it was is found here.
         tombstones: table that remembers the order of deletes; None where no order is named.
         null_safe: null equals null in a key.
-        route: only rows that the table takes; None: all.
         keeps: changes may leave columns as they were.
-        touched: only keys with a change in these batches (first, last); for replay.
         missing: only rows that the table lacks; for replay of tables without a unique key.
     """
 
     spark: SparkSession
-    table: tuple[str, ...]
-    snapshot: int
-    first: int
-    last: int
-    mode: str
-    columns: tuple[RowColumn, ...]
-    keys: tuple[str, ...]
-    order_by: str | None
+    wanted: Reduction
     tombstones: tuple[str, ...] | None
     null_safe: bool
-    route: Taken | None = None
     keeps: bool = False
-    touched: tuple[int, int] | None = None
     missing: bool = False
 
     def of_keys_in(self, touched: tuple[int, int]) -> Changes:
-        return replace(self, touched=touched)
+        """Only of keys with a change in these batches (first, last); for replay."""
+        return replace(self, wanted=replace(self.wanted, touched=touched))
 
     def missing_from(self, first: int, last: int) -> Changes:
-        return replace(self, first=first, last=last, missing=True)
+        return replace(self, wanted=replace(self.wanted, first=first, last=last), missing=True)
 
     def append_to(self, attempt: Attempt) -> None:
         """Appends every change that is not a delete, as it was landed."""
-        rows = with_all_columns(self._sql(self._text(attempt)), [c.name for c in self.columns], attempt.schema)
+        rows = with_all_columns(self._sql(self._text(attempt)), [c.name for c in self.wanted.columns], attempt.schema)
         snapshot_summary.append(rows, attempt.path, attempt.summary)
 
     def effect_on(self, attempt: Attempt) -> MergeCounts:
@@ -98,12 +84,12 @@ class Changes:
                 "without_deleted_later",
                 rows=rows,
                 tombstones=self.tombstones,
-                keys=self.keys,
+                keys=self.wanted.keys,
                 null_safe=self.null_safe,
             )
         text = self._reduction.of(rows)
         if self.missing:
-            text = render("spark", "missing_rows", rows=text, target=attempt.path, mode=self.mode)
+            text = render("spark", "missing_rows", rows=text, target=attempt.path, mode=self.wanted.mode)
         return text
 
     def _sql(self, text: str) -> DataFrame:
@@ -111,39 +97,24 @@ class Changes:
 
     @cached_property
     def _reduction(self) -> Reduction:
-        return Reduction(
-            table=self.table,
-            snapshot=self.snapshot,
-            first=self.first,
-            last=self.last,
-            mode=self.mode,
-            columns=self.columns,
-            keys=self.keys,
-            order_by=self.order_by,
-            route=self.route,
-            kept=self._kept,
-            touched=self.touched,
-        )
-
-    @cached_property
-    def _kept(self) -> tuple[RowColumn, ...]:
         if not self.keeps:
-            return ()
-        return columns_kept(self.spark, self.table, self.snapshot, self.first, self.last, self.columns)
+            return self.wanted
+        of = self.wanted
+        return replace(of, kept=columns_kept(self.spark, of.table, of.snapshot, of.first, of.last, of.columns))
 
     @cached_property
     def _bounds(self) -> Row:
-        found = self.spark.sql(render("spark", "key_bounds", keys=self.keys, changes=[_VIEW])).first()
+        found = self.spark.sql(render("spark", "key_bounds", keys=self.wanted.keys, changes=[_VIEW])).first()
         assert found is not None, "an aggregate has one row"
         return found
 
     @property
     def _bounded(self) -> dict[int, str]:
         """Number and type of the key columns whose smallest and largest value can prune: ordered, and never null."""
-        types = {c.name: c.type for c in self.columns}
+        types = {c.name: c.type for c in self.wanted.columns}
         return {
             n: type_name(types[key])
-            for n, key in enumerate(self.keys)
+            for n, key in enumerate(self.wanted.keys)
             if _has_order(types[key]) and self._bounds[f"present_{n}"] == self._bounds["changes"] > 0
         }
 
@@ -158,13 +129,13 @@ class Changes:
             target=attempt.path,
             changes=[_VIEW],
             tombstones=self.tombstones,
-            keys=self.keys,
-            columns=[c.name for c in self.columns],
-            mode=self.mode,
+            keys=self.wanted.keys,
+            columns=[c.name for c in self.wanted.columns],
+            mode=self.wanted.mode,
             null_safe=self.null_safe,
             bounded=self._bounded,
-            order_by=self.order_by,
-            kept=[c.name for c in self._kept],
+            order_by=self.wanted.order_by,
+            kept=[c.name for c in self._reduction.kept],
         )
 
 

@@ -18,6 +18,7 @@ from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
 from jobs.landing.columns import RowColumn, row_columns
 from jobs.landing.kept import may_keep
+from jobs.landing.reduction import Reduction
 from jobs.landing.routing import taken_by
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import IcebergTable
@@ -157,13 +158,12 @@ class IcebergDestination:
             return self._append(work, committed, committed, changes.missing_from(*touched))
         changes = changes.of_keys_in(touched)
         if self.table.mode == "delete":
-            changes = changes.missing_from(changes.first, changes.last)
+            changes = replace(changes, missing=True)
         return self._merge(work, committed, committed, changes)
 
     def _changes(self, work: Work, first: int, last: int, snapshot: int) -> Changes:
         key = self.spec.changes.key
-        return Changes(
-            spark=work.spark,
+        wanted = Reduction(
             table=work.intermediate.path,
             snapshot=snapshot,
             first=first,
@@ -172,9 +172,13 @@ class IcebergDestination:
             columns=tuple(self.columns()),
             keys=tuple(key.columns) if key else (),
             order_by=self.spec.changes.ordered_by,
+            route=taken_by(self.spec, self.table),
+        )
+        return Changes(
+            spark=work.spark,
+            wanted=wanted,
             tombstones=(self.catalog.name, *self.tombstones.split(".")) if self.tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
-            route=taken_by(self.spec, self.table),
             keeps=may_keep(self.spec, self.table, work.intermediate),
         )
 
