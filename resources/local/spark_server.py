@@ -87,7 +87,6 @@ class SparkServer(Service):
             "spark.kafka.consumer.fetchedData.cache.timeout": "20s",
             "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "10s",
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
-            "spark.sql.artifact.isolation.enabled": "false",
             "spark.scheduler.mode": "FAIR",  # a large merge does not hold up another pipeline's small batch
             "spark.connect.grpc.binding.address": HOST,
             "spark.connect.grpc.binding.port": str(site.port(self.name, "connect")),
