@@ -243,6 +243,7 @@ def test_replay_keeps_the_named_order(mode: str, story: Engine) -> None:
         assert story.read(mode) == by_version([r for chapter in STORY for r in chapter], mode), (first, last)
 
 
+@pytest.mark.slow
 def test_named_order_with_random_changes_does_not_depend_on_cuts(
     module_topic: Callable[..., str], shared: Connections, spark: SparkSession
 ) -> None:

@@ -63,7 +63,8 @@ def tell(engine: Engine, *records: Record) -> None:
     produce(bootstrap(engine.connections), engine.flow.topic, records)
 
 
-@pytest.mark.parametrize("kind", ["iceberg", pytest.param("bigquery", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 @few(2)
 @given(cuts=st.lists(st.tuples(st.integers(1, 60), st.booleans()), min_size=2, max_size=4), seed=st.integers(0, 99))
 def test_result_never_depends_on_where_the_log_was_cut(
@@ -119,7 +120,7 @@ def test_change_by_change(kind: str, topic: Callable[..., str], shared: Connecti
     assert [rows[2]["body"] for rows in found] == [None, None, "two", "two", "two"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("bigquery", marks=pytest.mark.slow)])
 def test_batches_that_keep_values_go_on_doing_so_after_the_option_is_changed(
     kind: str, topic: Callable[..., str], shared: Connections, spark: SparkSession
 ) -> None:
@@ -138,7 +139,7 @@ def test_batches_that_keep_values_go_on_doing_so_after_the_option_is_changed(
         assert {key: row["body"] for key, row in read(engine, kind, "upsert_delete").items()} == after
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("bigquery", marks=pytest.mark.slow)])
 def test_pipeline_that_refused_such_changes_begins_to_keep_values(
     kind: str, topic: Callable[..., str], shared: Connections, spark: SparkSession
 ) -> None:

@@ -59,7 +59,7 @@ def test_every_mode_over_several_batches(connections: Connections, spark: SparkS
     assert table.labels["batchmerge-batch"] == str(state.batch_number)
 
 
-@pytest.mark.parametrize("load_rows", [7, 64])
+@pytest.mark.parametrize("load_rows", [pytest.param(7, marks=pytest.mark.slow), 64])
 def test_loads_in_chunks_over_batches(
     load_rows: int, connections: Connections, spark: SparkSession, topic_: str
 ) -> None:

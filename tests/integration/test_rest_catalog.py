@@ -92,7 +92,11 @@ def test_columns_evolve_on_a_rest_catalog(
 
 @pytest.mark.parametrize(
     ("commit", "point"),
-    [("each", "merge.written"), ("together", "together.written"), ("together", "together.published")],
+    [
+        ("each", "merge.written"),
+        ("together", "together.written"),
+        pytest.param("together", "together.published", marks=pytest.mark.slow),
+    ],
 )
 def test_run_that_is_killed_at_its_commit_is_finished_by_the_next(
     commit: str,

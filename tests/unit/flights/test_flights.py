@@ -30,7 +30,10 @@ def _rows(month: int) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(io.TextIOWrapper(file, "utf-8")) if row["month"] == str(month)]
 
 
-@pytest.mark.parametrize("month", [1, 3, 11])  # winter, and the months in which the clocks change
+# Winter, and the months in which the clocks change.
+@pytest.mark.parametrize(
+    "month", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(11, marks=pytest.mark.slow)]
+)
 def test_applied_changes_are_the_expected_table(month: int) -> None:
     """Decoded by the product, each key's last change wins: what the pipeline has to do."""
     changes = FlightChanges(month)
