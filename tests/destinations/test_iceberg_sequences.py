@@ -32,6 +32,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @few(2)
 @given(steps=STEPS, seed=st.integers(0, 99))
 def test_any_sequence_ends_in_the_model(

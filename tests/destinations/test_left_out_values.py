@@ -94,7 +94,7 @@ def test_result_never_depends_on_where_the_log_was_cut(
         assert verdict.compared == len(expected(records, mode))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("bigquery", marks=pytest.mark.slow)])
 def test_change_by_change(kind: str, topic: Callable[..., str], shared: Connections, spark: SparkSession) -> None:
     engine = Engine(flow(kind, topic(), ["upsert_delete"]), shared, spark)
     chapters = [

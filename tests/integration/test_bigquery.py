@@ -31,6 +31,7 @@ def topic_(topic: Callable[..., str]) -> str:
     return topic(partitions=2)
 
 
+@pytest.mark.slow
 def test_every_mode_over_several_batches(connections: Connections, spark: SparkSession, topic_: str) -> None:
     flow = bigquery_flow(topic_, MODES, max_records=90)
     engine = Engine(flow, connections, spark)

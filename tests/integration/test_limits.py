@@ -65,8 +65,9 @@ def test_records_of_ten_megabytes_and_long_keys(connections: Connections, spark:
     assert len(letter.message) < 500
 
 
-# An append of so many columns takes seconds; Spark plans and compiles a MERGE of them for a minute on two cores.
-@pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.slow)])
+# Spark plans and compiles a MERGE of so many columns for a minute on two cores.
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_two_thousand_columns(mode: str, connections: Connections, spark: SparkSession, topic: Topic) -> None:
     name = topic()
     kinds = ["long", "string", "double", "boolean"]

@@ -191,6 +191,7 @@ def test_up_leaves_alone_what_runs(stack: Path) -> None:
     assert _status(run) == before
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_replaced_and_the_data_stays(batchmerge: Command, tmp_path: Path) -> None:
     assert batchmerge("up", "--only", "zookeeper").returncode == 0
     port = _status(batchmerge)["zookeeper"]["ports"]["client"]

@@ -41,6 +41,7 @@ BEFORE = [
 AFTER = [put(2, "new"), put(3, "", "d"), put(5, "new"), Record(0, 6, None)]
 
 
+@pytest.mark.slow
 def test_records_from_before_the_start_into_every_mode(
     connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
 ) -> None:

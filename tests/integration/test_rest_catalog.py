@@ -93,7 +93,7 @@ def test_columns_evolve_on_a_rest_catalog(
 @pytest.mark.parametrize(
     ("commit", "point"),
     [
-        ("each", "merge.written"),
+        pytest.param("each", "merge.written", marks=pytest.mark.slow),
         ("together", "together.written"),
         pytest.param("together", "together.published", marks=pytest.mark.slow),
     ],

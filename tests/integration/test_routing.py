@@ -142,6 +142,7 @@ def test_iceberg_tables_by_regular_expression(
     play(engine, lambda table: rows(connections, table))
 
 
+@pytest.mark.slow
 def test_clickhouse_tables_by_regular_expression(
     clickhouse: Path, connections: Connections, topic: Callable[..., str], spark: SparkSession
 ) -> None:

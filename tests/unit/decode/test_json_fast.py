@@ -187,22 +187,22 @@ def _records(kind: pa.StructType) -> st.SearchStrategy[list[bytes | None]]:
 
 @pytest.mark.usefixtures("by_arrow")
 class TestSameAsStrict:
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(st.data())
     def test_flat(self, data: st.DataObject) -> None:
         assert_each_same(SCHEMAS[0], data.draw(_records(SCHEMAS[0])))
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(st.data())
     def test_times(self, data: st.DataObject) -> None:
         assert_each_same(SCHEMAS[1], data.draw(_records(SCHEMAS[1])))
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(st.data())
     def test_nested(self, data: st.DataObject) -> None:
         assert_each_same(SCHEMAS[2], data.draw(_records(SCHEMAS[2])))
 
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=250, deadline=None)
     @given(st.sampled_from(COLUMNS), st.lists(SCALARS, min_size=1, max_size=4))
     @example(("f", "float"), ["16777217.0000000001", "3.4028235677973366e38", "3.4028235677973362e38"])
     @example(("d", "double"), ["2.4703282292062328e-324", "2.4703282292062327e-324", "1.7976931348623159e308"])
