@@ -67,7 +67,7 @@ class Shard:
     Attributes:
         number: of the endpoint, from 1.
         rows: the columns of a row, as landed.
-        order_by: the column that orders the changes to one key.
+        order_by: the column that orders the changes to one key; None for their arrival, and where each stays a row.
     """
 
     pipeline: str
@@ -183,7 +183,7 @@ class Shard:
         deletes = self.table.mode == "upsert_delete"
         files = LandedFiles.up_to(landed, work.intermediate)
         wanted = files.taking(CHANGES if deletes else ROWS, taken_by(self.spec, self.table))
-        return LandedPieces(work.spark, wanted, landed.number, RowShape(self.rows, self._order, deletes))
+        return LandedPieces(work.spark, wanted, landed.number, RowShape(self.rows, self.order_by, deletes))
 
     def _newest(self, work: Work, newest: LandedBatch, touched: tuple[int, int]) -> NewestRows:
         wanted = Reduction(
@@ -194,15 +194,11 @@ class Shard:
             mode=self.table.mode,
             columns=self.rows,
             keys=tuple(c.name for c in self.rows if c.is_key),
-            order_by=self._order.name if self._order else None,
+            order_by=self.order_by.name if self.order_by else None,
             route=taken_by(self.spec, self.table),
             touched=touched,
         )
-        return NewestRows(work.spark, wanted, self._order)
-
-    @property
-    def _order(self) -> RowColumn | None:
-        return self.order_by if self.table.mode != "append" else None
+        return NewestRows(work.spark, wanted, self.order_by)
 
     def _insert_rows(
         self,
