@@ -27,6 +27,8 @@ from resources.errors import ConfigurationError, Interrupted, TopicMissing, Unav
 from resources.kafka import KafkaCluster, Partition
 
 _LOG = logging.getLogger("batchmerge.kafka")
+# What comes after a failure in a transaction is told this, not what failed.
+_FAILED_BEFORE = {KafkaError._STATE, KafkaError._FATAL}
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -78,7 +80,10 @@ def read_notes(cluster: KafkaCluster, group: str, partitions: Iterable[Partition
 
 
 class ControlWriter:
-    """Writes to one control topic under one `transactional.id`. Not for several threads at once."""
+    """Writes to one control topic under one `transactional.id`; to be opened again after a failure.
+
+    Not for several threads at once.
+    """
 
     def __init__(self, cluster: KafkaCluster, topic: str, transactional_id: str, timeout: float) -> None:
         self._cluster, self._topic, self._id, self._timeout = cluster, topic, transactional_id, timeout
@@ -105,6 +110,8 @@ class ControlWriter:
             # librdkafka wants this not to be the longer one.
             "socket.timeout.ms": int(self._timeout * 1000),
             "compression.type": "gzip",
+            # Only the topic limits it: a dead letter may be as large as its record.
+            "message.max.bytes": 1_000_000_000,
         }
         with _errors(f"control topic {self._topic}"):
             self._ensure(create)
@@ -133,22 +140,32 @@ class ControlWriter:
             Interrupted: a newer writer of this id has been opened. Unavailable: not, or not known to be, committed.
         """
         assert self._producer, "open it first"
-        deadline = time.monotonic() + self._timeout
+        producer, deadline = self._producer, time.monotonic() + self._timeout
         with _errors(f"control topic {self._topic}"):
-            self._producer.begin_transaction()
+            producer.begin_transaction()
             try:
-                for message in messages:
-                    self._produce(self._producer, message, deadline)
-                for group in progress:
-                    self._send_offsets(self._producer, group, _left(deadline))
-                self._producer.flush(_left(deadline))
+                self._write(producer, messages, progress, deadline)
                 before_commit()
-                self._producer.commit_transaction(_left(deadline))
+                producer.commit_transaction(_left(deadline))
             except BaseException:
+                # A producer may be unable to begin anew after a failure (sequence numbers are missing: tried).
+                self._producer = None
                 # If this fails too, the next writer of this id does it, or the transaction's timeout.
                 with contextlib.suppress(KafkaException):
-                    self._producer.abort_transaction(1)
+                    producer.abort_transaction(1)
                 raise
+
+    def _write(
+        self, producer: Producer, messages: Iterable[Message], progress: Sequence[GroupProgress], deadline: float
+    ) -> None:
+        try:
+            for message in messages:
+                self._produce(producer, message, deadline)
+            for group in progress:
+                self._send_offsets(producer, group, _left(deadline))
+            producer.flush(_left(deadline))
+        except KafkaException as problem:
+            raise _first_failure(producer, problem) from None
 
     def _produce(self, producer: Producer, message: Message, deadline: float) -> None:
         # No delivery callback: a fenced producer's error would be raised into it. The commit knows.
@@ -304,6 +321,17 @@ def _parse_cursor(cursor: str | None, topic_id: str) -> dict[int, int]:
         ) from None
 
 
+def _first_failure(producer: Producer, problem: KafkaException) -> KafkaException:
+    """What failed this transaction: asked of a begin, which a failed transaction refuses with its reason."""
+    if problem.args[0].code() not in _FAILED_BEFORE:
+        return problem
+    try:
+        producer.begin_transaction()
+    except KafkaException as reason:
+        return problem if reason.args[0].code() in _FAILED_BEFORE else reason
+    return problem
+
+
 @contextmanager
 def _member(cluster: KafkaCluster, group: str) -> Iterator[Consumer]:
     """A consumer that never joins its group: librdkafka gives a group's metadata to nobody else.
@@ -335,10 +363,11 @@ def _errors(where: str) -> Iterator[None]:
             raise ConfigurationError(
                 f"Kafka refuses access: {error.name()}", where=where, remedy="check credentials and permissions"
             ) from None
+        too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
         raise Unavailable(
             f"Kafka does not answer as it should: {error.name()}, {error.str()}",
             where=where,
-            remedy="check the brokers",
+            remedy="raise the topic's `max.message.bytes`" if too_large else "check the brokers",
         ) from None
     except TimeoutError:
         raise Unavailable("Kafka did not answer in time", where=where, remedy="check the brokers") from None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import repeat
 from pathlib import Path
 
 import pyspark
@@ -21,8 +23,8 @@ from jobs.control.events import (
 )
 from jobs.control.reading import read_events
 from resources.connections import Connections
-from resources.control_topic import ControlWriter, GroupProgress, read_messages, read_notes
-from resources.errors import ConfigurationError, Interrupted, TopicMissing
+from resources.control_topic import ControlWriter, GroupProgress, Message, read_messages, read_notes
+from resources.errors import ConfigurationError, Interrupted, TopicMissing, Unavailable
 from resources.kafka import KafkaCluster
 from resources.local.java import find_java
 from tests.kit.news import cluster
@@ -75,6 +77,8 @@ class TestWriter:
             writer.send("p", [b"lost"], [GroupProgress(group, {(name, 0): 5}, "lost")], fail)
         assert _all(kafka, name) == []
         assert kafka.group_offsets(group) == {}
+        assert not writer.is_open
+        writer.open(create=False)
         writer.send("p", [b"kept"], [], lambda: None)
         assert _all(kafka, name) == [b"kept"]
 
@@ -98,6 +102,32 @@ class TestWriter:
         with pytest.raises(Interrupted):
             older.send("p", [b"dead"], [], lambda: _writer(kafka, name, role).send("p", [b"new"], [], lambda: None))
         assert _all(kafka, name) == [b"new"]
+
+    def test_a_refused_message_is_what_the_error_tells(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        """Whatever comes after it is refused for another reason: that the transaction has failed."""
+        writer = _writer(kafka, topic(partitions=1, config={"max.message.bytes": "100"}))
+        with pytest.raises(Unavailable, match=r"MSG_SIZE_TOO_LARGE.*raise the topic's .max\.message\.bytes"):
+            writer.send_messages(repeat(Message(b"x" * 1000)), [], lambda: None)
+        writer.open(create=False)
+        writer.send("p", [b"fits"], [], lambda: None)
+
+    def test_only_the_topic_limits_a_message(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        name, value = topic(partitions=1, config={"max.message.bytes": "5000000"}), os.urandom(3_000_000)
+        _writer(kafka, name).send("p", [value], [], lambda: None)
+        assert _all(kafka, name) == [value]
+
+    def test_a_writer_fenced_while_it_writes_tells_that(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+        name, role = topic(partitions=1), f"role-{uuid.uuid4()}"
+        older = _writer(kafka, name, role)
+
+        def messages() -> Iterator[Message]:
+            yield Message(b"older")
+            _writer(kafka, name, role)
+            yield from repeat(Message(b"late"))
+
+        with pytest.raises(Interrupted, match="newer run"):
+            older.send_messages(messages(), [], lambda: None)
+        assert _all(kafka, name) == []
 
     def test_the_topic_is_made_only_where_it_may_be(self, kafka: KafkaCluster, admin: AdminClient) -> None:
         name = f"made-{uuid.uuid4().hex[:8]}"
