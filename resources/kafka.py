@@ -18,7 +18,8 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
-from resources.errors import ConfigurationError, TopicMissing, Unavailable
+from resources.errors import ConfigurationError, TopicMissing
+from resources.kafka_errors import REFUSED, UNSETTLED, kafka_errors
 from resources.kafka_security import librdkafka_settings, spark_options
 
 T = TypeVar("T")
@@ -43,7 +44,7 @@ class KafkaCluster:
 
     def _notice(self, problem: KafkaError) -> None:
         """Whoever asks is only told that no broker could be reached; why, librdkafka says here."""
-        self._refused = self._refused or problem.code() in _REFUSED
+        self._refused = self._refused or problem.code() in REFUSED
 
     @property
     def _admin(self) -> AdminClient:
@@ -199,7 +200,7 @@ class KafkaCluster:
             try:
                 return ask()
             except KafkaException as problem:
-                if problem.args[0].code() not in _UNSETTLED or time.monotonic() > deadline:
+                if problem.args[0].code() not in UNSETTLED or time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
 
@@ -222,51 +223,18 @@ class KafkaCluster:
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
         where = f"connection {self.name} ({self._connection.bootstrap_servers}), {what}"
-        try:
-            yield
-        except KafkaException as problem:
-            error: KafkaError = problem.args[0]
-            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise TopicMissing("a topic is gone", where=where, remedy="check `source.topics`") from None
-            if error.code() in _REFUSED:
-                raise ConfigurationError(
-                    f"Kafka refuses access: {error.name()}", where=where, remedy="check credentials and permissions"
-                ) from None
-            if self._admin_client is not None:
-                self._admin_client.poll(0.1)
-            if self._refused:
-                raise ConfigurationError(
-                    "Kafka refuses these credentials", where=where, remedy="check them in the connections file"
-                ) from None
-            raise Unavailable(
-                f"Kafka does not answer as it should: {error.name()}",
-                where=where,
-                remedy="check the brokers, or `bootstrap_servers` in the connections file",
-            ) from None
-        except TimeoutError:
-            raise Unavailable(
-                f"Kafka did not answer within {self._timeout:g} s",
-                where=where,
-                remedy="check the brokers, or `bootstrap_servers` in the connections file",
-            ) from None
+        with kafka_errors(where):
+            try:
+                yield
+            except KafkaException as problem:
+                if problem.args[0].code() not in REFUSED and self._admin_client is not None:
+                    self._admin_client.poll(0.1)
+                    if self._refused:
+                        raise ConfigurationError(
+                            "Kafka refuses these credentials", where=where, remedy="check them in the connections file"
+                        ) from None
+                raise
 
 
 # Kafka's own; a consumer that subscribes to a pattern leaves them out as well (`exclude.internal.topics`).
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-
-# Partitions of a new topic have no leader for a moment, groups of a broker that has just started no coordinator.
-_UNSETTLED = {
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-}
-_REFUSED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,
-    KafkaError._SSL,
-}

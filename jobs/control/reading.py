@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from jobs.control.events import Event, decode
-from resources.control_topic import read_messages
 from resources.kafka import KafkaCluster
+from resources.topic_reading import read_messages
 
 _LOG = logging.getLogger("batchmerge")
 

@@ -24,10 +24,10 @@ from jobs.destinations.iceberg.history import ancestors
 from jobs.moving import clickhouse, connect, iceberg
 from jobs.moving.configuration import Configuration
 from resources.clickhouse import ClickHouseServer
-from resources.control_topic import read_to_end
 from resources.errors import ConfigurationError, SourceError, TopicMissing, Unavailable
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster, Partition
+from resources.topic_reading import read_to_end
 from sql import render
 
 Offsets = dict[Partition, int]

@@ -8,8 +8,8 @@ from jobs.propose import propose
 from orchestration.files import pipeline_names, pipeline_spec
 from resources.connections import Connections, KafkaConnection, SchemaRegistryConnection, load_connections
 from resources.kafka import KafkaCluster
-from resources.kafka_sample import newest_records
 from resources.schema_registry import SchemaRegistry
+from resources.topic_reading import newest_records
 
 
 @click.command()

@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.kit.command import Command, command
+from tests.kit.secure_kafka import SecureKafka, secure_kafka
+
+
+@pytest.fixture(scope="session")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """A broker with every way in, and an authorizer."""
+    with secure_kafka(tmp_path_factory.mktemp("secure")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -23,10 +23,11 @@ from jobs.control.events import (
 )
 from jobs.control.reading import read_events
 from resources.connections import Connections
-from resources.control_topic import ControlWriter, GroupProgress, Message, read_messages, read_notes
+from resources.control_topic import ControlWriter, GroupProgress, Message, read_notes
 from resources.errors import ConfigurationError, Interrupted, TopicMissing, Unavailable
 from resources.kafka import KafkaCluster
 from resources.local.java import find_java
+from resources.topic_reading import read_messages
 from tests.kit.news import cluster
 from tests.kit.records import bootstrap
 

@@ -25,17 +25,17 @@ from resources.connections import (
     KafkaConnection,
     load_connections,
 )
-from resources.control_topic import read_to_end
 from resources.errors import BatchmergeError, ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
+from resources.topic_reading import read_to_end
 from tests.kit.certificates import Authority
 from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
-from tests.kit.secure_kafka import KEY_PASSWORD, PASSWORD, SecureKafka, secure_kafka
+from tests.kit.secure_kafka import KEY_PASSWORD, PASSWORD, SecureKafka
 from tests.kit.tls_proxy import tls_proxy
 from tests.orchestration.launching import advance
 
@@ -50,12 +50,6 @@ WAYS = [
     "mTLS",
 ]
 WRONG = [w if w in ("SCRAM-SHA-512", "mTLS") else pytest.param(w, marks=pytest.mark.slow) for w in NAMES]
-
-
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    with secure_kafka(tmp_path_factory.mktemp("secure")) as running:
-        yield running
 
 
 @pytest.fixture

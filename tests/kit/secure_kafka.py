@@ -22,6 +22,8 @@ from tests.kit.certificates import Authority, Certificate
 from tests.kit.tokens import AUDIENCE, Provider, provider
 
 USER, PASSWORD = "batchmerge", "a-password-of-kafka-7731"
+# May do only what it is permitted; the others may do everything.
+LIMITED, LIMITED_PASSWORD = "limited", "another-password-8813"
 KEY_PASSWORD = "key-password-4482"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -53,6 +55,8 @@ ssl.truststore.location={ca}
 listener.name.tls.ssl.client.auth=required
 sasl.oauthbearer.jwks.endpoint.url=file://{keys}
 sasl.oauthbearer.expected.audience={audience}
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:{user};User:CN=client
 """
 
 
@@ -75,7 +79,7 @@ class SecureKafka:
     log: Path
 
     def connection(self, way: str) -> KafkaConnection:
-        """One of `PLAIN`, `PLAIN over TLS`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `mTLS`."""
+        """One of `PLAIN`, `PLAIN over TLS`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `mTLS`, `limited`."""
         if way == "mTLS":
             return KafkaConnection.model_validate(
                 {
@@ -89,7 +93,9 @@ class SecureKafka:
                 }
             )
         login = {"kind": "kafka", "username": USER, "password": PASSWORD}
-        if way == "PLAIN":
+        if way == "limited":
+            login |= {"username": LIMITED, "password": LIMITED_PASSWORD}
+        if way in ("PLAIN", "limited"):
             given = {"bootstrap_servers": self.sasl, "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
             return KafkaConnection.model_validate({**login, **given})
         given = {
@@ -114,7 +120,13 @@ def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
     with provider(folder, USER, PASSWORD) as tokens:
         properties = folder / "server.properties"
         text = _PROPERTIES.format(
-            **ports, data=folder / "data", server=server.both, ca=authority.file, keys=tokens.keys, audience=AUDIENCE
+            **ports,
+            data=folder / "data",
+            server=server.both,
+            ca=authority.file,
+            keys=tokens.keys,
+            audience=AUDIENCE,
+            user=USER,
         )
         properties.write_text(text + "".join(_logins()))
         java = find_java(print)
@@ -137,7 +149,8 @@ def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
 
 
 def _logins() -> Iterator[str]:
-    plain = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    limited = f'user_{LIMITED}="{LIMITED_PASSWORD}"'
+    plain = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}" {limited};'
     for listener in ("sasl", "secure"):
         name = f"listener.name.{listener}"
         yield f"{name}.plain.sasl.jaas.config={plain}\n"

@@ -1,0 +1,129 @@
+"""A Kafka that permits nothing but what README's "Production" lists: all of it is enough, and each part is needed."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
+
+from jobs.control.reading import read_events
+from resources.connections import Connection, Connections
+from resources.errors import BatchmergeError, ConfigurationError, SourceError
+from resources.topic_reading import newest_records
+from tests.kit.engine import Engine
+from tests.kit.flow import Flow
+from tests.kit.news import check_groups
+from tests.kit.records import Record, produce
+from tests.kit.secure_kafka import LIMITED, SecureKafka
+
+README = Path(__file__).parents[2] / "README.md"
+ROW = re.compile(r"^  \| (topic|group|transactional id) \| (.+?) \| (.+?) \|", re.MULTILINE)
+KINDS = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional id": ResourceType.TRANSACTIONAL_ID,
+}
+OPERATIONS = {"read": AclOperation.READ, "write": AclOperation.WRITE, "create": AclOperation.CREATE}
+
+
+def listed(flow: Flow) -> list[AclBinding]:
+    """README's table of permissions, for this pipeline."""
+    named = {
+        "`source.topics`": flow.topic,
+        "`control.topic`": flow.spec.control.topic,
+        "`dead_letters.topic`": flow.spec.dead_letters.topic,
+        "those that begin with `batchmerge-<pipeline>`": f"batchmerge-{flow.name}",
+    }
+    bindings = []
+    for kind, names, operations in ROW.findall(README.read_text()):
+        pattern = ResourcePatternType.PREFIXED if "begin" in names else ResourcePatternType.LITERAL
+        name = named[names]
+        assert name is not None
+        for operation in operations.split(", "):
+            bindings.append(permit(KINDS[kind], name, pattern, OPERATIONS[operation]))
+    return bindings
+
+
+def permit(kind: ResourceType, name: str, pattern: ResourcePatternType, operation: AclOperation) -> AclBinding:
+    return AclBinding(kind, name, pattern, f"User:{LIMITED}", "*", operation, AclPermissionType.ALLOW)
+
+
+@pytest.fixture
+def admin(secure: SecureKafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": secure.plain})
+
+
+@pytest.fixture
+def engine(secure: SecureKafka, admin: AdminClient, connections: Connections, spark: SparkSession) -> Engine:
+    """One good and one bad record, as a user who may do nothing yet."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=1)])[name].result(timeout=60)
+    row: dict[str, object] = {"id": 1, "name": "a", "amount": 1.0, "op": "u"}
+    produce(secure.plain, name, [Record(0, 1, row), Record(0, 2, "{bad")])
+    options: dict[str, object] = {
+        "control": {"topic": f"control-{name}", "time_limit_seconds": 20},
+        "dead_letters": {"topic": f"dlq-{name}", "time_limit_seconds": 20},
+    }
+    known: dict[str, Connection] = {n: connections.get(n, Connection) for n in connections.names()}
+    limited = secure.connection("limited").model_copy(update={"timeout_seconds": 10})
+    return Engine(Flow(name, ["upsert"], overrides=options), Connections({**known, "kafka": limited}, "test"), spark)
+
+
+def grant(admin: AdminClient, bindings: list[AclBinding]) -> None:
+    for future in admin.create_acls(bindings, request_timeout=60).values():
+        future.result(timeout=60)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.message for r in caplog.records if r.name == "batchmerge" and r.levelno >= logging.WARNING]
+
+
+def test_what_readme_lists_is_enough(engine: Engine, admin: AdminClient, caplog: pytest.LogCaptureFixture) -> None:
+    grant(admin, listed(engine.flow))
+    (landed,) = engine.advance()
+    assert (landed.counts.landed, landed.counts.quarantined) == (1, 1)
+    assert engine.read("upsert") == [(1, "a", 1.0)]
+    assert warnings(caplog) == []
+    check_groups(engine.pipeline)
+    kafka = engine.pipeline.kafka
+    told, _ = read_events(kafka, engine.flow.spec.control.topic, None)
+    assert len(told) == 5
+    assert len(newest_records(kafka, engine.flow.topic, 10)) == 2
+
+
+def test_the_source_may_not_be_read(engine: Engine, admin: AdminClient) -> None:
+    with pytest.raises(SourceError, match="this user may not see it"):
+        engine.land()
+    describe = permit(ResourceType.TOPIC, engine.flow.topic, ResourcePatternType.LITERAL, AclOperation.DESCRIBE)
+    grant(admin, [describe])
+    with pytest.raises(BatchmergeError, match="the permissions of its user") as caught:
+        engine.land()
+    assert isinstance(caught.value, ConfigurationError)
+
+
+@pytest.mark.parametrize("left_out", ["group", "transactional id", "control", "dlq"])
+def test_data_does_not_wait_for_what_may_not_be_told(
+    left_out: str, engine: Engine, admin: AdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind = KINDS.get(left_out)
+    bindings = [b for b in listed(engine.flow) if b.restype != kind and not b.name.startswith(f"{left_out}-")]
+    grant(admin, bindings)
+    (landed,) = engine.advance()
+    assert (landed.counts.landed, landed.counts.quarantined) == (1, 1)
+    assert engine.read("upsert") == [(1, "a", 1.0)]
+    said = warnings(caplog)
+    assert said
+    assert all("check credentials and permissions" in line or "may not see it" in line for line in said), said
+    caplog.clear()
+    grant(admin, listed(engine.flow))
+    engine.advance()
+    assert warnings(caplog) == []
+    check_groups(engine.pipeline)
