@@ -7,6 +7,7 @@ BATCHMERGE_TEST_HOME names the data folder of a stack that you started yourself;
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,11 @@ from tests.kit.engine import session
 # A busy machine is no failure: no example has a time limit.
 settings.register_profile("batchmerge", deadline=None)
 settings.load_profile("batchmerge")
+
+# A build may run as a background job, where SIGINT is ignored. Dagster makes SIGTERM the same, all that tests start
+# inherits it, and each takes the 30 s of being killed instead of ending when it is asked.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Many small pieces of work: Java's second compiler costs a third of all time there, and hardly anything runs often
 # enough to give it back. Several Javas share the machine.

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
+import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -22,6 +24,9 @@ from resources.local.service import Command
 
 MARK = "BATCHMERGE_SERVICE"
 _EXEC_LOOKS = 100
+_EXEC_STOPPABLE = (
+    "import os, signal, sys; signal.signal(signal.SIGTERM, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
+)
 # Settings of another Spark or Java that a person works with must not leak into the services.
 _FOREIGN = ("SPARK_", "KAFKA_", "CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "PYTHONPATH")
 
@@ -40,7 +45,7 @@ def start(command: Command, log: Path, cwd: Path) -> Running:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         started = subprocess.Popen(
-            command.argv,
+            _stoppable(command.argv),
             cwd=cwd,
             env={**_inherited(os.environ), **command.env, MARK: mark},
             stdin=subprocess.DEVNULL,
@@ -51,6 +56,17 @@ def start(command: Command, log: Path, cwd: Path) -> Running:
     # We are not going to wait for it: `down` may be another process. Without this, Python warns when it forgets it.
     started.returncode = 0
     return Running(pid=started.pid, mark=mark)
+
+
+def _stoppable(argv: Sequence[str]) -> list[str]:
+    """The command, so that TERM ends it.
+
+    In a script's background job SIGINT is ignored, Dagster then makes SIGTERM the same (`setup_interrupt_handlers`),
+    and what is started inherits it. `preexec_fn` would be shorter, but runs the fork hooks of gRPC.
+    """
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        return list(argv)
+    return [sys.executable, "-I", "-S", "-c", _EXEC_STOPPABLE, *argv]
 
 
 def _inherited(environment: Mapping[str, str]) -> dict[str, str]:

@@ -42,6 +42,20 @@ def test_a_started_process_has_its_own_session_and_stops(tmp_path: Path) -> None
     assert not psutil.pid_exists(running.pid)
 
 
+def test_a_process_can_be_ended_where_its_parent_cannot(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        running = _start(SLEEPER, tmp_path)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    started = psutil.Process(running.pid)
+    started.terminate()
+    try:
+        assert started.wait(60) == -signal.SIGTERM
+    finally:
+        processes.stop(running, patience=0)
+
+
 def test_a_process_that_ignores_term_is_killed_with_its_children(tmp_path: Path) -> None:
     running = _start(STUBBORN, tmp_path)
     children = psutil.Process(running.pid).children()
