@@ -49,17 +49,23 @@ def ui(stack: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Where Chromium is; asked for before services start for nothing."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no Chromium on this machine: install it (Debian: apt install chromium)")
+    return found
+
+
 @pytest.fixture
-def page(ui: str) -> Iterator[Page]:
+def page(chromium: str, ui: str) -> Iterator[Page]:
     """A new page of Chromium; `goto` takes paths below the address of `ui`."""
     # Imported here: the module is collected also where playwright is not installed.
     from playwright.sync_api import expect, sync_playwright
 
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("no Chromium on this machine: install it (Debian: apt install chromium)")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
         opened = browser.new_page(base_url=ui, viewport={"width": 1400, "height": 850})
         opened.set_default_timeout(_PATIENCE * 1000)
         expect.set_options(timeout=_PATIENCE * 1000)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs import protocol
 from resources.connections import BigQueryConnection, Connections
@@ -22,7 +23,9 @@ def _bigquery(bigquery: Path) -> Path:
     return bigquery
 
 
-def test_batch_waits_for_quota_and_goes_with_the_next(connections: Connections, topic: Callable[..., str]) -> None:
+def test_batch_waits_for_quota_and_goes_with_the_next(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession
+) -> None:
     flow = bigquery_flow(topic(partitions=2), ["upsert_delete"])
     first, second = random_changes(1, 60, 20, 2), random_changes(2, 60, 20, 2)
     produce(bootstrap(connections), flow.topic, first)
@@ -30,7 +33,7 @@ def test_batch_waits_for_quota_and_goes_with_the_next(connections: Connections, 
     assert known.endpoint
     with with_quota(known.endpoint) as (quota, endpoint):
         limited = known.model_copy(update={"endpoint": endpoint, "retry_seconds": 3})
-        pipeline = flow.pipeline(with_connection(connections, "bigquery", limited))
+        pipeline = flow.pipeline(with_connection(connections, "bigquery", limited), spark)
         (table,) = pipeline.destinations()
         list(protocol.land(pipeline, 0))
         table.prepare()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
 from jobs import protocol
 from resources.clickhouse import ClickHouseServer
@@ -86,13 +87,13 @@ MODES = ["append", "upsert_delete"]
 
 @pytest.mark.parametrize("function", ["sipHash64", pytest.param("cityHash64", marks=pytest.mark.slow)])
 def test_rows_are_spread_by_the_named_hash(
-    function: str, sharded: Callable[..., Connections], topic: Callable[..., str]
+    function: str, sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
 ) -> None:
     connections = sharded(0, 1, 2)
     flow = clickhouse_flow(topic(partitions=2), MODES, max_records=150, hash_function=function, shard_by=["id"])
     records = random_changes(11, 300, 60, 2)
     produce(bootstrap(connections), flow.topic, records)
-    pipeline = flow.pipeline(connections)
+    pipeline = flow.pipeline(connections, spark)
     list(protocol.land(pipeline, 0))
     for table in pipeline.destinations():
         protocol.merge(pipeline, table)
@@ -106,13 +107,13 @@ def test_rows_are_spread_by_the_named_hash(
 
 
 def test_shard_that_was_down_catches_up_and_the_others_skip(
-    sharded: Callable[..., Connections], topic: Callable[..., str]
+    sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
 ) -> None:
     connections = sharded(0, 1, 2)
     flow = clickhouse_flow(topic(partitions=2), ["append"], max_records=150)
     records = random_changes(12, 300, 60, 2)
     produce(bootstrap(connections), flow.topic, records)
-    pipeline = flow.pipeline(connections)
+    pipeline = flow.pipeline(connections, spark)
     list(protocol.land(pipeline, 0))
     table = destination(pipeline, flow.table("append"))
     table.prepare()
@@ -124,11 +125,13 @@ def test_shard_that_was_down_catches_up_and_the_others_skip(
     assert rows(connections, flow.table("append")) == model.expected(records, "append")
 
 
-def test_other_endpoints_are_refused(sharded: Callable[..., Connections], topic: Callable[..., str]) -> None:
+def test_other_endpoints_are_refused(
+    sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
+) -> None:
     two = sharded(0, 1)
     flow = clickhouse_flow(topic(), ["append"])
     produce(bootstrap(two), flow.topic, random_changes(13, 50, 60, 1))
-    pipeline = flow.pipeline(two)
+    pipeline = flow.pipeline(two, spark)
     list(protocol.land(pipeline, 0))
     protocol.merge(pipeline, pipeline.destinations()[0])
     for others in ((0, 1, 2), (1, 0), (0,)):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs import protocol, replay
 from resources.connections import Connections
@@ -48,11 +49,13 @@ def test_sensor_shows_what_a_dead_run_left_behind(
     assert {p.last + 1 for p in lease.partitions} == set(lease.committed.offsets.values())
 
 
-def test_clean_up_removes_versions_and_deletes(connections: Connections, topic: Callable[..., str]) -> None:
+def test_clean_up_removes_versions_and_deletes(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession
+) -> None:
     flow = clickhouse_flow(topic(), ["upsert_delete", "append"], max_records=100)
     records = random_changes(2, 300, 20, 1)
     produce(bootstrap(connections), flow.topic, records)
-    pipeline = flow.pipeline(connections)
+    pipeline = flow.pipeline(connections, spark)
     last = [landed.number for landed in protocol.land(pipeline, 0)][-1]
     for each in pipeline.destinations():
         protocol.merge(pipeline, each)

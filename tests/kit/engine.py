@@ -20,22 +20,8 @@ from jobs.together import merge_together
 from resources.connections import Connections, IcebergConnection, SparkConnection
 from resources.iceberg import IcebergCatalog
 from resources.spark import open_session
-from tests.kit.flow import Flow, rows
+from tests.kit.flow import Flow, OneSession, rows
 from tests.kit.model import Row
-
-
-class OneSession(dict[str, SparkSession]):
-    """The sessions of a pipeline, where every role has the same one: opening many takes most of a small test."""
-
-    def __init__(self, session: SparkSession) -> None:
-        super().__init__()
-        self._session = session
-
-    def __contains__(self, role: object) -> bool:
-        return True
-
-    def __getitem__(self, role: str) -> SparkSession:
-        return self._session
 
 
 def catalog(connections: Connections) -> IcebergCatalog:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from jobs.failpoints import VARIABLE
 from jobs.pipeline import Pipeline
 from jobs.spec import PipelineSpec
@@ -20,6 +22,20 @@ from tests.kit.model import Row
 from tests.kit.records import COLUMNS, KEY
 
 ROOT = Path(__file__).parents[2]
+
+
+class OneSession(dict[str, SparkSession]):
+    """The sessions of a pipeline, where every role has the same one: opening many takes most of a small test."""
+
+    def __init__(self, session: SparkSession) -> None:
+        super().__init__()
+        self._session = session
+
+    def __contains__(self, role: object) -> bool:
+        return True
+
+    def __getitem__(self, role: str) -> SparkSession:
+        return self._session
 
 
 @dataclass
@@ -59,8 +75,10 @@ class Flow:
     def spec(self) -> PipelineSpec:
         return PipelineSpec.model_validate(self.spec_document)
 
-    def pipeline(self, connections: Connections) -> Pipeline:
-        return Pipeline(self.name, self.spec, connections, run_id="test")
+    def pipeline(self, connections: Connections, spark: SparkSession | None = None) -> Pipeline:
+        """With `spark`, all roles work in that session; without, each opens its own."""
+        sessions = OneSession(spark) if spark else {}
+        return Pipeline(self.name, self.spec, connections, run_id="test", _sessions=sessions)
 
     def start(
         self, home: Path, failpoint: str | None = None, batches: int = 0, driver: str = "tests.kit.advance"
