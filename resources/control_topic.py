@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from resources.errors import TopicMissing
 from resources.kafka import KafkaCluster, Partition
-from resources.kafka_errors import UNSETTLED, kafka_errors
+from resources.kafka_errors import kafka_errors, settled
 
 _LOG = logging.getLogger("batchmerge.kafka")
 # What comes after a failure in a transaction is told this, not what failed.
@@ -50,14 +50,8 @@ def read_notes(cluster: KafkaCluster, group: str, partitions: Iterable[Partition
     # A group that this user may not see: librdkafka's consumer would ask until the time is over (tried).
     cluster.group_members(group)
     with kafka_errors(f"consumer group {group}"), _member(cluster, group) as member:
-        while True:
-            try:
-                return [tp.metadata for tp in member.committed(wanted, _left(deadline)) if tp.metadata]
-            except KafkaException as problem:
-                # A broker that has just started, or taken the group over, answers so for a moment.
-                if problem.args[0].code() not in UNSETTLED or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
+        committed = settled(lambda: member.committed(wanted, _left(deadline)), _left(deadline))
+        return [tp.metadata for tp in committed if tp.metadata]
 
 
 class ControlWriter:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -19,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError, TopicMissing
-from resources.kafka_errors import REFUSED, UNSETTLED, kafka_errors
+from resources.kafka_errors import REFUSED, kafka_errors, settled
 from resources.kafka_security import librdkafka_settings, spark_options
 
 T = TypeVar("T")
@@ -146,10 +145,11 @@ class KafkaCluster:
             return
         with self._errors(f"consumer group {group}"):
             request = [ConsumerGroupTopicPartitions(group, wanted)]
-            self._settled(
+            settled(
                 lambda: self._offsets_of(
                     self._admin.alter_consumer_group_offsets(request, request_timeout=self._timeout)
-                )
+                ),
+                self._timeout,
             )
 
     def group_offsets(self, group: str) -> dict[Partition, int]:
@@ -159,10 +159,11 @@ class KafkaCluster:
         self.group_members(group)
         with self._errors(f"consumer group {group}"):
             request = [ConsumerGroupTopicPartitions(group)]
-            found = self._settled(
+            found = settled(
                 lambda: self._offsets_of(
                     self._admin.list_consumer_group_offsets(request, request_timeout=self._timeout)
-                )
+                ),
+                self._timeout,
             )
         return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
 
@@ -170,8 +171,9 @@ class KafkaCluster:
         """How many members a consumer group has now; 0 where there is no such group."""
         with self._errors(f"consumer group {group}"):
             try:
-                found = self._settled(
-                    lambda: self._only(self._admin.describe_consumer_groups([group], request_timeout=self._timeout))
+                found = settled(
+                    lambda: self._only(self._admin.describe_consumer_groups([group], request_timeout=self._timeout)),
+                    self._timeout,
                 )
                 return len(found.members)
             except KafkaException as problem:
@@ -191,18 +193,7 @@ class KafkaCluster:
             return {(tp.topic, tp.partition): self._result(future).offset for tp, future in futures.items()}
 
         with self._errors("offsets"):
-            return self._settled(ask)
-
-    def _settled(self, ask: Callable[[], T]) -> T:
-        """The answer, asked for again while the cluster is still finding out who has to give it."""
-        deadline = time.monotonic() + self._timeout
-        while True:
-            try:
-                return ask()
-            except KafkaException as problem:
-                if problem.args[0].code() not in UNSETTLED or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
+            return settled(ask, self._timeout)
 
     def _offsets_of(self, futures: Mapping[str, Future[ConsumerGroupTopicPartitions]]) -> list[_TopicPartition]:
         """A group's offsets. Each may have an error of its own in an answer that as a whole has none."""

@@ -5,15 +5,19 @@ Codes: librdkafka's page "Error codes", those without an underscore Kafka's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from resources.errors import BatchmergeError, ConfigurationError, Interrupted, TopicMissing, Unavailable
 
+T = TypeVar("T")
+
 # Partitions of a new topic have no leader for a moment, groups of a broker that has just started no coordinator.
-UNSETTLED = frozenset(
+_UNSETTLED = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -22,7 +26,7 @@ UNSETTLED = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
-# The other ways in which a person is told to change something.
+# Trying again gives the same answer until a person changes something.
 REFUSED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -51,6 +55,22 @@ def kafka_errors(where: str) -> Iterator[None]:
         raise _classified(problem.args[0], where) from None
     except TimeoutError:
         raise Unavailable("Kafka did not answer in time", where=where, remedy=_BROKERS) from None
+
+
+def settled(ask: Callable[[], T], seconds: float) -> T:
+    """The answer, asked for again while the cluster is still finding out who has to give it.
+
+    Raises:
+        KafkaException: any other, or still that one after `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return ask()
+        except KafkaException as problem:
+            if problem.args[0].code() not in _UNSETTLED or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def _classified(error: KafkaError, where: str) -> BatchmergeError:
