@@ -28,6 +28,7 @@ from resources.errors import (
 from resources.iceberg import IcebergCatalog
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
+from tests.kit.network import with_connection
 from tests.kit.records import Record, bootstrap, produce
 
 
@@ -141,8 +142,7 @@ class Frail:
         own = IcebergConnection(
             kind="iceberg", type="sql", uri=f"sqlite:///{self.database}", warehouse=f"file://{self.warehouse}"
         )
-        known: dict[str, Connection] = {name: connections.get(name, Connection) for name in connections.names()}
-        self.connections = Connections({**known, self.name: own}, "test")
+        self.connections = with_connection(connections, self.name, own)
         for key, value in IcebergCatalog(self.name, own).spark_settings().items():
             spark.conf.set(key, value)
         overrides: dict[str, object] = {"intermediate": {"connection": self.name}}

@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 
 from jobs.schema.protobuf import Messages, compiled, message_class
 from orchestration.cli import infer as infer_command
-from resources.connections import Connection, Connections, SchemaRegistryConnection
+from resources.connections import Connections, SchemaRegistryConnection
 from resources.errors import Unavailable
 from tests.kit.avro import encoded, record, text
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
+from tests.kit.network import with_connection
 from tests.kit.records import bootstrap
 from tests.kit.registry import register, running_registry
 
@@ -48,8 +49,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def with_registry(connections: Connections, url: str) -> Connections:
-    known: dict[str, Connection] = {name: connections.get(name, Connection) for name in connections.names()}
-    return Connections({**known, "registry": SchemaRegistryConnection(kind="schema_registry", url=url)}, "test")
+    return with_connection(connections, "registry", SchemaRegistryConnection(kind="schema_registry", url=url))
 
 
 def framed(schema_id: int, content: bytes) -> bytes:
@@ -146,11 +146,10 @@ def test_registry_that_is_down_lands_nothing_until_it_is_back(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], registry: str
 ) -> None:
     down = SchemaRegistryConnection(kind="schema_registry", url="http://127.0.0.1:9/apis", timeout_seconds=5)
-    known: dict[str, Connection] = {name: connections.get(name, Connection) for name in connections.names()}
     name = topic("avro")
     engine = Engine(
         flow({name: {"format": "avro", "registry": "registry"}}),
-        Connections({**known, "registry": down}, "test"),
+        with_connection(connections, "registry", down),
         spark,
     )
     schema_id = register(registry, f"{name}-value", text(AVRO))

@@ -15,11 +15,12 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from jobs.control.reading import read_events
-from resources.connections import Connection, Connections
+from resources.connections import Connections
 from resources.errors import BatchmergeError, ConfigurationError, SourceError
 from resources.topic_reading import newest_records
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
+from tests.kit.network import with_connection
 from tests.kit.news import check_groups
 from tests.kit.records import Record, produce
 from tests.kit.secure_kafka import LIMITED, SecureKafka
@@ -72,9 +73,8 @@ def engine(secure: SecureKafka, admin: AdminClient, connections: Connections, sp
         "control": {"topic": f"control-{name}", "time_limit_seconds": 20},
         "dead_letters": {"topic": f"dlq-{name}", "time_limit_seconds": 20},
     }
-    known: dict[str, Connection] = {n: connections.get(n, Connection) for n in connections.names()}
     limited = secure.connection("limited").model_copy(update={"timeout_seconds": 10})
-    return Engine(Flow(name, ["upsert"], overrides=options), Connections({**known, "kafka": limited}, "test"), spark)
+    return Engine(Flow(name, ["upsert"], overrides=options), with_connection(connections, "kafka", limited), spark)
 
 
 def grant(admin: AdminClient, bindings: list[AclBinding]) -> None:

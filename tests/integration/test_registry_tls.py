@@ -12,13 +12,14 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from resources.connections import Connection, Connections, SchemaRegistryConnection
+from resources.connections import Connections, SchemaRegistryConnection
 from resources.errors import BatchmergeError, ConfigurationError
 from resources.schema_registry import SchemaRegistry
 from tests.kit.avro import encoded, record, text
 from tests.kit.certificates import Authority, Certificate
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
+from tests.kit.network import with_connection
 from tests.kit.records import bootstrap
 from tests.kit.registry import register, running_registry
 from tests.kit.tls_proxy import tls_proxy
@@ -119,7 +120,6 @@ def test_records_are_landed_with_all_of_it(
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     producer.produce(name, encoded(ROW, {"id": 1, "name": "a", "amount": 1.5, "op": "c"}, schema_id))
     producer.flush(60)
-    known: dict[str, Connection] = {n: connections.get(n, Connection) for n in connections.names()}
     front = tls_proxy(
         urlsplit(secured.plain).netloc, secured.authority.issue("all"), secured.authority.file, f"Bearer {SECRET}"
     )
@@ -134,7 +134,7 @@ def test_records_are_landed_with_all_of_it(
         )
         wrong = own.model_copy(update={"certificate_file": None})
         with pytest.raises(ConfigurationError, match="wants one"):
-            Engine(flow, Connections({**known, "registry": wrong}, "test"), spark).land()
-        engine = Engine(flow, Connections({**known, "registry": own}, "test"), spark)
+            Engine(flow, with_connection(connections, "registry", wrong), spark).land()
+        engine = Engine(flow, with_connection(connections, "registry", own), spark)
         engine.advance()
     assert engine.read("append") == [(1, "a", 1.5)]

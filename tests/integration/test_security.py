@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from resources.clickhouse import ClickHouseServer
 from resources.connections import (
     ClickHouseConnection,
-    Connection,
     Connections,
     IcebergConnection,
     KafkaConnection,
@@ -34,13 +33,14 @@ from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
+from tests.kit.network import with_connection
 from tests.kit.records import Record, bootstrap, produce
 from tests.kit.secure_kafka import KEY_PASSWORD, PASSWORD, SecureKafka
 from tests.kit.tls_proxy import tls_proxy
 from tests.orchestration.launching import advance
 
 NAMES = ["PLAIN", "PLAIN over TLS", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "mTLS"]
-# In every test run one of each kind of client code; `make test-slow` has all.
+# In every test run one of each kind of client code; `make thorough` has all.
 WAYS = [
     pytest.param("PLAIN", marks=pytest.mark.slow),
     "PLAIN over TLS",
@@ -68,17 +68,12 @@ def filled(secure: SecureKafka) -> str:
     return name
 
 
-def by(connections: Connections, kafka: KafkaConnection) -> Connections:
-    known: dict[str, Connection] = {name: connections.get(name, Connection) for name in connections.names()}
-    return Connections({**known, "kafka": kafka}, "test")
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_records_come_in_every_way(
     way: str, secure: SecureKafka, filled: str, connections: Connections, spark: SparkSession
 ) -> None:
     flow = Flow(filled, ["append"], overrides={"control": {"topic": f"control-{uuid.uuid4().hex[:8]}"}})
-    engine = Engine(flow, by(connections, secure.connection(way)), spark)
+    engine = Engine(flow, with_connection(connections, "kafka", secure.connection(way)), spark)
     (landed,) = engine.land()
     assert landed.counts.landed == 3
     assert engine.land() == []
@@ -93,7 +88,7 @@ def test_wrong_credentials_are_a_clear_error(
     given = {**right.model_dump(), "password": right.password, "key_password": None, "timeout_seconds": 5, **wrong}
     kafka = KafkaConnection.model_validate(given)
     with pytest.raises(BatchmergeError) as caught:
-        Engine(Flow(filled, ["append"]), by(connections, kafka), spark).land()
+        Engine(Flow(filled, ["append"]), with_connection(connections, "kafka", kafka), spark).land()
     assert "wrong-9921" not in str(caught.value)
     assert caught.value.remedy
     if way.startswith(("PLAIN", "SCRAM")):
@@ -111,14 +106,13 @@ def test_clickhouse_over_tls(
     produce(bootstrap(connections), flow.topic, [Record(0, 1, {"id": 1, "name": "a", "amount": 1.0, "op": "u"})])
     with tls_proxy(plain.endpoints[0], authority.issue("server")) as endpoint:
         given = {**plain.model_dump(), "password": plain.password, "endpoints": [endpoint], "secure": True}
-        known: dict[str, Connection] = {name: connections.get(name, Connection) for name in connections.names()}
         wrong = ClickHouseConnection.model_validate({**given, "ca_file": str(Authority(stranger).file)})
-        engine = Engine(flow, Connections({**known, "clickhouse": wrong}, "test"), spark)
+        engine = Engine(flow, with_connection(connections, "clickhouse", wrong), spark)
         engine.land()
         with pytest.raises(ConfigurationError, match="certificate is not trusted"):
             engine.merge("upsert_delete")
         right = ClickHouseConnection.model_validate({**given, "ca_file": str(authority.file)})
-        Engine(flow, Connections({**known, "clickhouse": right}, "test"), spark).merge("upsert_delete")
+        Engine(flow, with_connection(connections, "clickhouse", right), spark).merge("upsert_delete")
     assert clickhouse_rows(connections, flow.table("upsert_delete")) == [(1, "a", 1.0)]
 
 
