@@ -27,9 +27,9 @@ NEWS = (
     "news.complete.written",
     "news.complete.sent",
 )
-# Instead of `merge.published` where all tables are committed at once (jobs/together.py).
+# Instead of `merge.published` where all tables are committed at once (jobs/multi_table_commit.py).
 TOGETHER = ("together.written", "together.published")
-# Trying dead letters again (jobs/dead_letters/mending.py).
+# Trying dead letters again (jobs/dead_letters/retry.py).
 DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
 MENDING = ("mend.written", "mend.published", "mend.replayed")
 # Instead of those of NEWS where the control topic is off.

@@ -16,7 +16,7 @@ from jobs.destinations.base import Destination, Work
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.landing.direct import DirectLanding
 from jobs.landing.intermediate import IntermediateTable
-from jobs.landing.place import LandingPlace
+from jobs.landing.landing_table import LandingPlace
 from jobs.landing.schema_ids import Registries
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, plan_batch

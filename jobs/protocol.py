@@ -17,13 +17,13 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobs.attribution import about
 from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.batch_error_context import about
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination, Merged
+from jobs.events.publishing import LandingNews, publish_news
 from jobs.failpoints import reached
 from jobs.lineage import next_batches
-from jobs.news import LandingNews, publish_news
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.progress import tell_progress

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
-from jobs.attribution import watching
+from jobs.batch_error_context import watching
 from resources.errors import Unavailable
 
 T = TypeVar("T")

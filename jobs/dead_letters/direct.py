@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import CommittedState
-from jobs.dead_letters.reading import ALL
-from jobs.dead_letters.trying import VIEW, Tried, mended_summary, try_again, write_back
-from jobs.destinations.iceberg import snapshot_summary
-from jobs.destinations.iceberg.attempt import Attempt
+from jobs.changes.columns import ROWS
+from jobs.dead_letters.listing import ALL
+from jobs.dead_letters.redecode import VIEW, Tried, mended_summary, try_again, write_back
 from jobs.failpoints import reached
-from jobs.landing.columns import ROWS
+from jobs.iceberg import snapshot_summary
+from jobs.iceberg.attempt import Attempt
 from jobs.landing.direct import DirectLanding
 from jobs.pipeline import Pipeline
 from resources.spark import spark_errors

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.control.unsaid import Said, newest_said, unsaid
-from jobs.dead_letters.reading import ALL, Letter, letters
+from jobs.dead_letters.listing import ALL, Letter, letters
+from jobs.events.pending import Said, newest_said, unsaid
 from jobs.failpoints import reached
 from jobs.pipeline import Pipeline
 from resources.control_topic import ControlWriter, GroupProgress, Message, read_notes

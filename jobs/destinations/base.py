@@ -9,9 +9,9 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
-from jobs.destinations.iceberg.attempt import Publish
-from jobs.landing.columns import RowColumn, row_columns
-from jobs.landing.place import LandedRows
+from jobs.changes.columns import RowColumn, row_columns
+from jobs.iceberg.attempt import Publish
+from jobs.landing.landing_table import LandedRows
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 

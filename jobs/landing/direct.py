@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch
-from jobs.destinations.iceberg.attempt import Attempt
-from jobs.destinations.iceberg.changes import with_all_columns
+from jobs.changes.columns import KEPT, ROWS, landing_schema
 from jobs.destinations.iceberg.destination import IcebergDestination
-from jobs.destinations.iceberg.history import landed_batches
+from jobs.destinations.iceberg.merge import with_all_columns
 from jobs.failpoints import reached
+from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.history import landed_batches
 from jobs.landing.accounting import check, refuse_bad_records
-from jobs.landing.columns import KEPT, ROWS, landing_schema
 from jobs.landing.intermediate import IntermediateTable, publish_batch, publish_landed
 from jobs.landing.writing import LandingSource, Selection, write_records
 from jobs.offsets import Offsets

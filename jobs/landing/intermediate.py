@@ -10,13 +10,13 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties
-from jobs.destinations.iceberg.attempt import Attempt
-from jobs.destinations.iceberg.history import History, ancestors, landed_batches, read_history, state_properties
-from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
+from jobs.changes.columns import CHANGES, KEPT, landing_schema
 from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
+from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.history import History, ancestors, landed_batches, read_history, state_properties
+from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.landing.accounting import check, refuse_bad_records
-from jobs.landing.columns import CHANGES, KEPT, landing_schema
 from jobs.landing.schema_ids import Registries
 from jobs.landing.writing import LandingSource, Selection, write_records
 from jobs.offsets import Offsets, TopicPartition

@@ -10,10 +10,10 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.changes.columns import ERROR, KAFKA, KEPT
+from jobs.changes.routing import Taken, taken_by_none
 from jobs.decode.base import Decoded, Decoder
 from jobs.decode.by_topic import decode_by_topic
-from jobs.landing.columns import ERROR, KAFKA, KEPT
-from jobs.landing.routing import Taken, taken_by_none
 from jobs.offsets import TopicPartition
 from jobs.spec.transform import KEY
 
@@ -38,7 +38,7 @@ class Operations:
 class RecordReader:
     """Turns Arrow batches of Kafka records into Arrow batches of landed rows.
 
-    In: key, value (binary), topic, partition, offset, timestamp. Out: the columns of `jobs.landing.columns`, without
+    In: key, value (binary), topic, partition, offset, timestamp. Out: the columns of `jobs.changes.columns`, without
     the three that are constant over a batch.
 
     Attributes:

@@ -17,21 +17,21 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
+from jobs.changes.columns import KEPT, key_fields, landing_schema, value_fields
+from jobs.changes.routing import all_taken
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
-from jobs.destinations.iceberg import snapshot_summary
-from jobs.destinations.iceberg.attempt import Attempt
-from jobs.landing.columns import KEPT, key_fields, landing_schema, value_fields
+from jobs.iceberg import snapshot_summary
+from jobs.iceberg.attempt import Attempt
 from jobs.landing.records import Operations, RecordReader
-from jobs.landing.routing import all_taken
 from jobs.landing.schema_ids import Registries, Schemas
 from jobs.landing.transforming import Place, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
 from jobs.spec.formats import Encoding, Format
-from jobs.spec.keeping import envelope_rules
 from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.unchanged_columns import envelope_rules
 from resources.kafka import KafkaCluster
 
 _LOG = logging.getLogger("batchmerge")
@@ -145,7 +145,7 @@ class LandingSource:
     refused: dict[Place, str] = field(default_factory=dict)
 
     def shaped(self, spark: SparkSession) -> DataFrame:
-        """Landed rows of all records (`jobs.landing.columns`), and the reports of the tasks among them."""
+        """Landed rows of all records (`jobs.changes.columns`), and the reports of the tasks among them."""
         schema = landing_schema(self.spec)
         schema = schema.set(schema.get_field_index("value"), pa.field("value", self.value_type))
         if self.keeps and KEPT.name not in schema.names:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotRefUpdate
 
-from jobs.destinations.iceberg.branches import begun_before
-from jobs.maintenance.kept import KeptTable
+from jobs.iceberg.branches import begun_before
+from jobs.maintenance.maintained_table import KeptTable
 from jobs.spec.maintenance import Orphans
 
 

@@ -11,9 +11,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotRefUpdate
 from pyspark.sql import SparkSession
 
-from jobs.destinations.iceberg.attempt import point
-from jobs.destinations.iceberg.branches import maintenance_branch
-from jobs.maintenance.kept import KeptTable, before_and_after, sizes
+from jobs.iceberg.attempt import point
+from jobs.iceberg.branches import maintenance_branch
+from jobs.maintenance.maintained_table import KeptTable, before_and_after, sizes
 from jobs.spec.maintenance import Compaction
 from resources.errors import ConfigurationError
 

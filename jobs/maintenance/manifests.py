@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from jobs.maintenance.kept import KeptTable
+from jobs.maintenance.maintained_table import KeptTable
 from jobs.spec.maintenance import Manifests
 from resources.iceberg import catalog_errors
 

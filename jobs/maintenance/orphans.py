@@ -8,7 +8,7 @@ from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
-from jobs.maintenance.kept import KeptTable
+from jobs.maintenance.maintained_table import KeptTable
 from jobs.spec.maintenance import Orphans
 from resources.spark import spark_errors
 from sql import render

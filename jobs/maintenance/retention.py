@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.maintenance.kept import KeptTable, milliseconds_ago
+from jobs.maintenance.maintained_table import KeptTable, milliseconds_ago
 from jobs.maintenance.report import GaveWay
 from jobs.maintenance.snapshots import expirable, expire_these
 from jobs.pipeline import Pipeline

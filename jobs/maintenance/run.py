@@ -11,7 +11,7 @@ from jobs.landing.direct import DirectLanding
 from jobs.landing.intermediate import IntermediateTable
 from jobs.maintenance.branches import sweep
 from jobs.maintenance.compaction import compact
-from jobs.maintenance.kept import KeptTable
+from jobs.maintenance.maintained_table import KeptTable
 from jobs.maintenance.manifests import rewrite_manifests
 from jobs.maintenance.orphans import remove_orphans
 from jobs.maintenance.report import Done, do

@@ -13,8 +13,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX
-from jobs.destinations.iceberg.history import ancestors
-from jobs.maintenance.kept import KeptTable, milliseconds_ago
+from jobs.iceberg.history import ancestors
+from jobs.maintenance.maintained_table import KeptTable, milliseconds_ago
 from jobs.spec.maintenance import Orphans, Snapshots
 
 # Ids are listed in the statement.

@@ -19,12 +19,12 @@ from jobs.spec.changes import Changes
 from jobs.spec.control import Control
 from jobs.spec.dead_letters import DeadLetters
 from jobs.spec.envelope import with_operation
-from jobs.spec.keeping import keep_problems
 from jobs.spec.letter_case import case_problems
 from jobs.spec.maintenance import Maintenance
 from jobs.spec.routing import route_problems
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
+from jobs.spec.unchanged_columns import keep_problems
 from resources.errors import ConfigurationError
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -28,7 +28,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "infer": ("orchestration.cli.infer:infer", "Show the columns that a topic's records have."),
     "offsets": ("orchestration.cli.offsets:offsets", "Show where everything stands; set or reset it by hand."),
     "dead-letters": ("orchestration.cli.dead_letters:dead_letters", "Bad records: show them, and try them again."),
-    "import": ("orchestration.cli.moving:import_", "Make a pipeline of a Kafka Connect sink."),
+    "import": ("orchestration.cli.connect_import:import_", "Make a pipeline of a Kafka Connect sink."),
     "ui": ("orchestration.cli.ui:ui", "Open Dagster on the pipelines."),
     "status": ("orchestration.cli.services:status", "Show how services and pipelines are."),
 }

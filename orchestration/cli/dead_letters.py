@@ -10,8 +10,8 @@ from dataclasses import asdict
 import click
 from rich.table import Table
 
-from jobs.dead_letters.mending import retry as retry_letters
-from jobs.dead_letters.reading import Letter, letters, letters_beside, summary
+from jobs.dead_letters.listing import Letter, letters, letters_beside, summary
+from jobs.dead_letters.retry import retry as retry_letters
 from jobs.pipeline import Pipeline
 from orchestration.cli.progress import engine_log
 from orchestration.cli.report import console

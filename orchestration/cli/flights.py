@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from jobs.pipeline import Pipeline
-from orchestration.cli.anew import forget_tables
+from orchestration.cli.reset_tables import forget_tables
 from resources.connections import KafkaConnection
 from resources.errors import TopicMissing, Unavailable
 from resources.local.flights.changes import FlightChanges

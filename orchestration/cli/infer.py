@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jobs.propose import propose
+from jobs.infer.propose import propose
 from orchestration.files import pipeline_names, pipeline_spec
 from resources.connections import Connections, KafkaConnection, SchemaRegistryConnection, load_connections
 from resources.kafka import KafkaCluster

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import click
 from rich.table import Table
 
-from jobs import resetting
+from jobs import offset_reset
 from jobs.batch import Batch, CommittedState
+from jobs.offset_reset import Known
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
-from jobs.resetting import Known
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.report import console
 from orchestration.files import open_pipeline
@@ -97,17 +97,17 @@ def _instant(text: str) -> datetime:
 
 def _reset(name: str, choice: Choice, table: str | None, accept_changes: bool, yes: bool) -> None:
     pipeline = open_pipeline(name, load_connections())
-    known = resetting.look(pipeline)
+    known = offset_reset.look(pipeline)
     base = known.base(table)
     targets, dropped = choice(pipeline, known, base)
     meaning = pipeline.spec.meaning_hash if accept_changes else base.spec_hash
-    batch = resetting.decide(known, base, targets, dropped, meaning)
+    batch = offset_reset.decide(known, base, targets, dropped, meaning)
     _show(pipeline, known, base, batch)
     if not yes:
         click.echo("Nothing was changed. Add --yes to do it.")
         return
     require_idle(pipeline)
-    resetting.commit(pipeline, known, base, batch)
+    offset_reset.commit(pipeline, known, base, batch)
     click.echo(f"Done, as {batch}. The tables follow at the next run.")
 
 
@@ -132,7 +132,7 @@ def _show(pipeline: Pipeline, known: Known, base: CommittedState, batch: Batch) 
         console().print(shown)
     else:
         click.echo(f"All offsets stay: those of batch {base.batch_number}.")
-    for effect in resetting.effects(known, batch):
+    for effect in offset_reset.effects(known, batch):
         if effect.skipped or effect.again:
             click.echo(f"{effect.table}: skips {effect.skipped:,} offsets, gets {effect.again:,} again")
     if batch.spec_hash != base.spec_hash:
@@ -140,7 +140,7 @@ def _show(pipeline: Pipeline, known: Known, base: CommittedState, batch: Batch) 
     if "" in (batch.continues or {}):
         begin = ", ".join(n for n, state in known.tables.items() if state is None)
         click.echo(f"{begin}: begins with this batch, without anything that was landed before")
-    problem = resetting.still_fails(pipeline, known, resetting.state_after(base, batch))
+    problem = offset_reset.still_fails(pipeline, known, offset_reset.state_after(base, batch))
     if problem:
         click.echo(f"The next run would still fail: {problem}")
 

@@ -6,8 +6,8 @@ import sys
 
 import click
 
+from jobs.run_plan import plan_run, plan_text
 from orchestration.files import open_pipeline
-from orchestration.planning import plan_run, plan_text
 from resources.connections import load_connections
 from resources.errors import TransientError
 

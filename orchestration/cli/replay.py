@@ -10,8 +10,8 @@ from rich.table import Table
 
 from jobs.destinations.base import Destination
 from jobs.pipeline import Pipeline
-from jobs.replay import Replayed, replay_batches
-from jobs.replay_kafka import from_offsets, from_time, replay_from_kafka
+from jobs.replay.from_kafka import from_offsets, from_time, replay_from_kafka
+from jobs.replay.landed import Replayed, replay_batches
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import run_job
 from orchestration.cli.offset_reset import place

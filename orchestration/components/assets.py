@@ -15,11 +15,12 @@ from typing import Any
 import dagster as dg
 
 import sql
+from jobs.changes.columns import RowColumn, landing_schema, row_columns
 from jobs.destinations.bigquery.names import column_name
-from jobs.landing.columns import RowColumn, landing_schema, row_columns
 from jobs.spec import PipelineSpec
 from jobs.spec.pipeline import Freshness
 from jobs.spec.tables import Table
+from jobs.verify.statements import table_statement
 from orchestration import names
 from orchestration.components import checks
 from orchestration.components.config import LandConfig, MergeConfig
@@ -28,7 +29,6 @@ from orchestration.components.landing import run_landing
 from orchestration.components.launch import Launch
 from orchestration.components.merging import run_merge
 from orchestration.components.metadata import column_schema
-from orchestration.statements import table_statement
 from resources.errors import ConfigurationError
 
 _KINDS = {"iceberg": {"iceberg", "spark"}, "bigquery": {"bigquery"}, "clickhouse": {"clickhouse"}}

@@ -10,7 +10,7 @@ import dagster as dg
 from jobs.batch import CommittedState, LandedBatch
 from jobs.spec.pipeline import Freshness
 from jobs.spec.tables import Table
-from orchestration.checks import invariants
+from jobs.verify import invariants
 
 OFFSETS, COUNTS, NEXT = "offsets_contiguous", "counts_add_up", "batch_is_next"
 KEYS, CAUGHT_UP, SCHEMA = "keys_unique", "caught_up", "schema_as_declared"

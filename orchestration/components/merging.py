@@ -10,15 +10,15 @@ import dagster as dg
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination, Merged
+from jobs.multi_table_commit import merge_together
 from jobs.pipeline import Pipeline
-from jobs.replay import replay_window
-from jobs.replay_kafka import from_time, replay_from_kafka
+from jobs.replay.from_kafka import from_time, replay_from_kafka
+from jobs.replay.landed import replay_window
 from jobs.spec.tables import Table
 from jobs.time_limit import within
-from jobs.together import merge_together
-from orchestration.checks.contents import Contents
-from orchestration.checks.drift import schema_drift
-from orchestration.checks.keys import duplicate_keys
+from jobs.verify.contents import Contents
+from jobs.verify.drift import schema_drift
+from jobs.verify.keys import duplicate_keys
 from orchestration.components import checks, metadata
 from orchestration.components.config import MergeConfig
 from orchestration.components.failures import as_failures, raise_for_checks

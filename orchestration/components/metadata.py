@@ -9,8 +9,8 @@ import dagster as dg
 
 from jobs import offsets
 from jobs.batch import CommittedState, Counts, LandedBatch
+from jobs.changes.columns import RowColumn
 from jobs.destinations.base import Merged
-from jobs.landing.columns import RowColumn
 from jobs.offsets import Offsets
 from jobs.schema.types import type_name
 from jobs.watermark import Watermark

@@ -2,10 +2,10 @@
 
 import dagster as dg
 
+from jobs.run_plan import plan_run, plan_text
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
-from orchestration.planning import plan_run, plan_text
 
 
 def plan_job(launch: Launch) -> dg.JobDefinition:

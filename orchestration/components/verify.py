@@ -6,13 +6,13 @@ from itertools import groupby
 import dagster as dg
 from pydantic import Field
 
-from jobs.landing.routing import taken_by
+from jobs.changes.routing import taken_by
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.time_limit import within
+from jobs.verify.reconciliation import Verdict, reconcile
 from orchestration import names
-from orchestration.checks.reconciliation import Verdict, reconcile
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run

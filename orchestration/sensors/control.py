@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
-from jobs.control.events import CommitComplete, CommitTable, Event
-from jobs.control.reading import read_events
+from jobs.events.messages import CommitComplete, CommitTable, Event
+from jobs.events.reading import read_events
 from jobs.spec import PipelineSpec
 from orchestration.names import PIPELINE_TAG, table_key
 from resources.connections import KafkaConnection, load_connections

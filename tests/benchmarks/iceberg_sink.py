@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyiceberg.table import Table
 
-from jobs.destinations.iceberg.schema import iceberg_schema
+from jobs.iceberg.schema import iceberg_schema
 from jobs.schema.types import parse_columns
 from resources.connections import Connections, IcebergConnection, KafkaConnection
 from resources.iceberg import IcebergCatalog

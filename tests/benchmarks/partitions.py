@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from jobs.batch import CommittedState, LandedBatch, landed_to_properties
-from jobs.destinations.iceberg.attempt import Attempt
-from jobs.destinations.iceberg.history import landed_batches, state_properties
-from jobs.destinations.iceberg.schema import iceberg_schema
+from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.history import landed_batches, state_properties
+from jobs.iceberg.schema import iceberg_schema
 from jobs.lineage import next_batches
 from resources.connections import IcebergConnection
 from resources.iceberg import IcebergCatalog

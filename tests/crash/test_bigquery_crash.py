@@ -189,7 +189,7 @@ def _kill_emulator(stack: Path) -> None:
 _REPLAY = """
 import json, sys
 from jobs.pipeline import Pipeline
-from jobs.replay import replay_batches
+from jobs.replay.landed import replay_batches
 from jobs.spec import PipelineSpec
 from resources.connections import load_connections
 wanted = json.load(sys.stdin)

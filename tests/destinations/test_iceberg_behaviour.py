@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from jobs.replay import replay_window
+from jobs.replay.landed import replay_window
 from resources.connections import Connections, load_connections
 from resources.errors import ConfigurationError
 from tests.kit import model

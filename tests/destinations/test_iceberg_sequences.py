@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg
-from jobs.destinations.iceberg.history import ancestors
+from jobs.iceberg.history import ancestors
 from jobs.offsets import TopicPartition
-from jobs.replay_kafka import from_offsets, replay_from_kafka
+from jobs.replay.from_kafka import from_offsets, replay_from_kafka
 from resources.connections import load_connections
 from resources.errors import Interrupted
 from tests.kit import model

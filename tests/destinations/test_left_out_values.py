@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.mending import retry
-from orchestration.checks.reconciliation import reconcile
+from jobs.dead_letters.retry import retry
+from jobs.verify.reconciliation import reconcile
 from resources.connections import Connections, load_connections
 from tests.kit import model
 from tests.kit.engine import Engine, session

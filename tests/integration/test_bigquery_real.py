@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from jobs.destinations.bigquery.once import Attempts
+from jobs.destinations.bigquery.job_sequence import Attempts
 from jobs.destinations.bigquery.state import TableState
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection

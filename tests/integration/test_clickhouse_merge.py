@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import protocol, replay
+from jobs import protocol
+from jobs.replay.landed import replay_batches
 from jobs.destinations.clickhouse.tables import describe
 from resources.connections import Connections
 from resources.errors import ConfigurationError, Interrupted, TableReplaced
@@ -66,7 +67,7 @@ def test_replay_leaves_tables_as_they_were_and_mends_lost_rows(
     for _ in range(2):
         first = dice.randint(1, last)
         for table in pipeline.destinations():
-            replay.replay_batches(pipeline, table, first, dice.randint(first, last))
+            replay_batches(pipeline, table, first, dice.randint(first, last))
     for mode in MODES:
         assert rows(connections, flow.table(mode)) == model.expected(records, mode), mode
 
@@ -74,7 +75,7 @@ def test_replay_leaves_tables_as_they_were_and_mends_lost_rows(
     for mode in MODES:
         server.execute(f"DELETE FROM {flow.table(mode)} WHERE id % 3 = 0", settings={"mutations_sync": 1})
         assert rows(connections, flow.table(mode)) != model.expected(records, mode)
-        replay.replay_batches(pipeline, pipeline.destination(flow.table(mode)), 1, last)
+        replay_batches(pipeline, pipeline.destination(flow.table(mode)), 1, last)
         assert rows(connections, flow.table(mode)) == model.expected(records, mode), mode
 
 
@@ -102,7 +103,7 @@ def test_named_order_wins_over_arrival(
         list(protocol.land(pipeline, 1))
         protocol.merge(pipeline, pipeline.destinations()[0])
     assert rows(connections, flow.table("upsert_delete")) == [(1, "new", 1.0), (3, "y", 1.0), (4, "z", 1.0)]
-    replay.replay_batches(pipeline, pipeline.destinations()[0], 1, 1)
+    replay_batches(pipeline, pipeline.destinations()[0], 1, 1)
     assert rows(connections, flow.table("upsert_delete")) == [(1, "new", 1.0), (3, "y", 1.0), (4, "z", 1.0)]
 
 

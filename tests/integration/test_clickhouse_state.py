@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import protocol, replay
+from jobs import protocol
+from jobs.replay.landed import replay_batches
 from resources.connections import Connections
 from resources.errors import ConfigurationError
 from tests.kit import model
@@ -66,7 +67,7 @@ def test_clean_up_removes_versions_and_deletes(
     (server,) = servers(connections)
     assert server.rows(f"SELECT count() AS n FROM {table.table.table}")[0]["n"] == len(wanted)
     assert rows(connections, table.table.table) == wanted
-    replay.replay_batches(pipeline, table, 1, last)
+    replay_batches(pipeline, table, 1, last)
     assert rows(connections, table.table.table) == wanted
     with pytest.raises(ConfigurationError, match="nothing to clean up"):
         destination(pipeline, flow.table("append")).clean_up()

@@ -15,20 +15,20 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from py4j.java_gateway import JavaGateway
 
-from jobs.control.events import (
+from jobs.events.messages import (
     CommitComplete,
     CommitTable,
     encode,
     make_event,
 )
-from jobs.control.reading import read_events
+from jobs.events.reading import read_events
 from resources.connections import Connections
 from resources.control_topic import ControlWriter, GroupProgress, Message, read_notes
 from resources.errors import ConfigurationError, Interrupted, TopicMissing, Unavailable
 from resources.kafka import KafkaCluster
 from resources.local.java import find_java
 from resources.topic_reading import read_messages
-from tests.kit.news import cluster
+from tests.kit.events import cluster
 from tests.kit.records import bootstrap
 
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.mending import retry
-from jobs.dead_letters.reading import letters, letters_beside, summary
+from jobs.dead_letters.listing import letters, letters_beside, summary
+from jobs.dead_letters.retry import retry
 from orchestration.cli import dead_letters as cli
 from resources.connections import Connections
 from resources.errors import BadRecords, ConfigurationError

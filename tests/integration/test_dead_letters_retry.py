@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.mending import retry
-from jobs.dead_letters.reading import letters, summary
+from jobs.dead_letters.listing import letters, summary
+from jobs.dead_letters.retry import retry
 from orchestration.cli import dead_letters as cli
 from resources.connections import Connections, load_connections
 from tests.kit import bigquery, clickhouse

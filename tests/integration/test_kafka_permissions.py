@@ -14,14 +14,14 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
-from jobs.control.reading import read_events
+from jobs.events.reading import read_events
 from resources.connections import Connections
 from resources.errors import BatchmergeError, ConfigurationError, SourceError
 from resources.topic_reading import newest_records
 from tests.kit.engine import Engine
+from tests.kit.events import check_groups
 from tests.kit.flow import Flow
 from tests.kit.network import with_connection
-from tests.kit.news import check_groups
 from tests.kit.records import Record, produce
 from tests.kit.secure_kafka import LIMITED, SecureKafka
 

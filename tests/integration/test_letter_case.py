@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from jobs.destinations.iceberg.schema import iceberg_schema
+from jobs.iceberg.schema import iceberg_schema
 from resources.connections import Connections
 from resources.errors import SchemaRefused
 from tests.kit.engine import Engine, catalog

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.reading import letters
+from jobs.dead_letters.listing import letters
 from resources.connections import Connections
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow

@@ -18,8 +18,8 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
-from jobs.destinations.iceberg.branches import attempt_branch
-from jobs.maintenance.kept import KeptTable
+from jobs.iceberg.branches import attempt_branch
+from jobs.maintenance.maintained_table import KeptTable
 from jobs.maintenance.report import Done
 from jobs.maintenance.run import maintain_landing, maintain_table
 from jobs.protocol import MergedBatches

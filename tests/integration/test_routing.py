@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.landing.routing import Taken
+from jobs.changes.routing import Taken
 from jobs.spec.routing import Route
 from resources.connections import Connections
 from resources.errors import BadRecords, ConfigurationError

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.mending import retry
-from jobs.dead_letters.reading import summary
+from jobs.dead_letters.listing import summary
+from jobs.dead_letters.retry import retry
 from resources.connections import Connections
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow, rows

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.mending import retry
+from jobs.dead_letters.retry import retry
 from jobs.landing.transforming import analyse
 from resources.connections import Connections
 from resources.errors import BadRecords

@@ -10,9 +10,9 @@ import logging
 import sys
 
 from jobs import protocol
+from jobs.multi_table_commit import merge_together
 from jobs.pipeline import Pipeline
 from jobs.spec import PipelineSpec
-from jobs.together import merge_together
 from resources.connections import load_connections
 from resources.errors import BatchmergeError, TransientError
 

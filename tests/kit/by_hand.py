@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import sys
 
-from jobs import resetting
+from jobs import offset_reset
 from jobs.pipeline import Pipeline
-from jobs.replay_kafka import from_offsets, replay_from_kafka
+from jobs.replay.from_kafka import from_offsets, replay_from_kafka
 from jobs.spec import PipelineSpec
 from resources.connections import load_connections
 
@@ -18,11 +18,11 @@ from resources.connections import load_connections
 def main() -> None:
     wanted = json.load(sys.stdin)
     pipeline = Pipeline(wanted["name"], PipelineSpec.model_validate(wanted["spec"]), load_connections())
-    known = resetting.look(pipeline)
+    known = offset_reset.look(pipeline)
     base = known.base()
     for destination in pipeline.destinations():
         replay_from_kafka(pipeline, destination, from_offsets(known.topics.first))
-    resetting.commit(pipeline, known, base, resetting.decide(known, base, {}, (), base.spec_hash))
+    offset_reset.commit(pipeline, known, base, offset_reset.decide(known, base, {}, (), base.spec_hash))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from jobs import protocol
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
+from jobs.multi_table_commit import merge_together
 from jobs.pipeline import Pipeline
 from jobs.protocol import MergedBatches
-from jobs.replay import Replayed, replay_batches
+from jobs.replay.landed import Replayed, replay_batches
 from jobs.spec import PipelineSpec
-from jobs.together import merge_together
 from resources.connections import Connections, IcebergConnection, SparkConnection
 from resources.iceberg import IcebergCatalog
 from resources.spark import open_session

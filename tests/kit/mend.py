@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from jobs.dead_letters.mending import retry
+from jobs.dead_letters.retry import retry
 from jobs.pipeline import Pipeline
 from jobs.spec import PipelineSpec
 from resources.connections import load_connections

@@ -16,8 +16,8 @@ from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec import PipelineSpec
 from jobs.spec.automation import Trigger
 from jobs.spec.pipeline import Freshness
+from jobs.verify import invariants
 from jobs.watermark import Watermark
-from orchestration.checks import invariants
 from orchestration.components import KafkaPipeline, checks, metadata
 from orchestration.components.config import LandConfig, Mode
 from orchestration.components.failures import raise_for_checks

@@ -10,7 +10,7 @@ from pyiceberg.types import StringType
 
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import ClickHouseTable, IcebergTable
-from orchestration.checks.reconciliation import Verdict
+from jobs.verify.reconciliation import Verdict
 from orchestration.components.verify import disagreements
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog

@@ -9,9 +9,9 @@ import pytest
 from jobs.batch import Batch, Counts, LandedBatch
 from jobs.destinations.bigquery.statement import Whole
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.verify.landed_spans import from_the_first, landed_spans
+from jobs.verify.values import plain
 from jobs.watermark import Watermark
-from orchestration.checks.landed_spans import from_the_first, landed_spans
-from orchestration.checks.values import plain
 from sql import render
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

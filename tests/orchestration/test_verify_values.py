@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from orchestration.checks.reconciliation import Verdict, reconcile
+from jobs.verify.reconciliation import Verdict, reconcile
 from resources.connections import Connections, IcebergConnection
 from resources.errors import BatchmergeError
 from resources.iceberg import IcebergCatalog

@@ -13,15 +13,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jobs import resetting
+from jobs import offset_reset
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_from_properties, landed_to_properties
 from jobs.lineage import next_batches
+from jobs.offset_reset import Known
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, plan_batch
-from jobs.replay_kafka import batch_again
-from jobs.resetting import Known
+from jobs.replay.from_kafka import batch_again
+from jobs.verify.invariants import not_next, offset_jumps, strayed
 from jobs.watermark import Watermark
-from orchestration.checks.invariants import not_next, offset_jumps, strayed
 from resources.errors import LineageBroken, OffsetsGone
 
 Place = tuple[TopicPartition, int]
@@ -159,7 +159,7 @@ class AnySequence(RuleBasedStateMachine):
         states = {mode: d.now.state for mode, d in self.tables.items()}
         highest = max(s.batch_number for s in [self.committed, *states.values()] if s)
         known = Known("p", self.committed, highest, states, self.landed, self.complete, self.topics)
-        self.publish(resetting.decide(known, known.base(), targets, (), "h"))
+        self.publish(offset_reset.decide(known, known.base(), targets, (), "h"))
 
     @rule(mode=st.sampled_from(MODES), first=st.integers(1, 9), length=st.integers(0, 9))
     def replay(self, mode: str, first: int, length: int) -> None:

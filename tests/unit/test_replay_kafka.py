@@ -6,7 +6,7 @@ import pytest
 
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.plan import TopicState
-from jobs.replay_kafka import batch_again
+from jobs.replay.from_kafka import batch_again
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 from tests.kit.batches import P0, P1, TOPIC_IDS, committed
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from jobs.attribution import about
+from jobs.batch_error_context import about
 from jobs.time_limit import within
 from resources.errors import SourceError, Unavailable
 from tests.kit.batches import batch

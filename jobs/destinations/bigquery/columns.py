@@ -27,8 +27,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
+from jobs.changes.columns import KEPT, RowColumn, row_columns
 from jobs.destinations.bigquery.names import column_names
-from jobs.landing.columns import KEPT, RowColumn, row_columns
 from jobs.schema.types import type_name
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import BigQueryTable

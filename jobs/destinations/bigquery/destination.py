@@ -15,7 +15,7 @@ step                                after a crash there
                                     labels; failed: BigQuery has done nothing of it, and the next attempt number is used
 6  state row moved                  the table has moved on; only clean-up is left, and every clean-up takes all that is
                                     merged
-7  offsets of the consumer group    `jobs.news`, repeatable
+7  offsets of the consumer group    `jobs.events.publishing`, repeatable
 8  clean-up                         done again by the next flush
 ==================================  ====================================================================================
 
@@ -36,17 +36,19 @@ from functools import cached_property, partial
 from google.cloud.bigquery import SchemaField
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
+from jobs.changes.columns import keeps
+from jobs.changes.unchanged_columns import may_keep
 from jobs.destinations.base import Merged, Work
-from jobs.destinations.bigquery.as_landed import takes_landed_rows
-from jobs.destinations.bigquery.binding import Binding, Values, has_kept, says_op
-from jobs.destinations.bigquery.cleaning import CleanUp
 from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
-from jobs.destinations.bigquery.counting import count_rows
+from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due
+from jobs.destinations.bigquery.job_sequence import Attempts
 from jobs.destinations.bigquery.loading import Loader
+from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix, merge_prefix
-from jobs.destinations.bigquery.once import Attempts
-from jobs.destinations.bigquery.preparing import Preparation, check_identity
+from jobs.destinations.bigquery.prepare import Preparation, check_identity
+from jobs.destinations.bigquery.query_parameters import Binding, Values, has_kept, says_op
+from jobs.destinations.bigquery.read import count_rows
 from jobs.destinations.bigquery.rows import ChunkRows
 from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.bigquery.statement import order_column
@@ -54,11 +56,9 @@ from jobs.destinations.bigquery.tables import intermediate_table
 from jobs.destinations.emptiness import require_empty
 from jobs.destinations.stages import Stages
 from jobs.failpoints import reached
-from jobs.landing.columns import keeps
-from jobs.landing.kept import may_keep
-from jobs.spec.keeping import can_keep
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import BigQueryTable
+from jobs.spec.unchanged_columns import can_keep
 from resources.bigquery import BigQuery, Job
 from resources.connections import BigQueryConnection
 from resources.errors import CommitFailed, InvariantBroken, TableReplaced

@@ -29,10 +29,10 @@ import pyarrow.parquet as pq
 from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.base import Work
-from jobs.destinations.bigquery.as_landed import can_read
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.flush import Chunk, Flush, adopted
-from jobs.destinations.bigquery.once import Attempts
+from jobs.destinations.bigquery.job_sequence import Attempts
 from jobs.destinations.bigquery.rows import ChunkRows
 from jobs.destinations.bigquery.staging import Stager
 from jobs.failpoints import reached

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from jobs.changes.columns import CHANGES, KEPT
+from jobs.changes.files import LandedFiles, Piece, between
+from jobs.changes.routing import taken_by
 from jobs.destinations.base import Work
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.flush import Chunk, Flush
-from jobs.landing.columns import CHANGES, KEPT
-from jobs.landing.files import LandedFiles, Piece, between
-from jobs.landing.routing import taken_by
 from jobs.spec.tables import BigQueryTable
 from resources.spark import spark_errors
 from sql import render

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.cloud.bigquery import SchemaField
 
+from jobs.changes.columns import KEPT
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.names import column_name
-from jobs.landing.columns import KEPT
 from jobs.spec.tables import BigQueryTable
 from resources.errors import TerminalError
 

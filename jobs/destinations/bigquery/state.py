@@ -18,8 +18,8 @@ from google.cloud import bigquery
 from google.cloud.bigquery import SchemaField
 
 from jobs.batch import CommittedState
+from jobs.destinations.bigquery.job_sequence import Attempts
 from jobs.destinations.bigquery.names import intermediate_name, state_prefix
-from jobs.destinations.bigquery.once import Attempts
 from resources.bigquery import BigQuery, Job
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from sql import render

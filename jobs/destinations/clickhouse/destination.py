@@ -10,17 +10,17 @@ from functools import cached_property
 import pyarrow as pa
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
+from jobs.changes.columns import RowColumn, row_columns
 from jobs.destinations.base import Merged, Work
 from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.columns import table_column
-from jobs.destinations.clickhouse.forgetting import forget
-from jobs.destinations.clickhouse.maintenance import clean_up
-from jobs.destinations.clickhouse.preparing import prepare
+from jobs.destinations.clickhouse.drop_state import forget
+from jobs.destinations.clickhouse.maintain import clean_up
+from jobs.destinations.clickhouse.prepare import prepare
 from jobs.destinations.clickhouse.sensor import LeaseState, partition_states
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Layout
-from jobs.landing.columns import RowColumn, row_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import ClickHouseTable
 from resources.clickhouse import ClickHouseServer

@@ -20,7 +20,7 @@ from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.chunks import Chunk
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.dead_letters import DeadLetters
-from jobs.destinations.clickhouse.misfits import (
+from jobs.destinations.clickhouse.unrepresentable import (
     NULL_COLLECTION,
     OUT_OF_RANGE,
     may_misfit,

@@ -12,6 +12,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from jobs.changes.columns import RowColumn
+from jobs.changes.reduction import Reduction
 from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.chunks import Chunk
 from jobs.destinations.clickhouse.insertion import (
@@ -27,8 +29,6 @@ from jobs.destinations.clickhouse.insertion import (
     Rows,
     run_tasks,
 )
-from jobs.landing.columns import RowColumn
-from jobs.landing.reduction import Reduction
 from resources.spark import spark_errors
 
 _SPANS = f"topic string, partition int, first long, last long, {CHUNK} int"

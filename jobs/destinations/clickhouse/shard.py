@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.changes.columns import CHANGES, ROWS, RowColumn
+from jobs.changes.files import LandedFiles
+from jobs.changes.reduction import Reduction
+from jobs.changes.routing import taken_by
 from jobs.destinations.base import Work
 from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.advance import Advance, Inserted
@@ -19,17 +23,13 @@ from jobs.destinations.clickhouse.chunks import Chunk, count, cut
 from jobs.destinations.clickhouse.dead_letters import DeadLetters
 from jobs.destinations.clickhouse.insertion import Insertion
 from jobs.destinations.clickhouse.keeper import KeeperStore
+from jobs.destinations.clickhouse.landed_slices import LandedPieces, RowShape
 from jobs.destinations.clickhouse.lease import Lease
-from jobs.destinations.clickhouse.pieces import LandedPieces, RowShape
 from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.tables import Layout, Present
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.failpoints import reached
-from jobs.landing.columns import CHANGES, ROWS, RowColumn
-from jobs.landing.files import LandedFiles
-from jobs.landing.reduction import Reduction
-from jobs.landing.routing import taken_by
 from jobs.offsets import TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import ClickHouseTable

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
+from jobs.changes.columns import RowColumn, row_columns
+from jobs.changes.reduction import Reduction
+from jobs.changes.routing import taken_by
+from jobs.changes.unchanged_columns import may_keep
 from jobs.destinations.base import Merged, Work
-from jobs.destinations.iceberg.attempt import Attempt, Publish
-from jobs.destinations.iceberg.changes import Changes
-from jobs.destinations.iceberg.history import read_history, state_properties
-from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
+from jobs.destinations.iceberg.merge import Changes
 from jobs.destinations.stages import Stages
 from jobs.evolution import plan_evolution
 from jobs.failpoints import reached
-from jobs.landing.columns import RowColumn, row_columns
-from jobs.landing.kept import may_keep
-from jobs.landing.reduction import Reduction
-from jobs.landing.routing import taken_by
+from jobs.iceberg.attempt import Attempt, Publish
+from jobs.iceberg.history import read_history, state_properties
+from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import IcebergTable
 from resources.errors import ConfigurationError, TableReplaced

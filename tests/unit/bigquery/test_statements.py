@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from google.cloud.bigquery import SchemaField
 
+from jobs.changes.columns import keeps
+from jobs.changes.unchanged_columns import kept_parameters
 from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
 from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
 from jobs.destinations.bigquery.statement import Statement, order_column, statement
-from jobs.landing.columns import keeps
-from jobs.landing.kept import kept_parameters
 from jobs.spec.pipeline import PipelineSpec
 from sql import render
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from jobs.changes.columns import RowColumn
 from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.tables import Layout
-from jobs.landing.columns import RowColumn
 from jobs.spec.tables import ClickHouseTable
 
 ROW = [

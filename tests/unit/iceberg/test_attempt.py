@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.table.refs import SnapshotRefType
 
 from jobs.batch import CommittedState
-from jobs.destinations.iceberg.attempt import Attempt
-from jobs.destinations.iceberg.history import read_history, state_properties, tag_name
-from jobs.destinations.iceberg.schema import iceberg_schema
+from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.history import read_history, state_properties, tag_name
+from jobs.iceberg.schema import iceberg_schema
 from resources.connections import IcebergConnection
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from resources.iceberg import IcebergCatalog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 
 from jobs.batch import landed_to_properties
-from jobs.destinations.iceberg.history import landed_batches, property_prefix, read_history, state_properties, tag_name
+from jobs.iceberg.history import landed_batches, property_prefix, read_history, state_properties, tag_name
 from tests.kit.batches import committed, landed
 
 OTHERS = {"written-by": "somebody"}

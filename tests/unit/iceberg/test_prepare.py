@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.destinations.iceberg.destination import IcebergDestination
-from jobs.destinations.iceberg.schema import arrow_schema
+from jobs.iceberg.schema import arrow_schema
 from jobs.schema.types import parse_columns
 from jobs.spec import PipelineSpec
 from jobs.spec.tables import IcebergTable

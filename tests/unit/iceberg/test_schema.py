@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from jobs.destinations.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec
 from jobs.evolution import plan_evolution
+from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec
 from jobs.schema.types import parse_columns
 from jobs.spec.tables import Evolution
 from resources.errors import ConfigurationError

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from jobs.changes.routing import Taken
 from jobs.decode.base import Decoded
 from jobs.decode.json_fast import Json
 from jobs.decode.text import Text
 from jobs.landing.records import Operations, RecordReader
-from jobs.landing.routing import Taken
 from jobs.offsets import TopicPartition
 from jobs.schema.types import parse_columns
 

@@ -11,7 +11,7 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.types import LongType, NestedField
 
-from jobs.destinations.iceberg.branches import (
+from jobs.iceberg.branches import (
     attempt_branch,
     attempt_prefix,
     attempts_since,

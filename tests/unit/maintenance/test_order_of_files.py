@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from jobs.destinations.iceberg.schema import iceberg_schema, sort_order
+from jobs.iceberg.schema import iceberg_schema, sort_order
 from jobs.maintenance.compaction import order_of_files
-from jobs.maintenance.kept import KeptTable
+from jobs.maintenance.maintained_table import KeptTable
 from jobs.spec.maintenance import Compaction
 from resources.connections import IcebergConnection
 from resources.errors import ConfigurationError

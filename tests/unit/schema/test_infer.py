@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobs.propose import propose
-from jobs.schema.infer import infer_json
+from jobs.infer.propose import propose
+from jobs.infer.value_types import infer_json
 from jobs.schema.json_schema import json_schema_wire
 from jobs.schema.types import type_name
 from jobs.schema.wire import natural_type

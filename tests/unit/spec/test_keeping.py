@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from jobs.landing.columns import KEPT, landing_schema
+from jobs.changes.columns import KEPT, landing_schema
 from jobs.spec import PipelineSpec
-from jobs.spec.keeping import envelope_rules, kept_columns, unavailable
+from jobs.spec.unchanged_columns import envelope_rules, kept_columns, unavailable
 
 ICEBERG = {"kind": "iceberg", "table": "n.t", "mode": "upsert_delete"}
 BIGQUERY = {"kind": "bigquery", "table": "d.t", "mode": "upsert"}

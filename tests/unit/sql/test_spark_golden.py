@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.landing.columns import RowColumn
-from jobs.landing.routing import Taken
+from jobs.changes.columns import RowColumn
+from jobs.changes.routing import Taken
 from sql import quote, render
 
 GOLDEN = Path(__file__).parent / "golden" / "spark"

@@ -1,0 +1,1 @@
+"""Landed changes as destinations read them."""

@@ -1,0 +1,161 @@
+"""Landed changes straight from the data files of the intermediate table, as Arrow, without a Spark plan.
+
+For destinations outside Iceberg, whose rows leave the JVM anyway: a reader opens the few files that hold its piece of
+a batch (pruned by batch, position and offsets), at a small part of the cost of a scan that hands its rows to Python.
+What needs a join with other landed rows (replay of touched keys) is Spark's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan, Or
+from pyiceberg.manifest import FileFormat
+from pyiceberg.table import DataScan, StaticTable
+
+from jobs.batch import LandedBatch
+from jobs.changes.columns import CHANGES
+from jobs.changes.routing import Taken
+from jobs.landing.landing_table import LandedRows
+from jobs.offsets import OffsetRange, TopicPartition
+from resources.iceberg import catalog_errors
+
+# Type checkers see the constructors of pydantic's base class instead of these classes' own.
+_IS: Any = EqualTo
+_FROM: Any = GreaterThanOrEqual
+_BELOW: Any = LessThan
+_ONE_OF: Any = In
+_ABSENT: Any = IsNull
+
+_FIELDS = ("key", "value", "op", "partitionTime", "i", "batchNumber", "kafka", "kept")
+
+
+@dataclass(frozen=True)
+class LandedFiles:
+    """The landed changes of one snapshot of the intermediate table; travels to Spark's workers.
+
+    Attributes:
+        metadata: where the table's metadata file is.
+        storage: properties of the file system client. May hold secrets: never log them.
+        operations: only changes with one of these.
+        route: only changes that the table takes; None: all.
+    """
+
+    identifier: str
+    metadata: str
+    storage: Mapping[str, str] = field(repr=False)
+    snapshot: int
+    operations: tuple[str, ...] = CHANGES
+    route: Taken | None = None
+
+    @classmethod
+    def up_to(cls, newest: LandedBatch, landed: LandedRows) -> LandedFiles:
+        """The files that hold this batch and all before it."""
+        table, snapshot = landed.catalog.require(landed.identifier), landed.snapshot_with(newest)
+        return cls(landed.identifier, table.metadata_location, dict(table.io.properties), snapshot)
+
+    def taking(self, operations: Sequence[str], route: Taken | None) -> LandedFiles:
+        return replace(self, operations=tuple(operations), route=route)
+
+    def read(self, where: BooleanExpression) -> Piece:
+        """The rows of a piece (`of_partition`, `between`), ordered by batch and position.
+
+        Raises:
+            StorageError, Unavailable: the files cannot be read.
+        """
+        with catalog_errors(self.identifier):
+            table = self.table()
+            names = {f.name for f in table.schema().fields}
+            found = self._scan(table, where, tuple(name for name in _FIELDS if name in names)).to_arrow()
+        rows = Piece({name: found[name].combine_chunks() for name in found.column_names})
+        return rows.taken_by(self.route).in_order()
+
+    def holding_only(self, batches: Sequence[LandedBatch]) -> list[str]:
+        """The Parquet files that hold the landed rows of these batches and nothing else; none where there are no such.
+
+        A scan's plan leaves out no file that may have one of the rows: where its files have as many rows together as
+        the batches, these are all of theirs and no others. All files have the same columns.
+
+        Raises:
+            StorageError, Unavailable: the manifests cannot be read.
+        """
+        with catalog_errors(self.identifier):
+            table = self.table()
+            schemas = {s.snapshot_id: s.schema_id for s in table.metadata.snapshots}
+            if {schemas.get(b.snapshot_id) for b in batches} != {schemas.get(self.snapshot)}:
+                return []
+            where = _within("batchNumber", batches[0].number, batches[-1].number + 1)
+            tasks = list(self._scan(table, where, ("i",)).plan_files())
+        whole = not any(task.delete_files or task.file.file_format != FileFormat.PARQUET for task in tasks)
+        rows = sum(task.file.record_count for task in tasks)
+        landed = sum(b.counts.landed for b in batches)
+        return sorted(task.file.file_path for task in tasks) if whole and rows == landed else []
+
+    def table(self) -> StaticTable:
+        """The intermediate table as its metadata file says."""
+        return StaticTable.from_metadata(self.metadata, dict(self.storage))
+
+    def _scan(self, table: StaticTable, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
+        changes = And(where, _ONE_OF("op", self.operations), _ABSENT("error"))
+        return table.scan(changes, selected_fields=fields, snapshot_id=self.snapshot)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Landed rows by column of the intermediate table (`jobs.changes.columns`), whole arrays of one length."""
+
+    columns: Mapping[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.columns["i"])
+
+    def at(self, path: Sequence[str]) -> pa.Array:
+        """The column at ``key.<name>``, ``value.<name>``, ``kafka.<name>`` or a column itself."""
+        head, *parts = path
+        return pc.struct_field(self.columns[head], parts) if parts else self.columns[head]
+
+    def taken_by(self, route: Taken | None) -> Piece:
+        if route is None:
+            return self
+        has = self.columns
+        taken = route.mask(self.at(("kafka", "topic")), has.get("key"), has["value"], has["op"])
+        return self._all(lambda array: array.filter(taken))
+
+    def in_order(self) -> Piece:
+        """By batch and position: as they are, where one task has landed them."""
+        places = pa.table({"batch": self.columns["batchNumber"], "i": self.columns["i"]})
+        order = pc.sort_indices(places, [("batch", "ascending"), ("i", "ascending")])
+        if not len(self) or pc.all(pc.equal(order, pa.array(np.arange(len(self)), order.type))).as_py():
+            return self
+        return self._all(lambda array: array.take(order))
+
+    def _all(self, function: Callable[[pa.Array], pa.Array]) -> Piece:
+        return replace(self, columns={name: function(array) for name, array in self.columns.items()})
+
+
+def of_partition(batch: int, tp: TopicPartition, offsets: OffsetRange) -> BooleanExpression:
+    """The rows of these offsets in this batch."""
+    return And(
+        _IS("batchNumber", batch),
+        _IS("kafka.topic", tp.topic),
+        _IS("kafka.partition", tp.partition),
+        _within("kafka.offset", offsets.start, offsets.end),
+    )
+
+
+def between(first_batch: int, first_i: int, last_batch: int, end_i: int) -> BooleanExpression:
+    """The rows from one place in the log up to before another."""
+    return And(
+        _within("batchNumber", first_batch, last_batch + 1),
+        Or(_FROM("batchNumber", first_batch + 1), _FROM("i", first_i)),
+        Or(_BELOW("batchNumber", last_batch), _BELOW("i", end_i)),
+    )
+
+
+def _within(name: str, first: int, end: int) -> BooleanExpression:
+    return And(_FROM(name, first), _BELOW(name, end))

@@ -1,0 +1,73 @@
+"""Landed changes as rows of a destination, and their reduction to what a table needs of each key, as SQL for Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobs.changes.columns import RowColumn
+from jobs.changes.routing import Taken
+from jobs.changes.unchanged_columns import kept_parameters
+from sql import render
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Which landed rows a table takes, and how changes to one key become one.
+
+    Attributes:
+        table, snapshot: of the intermediate table.
+        keys: names of the key columns; without any every change stays a row.
+        order_by: the column that orders the changes to one key; None for batch and position.
+        route: only rows that the table takes; None: all.
+        kept: columns that some changes leave as they were.
+        touched: only keys with a change in these batches (first, last).
+    """
+
+    table: tuple[str, ...]
+    snapshot: int
+    first: int
+    last: int
+    mode: str
+    columns: tuple[RowColumn, ...]
+    keys: tuple[str, ...]
+    order_by: str | None
+    route: Taken | None
+    kept: tuple[RowColumn, ...] = ()
+    touched: tuple[int, int] | None = None
+
+    @property
+    def landed(self) -> str:
+        """The rows as they were landed."""
+        return render(
+            "spark",
+            "landed_rows",
+            columns=self.columns,
+            order_by=("value", self.order_by) if self.order_by else None,
+            table=self.table,
+            snapshot=self.snapshot,
+            mode=self.mode,
+            touched=self.touched,
+            route=self.route,
+            kept=self.kept,
+        )
+
+    def of(self, rows: str) -> str:
+        """One change per key of these landed rows; in the mode `delete` the rows and the last delete of each key."""
+        if self.kept:
+            rows = render("spark", "carried_forward", rows=rows, keys=self.keys, kept=self.kept)
+        if self.mode == "append" or not self.keys:
+            return rows
+        template = "last_delete_per_key" if self.mode == "delete" else "last_change_per_key"
+        return render("spark", template, rows=rows, keys=self.keys, order_by=self.order_by)
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """What the statements are bound to."""
+        route = self.route.parameters if self.route else {}
+        return {
+            "first": self.first,
+            "last": self.last,
+            **route,
+            **kept_parameters([c.path[-1] for c in self.kept]),
+        }

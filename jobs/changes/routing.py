@@ -1,0 +1,101 @@
+"""Which records a table takes, decided twice by the same values.
+
+By Arrow when a record is landed: one that no table takes becomes a dead letter. By SQL when a table reads landed
+changes (`sql/spark/taken.sql.j2`).
+
+A delete whose field is null (a tombstone has no value) goes to every table that is routed by that field: it removes
+its key there, and does nothing where the key is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.changes.columns import key_fields, value_fields
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.routing import find_field, whole
+from jobs.spec.tables import Table
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The records that one table takes.
+
+    Attributes:
+        topics: records of these topics; None: of all.
+        path: where the field is in a landed row; None: any value.
+        pattern: what the field's whole value must match.
+        names: or one of which it must be, in lower case (A to Z only).
+    """
+
+    topics: tuple[str, ...] | None = None
+    path: tuple[str, ...] | None = None
+    pattern: str | None = None
+    names: tuple[str, ...] | None = None
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Values of the SQL's named parameters."""
+        topics = {f"route_topic_{n}": topic for n, topic in enumerate(self.topics or ())}
+        names = {f"route_name_{n}": name for n, name in enumerate(self.names or ())}
+        return {**topics, **names, **({"route_matches": whole(self.pattern)} if self.pattern else {})}
+
+    def mask(self, topics: pa.Array, key: pa.Array | None, value: pa.Array, op: pa.Array) -> pa.Array:
+        """True per landed row that is taken."""
+        taken = pa.repeat(True, len(value))
+        if self.topics is not None:
+            taken = pc.is_in(topics.cast(pa.string()), value_set=pa.array(self.topics))
+        if self.path is None:
+            return taken
+        struct, *parts = self.path
+        field = pc.struct_field(key if struct == "key" else value, parts).cast(pa.string())
+        if self.pattern is not None:
+            fits = pc.match_substring_regex(field, whole(self.pattern))
+        else:
+            fits = pc.is_in(pc.ascii_lower(field), value_set=pa.array(self.names or ()))
+        nowhere = pc.and_(pc.is_null(field), pc.fill_null(pc.equal(op, "delete"), False))
+        return pc.and_(taken, pc.or_(pc.fill_null(fits, False), nowhere))
+
+
+def taken_by(spec: PipelineSpec, table: Table) -> Taken | None:
+    """What this table takes; None: everything."""
+    route = table.route
+    if spec.route_by:
+        return Taken(path=_path(spec, spec.route_by), names=table_names(table))
+    if route is None:
+        return None
+    path = _path(spec, route.field) if route.field else None
+    return Taken(tuple(route.topics) if route.topics else None, path, route.matches)
+
+
+def all_taken(spec: PipelineSpec) -> tuple[Taken, ...] | None:
+    """What the tables of a pipeline take; None where one of them takes everything."""
+    found = [taken_by(spec, table) for table in spec.tables]
+    some = tuple(taken for taken in found if taken is not None)
+    return some if len(some) == len(found) else None
+
+
+def taken_by_none(
+    tables: Sequence[Taken], topics: pa.Array, key: pa.Array | None, value: pa.Array, op: pa.Array
+) -> pa.Array:
+    """True per landed row that no table takes."""
+    left = pa.repeat(True, len(value))
+    for table in tables:
+        left = pc.and_not(left, table.mask(topics, key, value, op))
+    return left
+
+
+def table_names(table: Table) -> tuple[str, ...]:
+    """What a `route_by` field may call the table: its name with the namespace, or without."""
+    name = table.table.lower()
+    return name, name.rsplit(".", 1)[-1]
+
+
+def _path(spec: PipelineSpec, field: str) -> tuple[str, ...]:
+    found = find_field(field, key_fields(spec), value_fields(spec))
+    assert found is not None, "checked when the pipeline file was loaded"
+    return found[0]

@@ -1,0 +1,167 @@
+"""The BigQuery sink (`com.wepay.kafka.connect.bigquery.BigQuerySinkConnector`), Confluent's and Aiven's.
+
+Sources: their `BigQuerySinkConfig` and documentation (`peer-features`, section 21).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from jobs.connect_import import connect
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.options import Options, equivalent, none, not_needed
+
+CLASS = "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector"
+
+_LOADS = "load jobs always, straight from here; no bucket"
+CONFLUENT: Options = {
+    "project": equivalent("the BigQuery connection's project"),
+    "defaultDataset": equivalent("tables[].table: dataset.table"),
+    "keyfile": equivalent("the BigQuery connection's credentials_file or credentials_json"),
+    "keySource": equivalent("the BigQuery connection's credentials_file or credentials_json"),
+    "sanitizeTopics": equivalent("tables[].table: done in this file"),
+    "sanitizeFieldNames": equivalent("tables[].sanitize_names"),
+    "topic2TableMap": equivalent("tables[].route.topics"),
+    "schemaRetriever": none("columns are declared in `source`"),
+    "kafkaKeyFieldName": equivalent("changes.key.columns; they are columns of their own, not one record"),
+    "kafkaDataFieldName": equivalent("tables[].metadata_columns; columns of their own, not one record"),
+    "avroDataCacheSize": not_needed("schemas are kept for a run"),
+    "convertDoubleSpecialValues": not_needed("infinity and NaN are values of FLOAT64; JSON has none"),
+    "convertDebeziumTimestampToInteger": equivalent("declare the column as long or timestamp"),
+    "allBQFieldsNullable": equivalent("columns without `not null`"),
+    "autoCreateTables": equivalent("tables[].create"),
+    "allowNewBigQueryFields": equivalent("tables[].evolve.add_columns"),
+    "allowBigQueryRequiredFieldRelaxation": equivalent("tables[].evolve.relax_required"),
+    "allowSchemaUnionization": not_needed("columns that are not declared any more stay in the table"),
+    "upsertEnabled": equivalent("mode upsert or upsert_delete"),
+    "deleteEnabled": equivalent("mode upsert_delete or delete"),
+    "intermediateTableSuffix": equivalent("tables[].intermediate_suffix"),
+    "mergeIntervalMs": equivalent("tables[].merge_interval_seconds"),
+    "mergeRecordsThreshold": equivalent("tables[].merge_records_threshold"),
+    "threadPoolSize": not_needed("load jobs run in BigQuery"),
+    "queueSize": not_needed("batch.max_records bounds memory"),
+    "bigQueryRetry": equivalent("the BigQuery connection's retry_seconds"),
+    "bigQueryRetryWait": equivalent("the BigQuery connection's retry_seconds"),
+    "enableRetries": equivalent("retry"),
+    "max.retries": equivalent("retry.max_retries"),
+    "bigQueryMessageTimePartitioning": equivalent("tables[].partition_time: record"),
+    "bigQueryPartitionDecorator": equivalent("tables[].partition_time"),
+    "timestampPartitionFieldName": equivalent("tables[].partition_column"),
+    "timePartitioningType": equivalent("tables[].time_partitioning"),
+    "partitionExpirationMs": equivalent("tables[].partition_expiration_days"),
+    "clusteringPartitionFieldNames": equivalent("tables[].cluster_by"),
+    "enableBatchLoad": not_needed(_LOADS),
+    "batchLoadIntervalSec": not_needed(_LOADS),
+    "gcsBucketName": not_needed(_LOADS),
+    "gcsFolderName": not_needed(_LOADS),
+    "autoCreateBucket": not_needed(_LOADS),
+    "runtimeProvider": not_needed("jobs carry labels"),
+}
+AIVEN: Options = {
+    "useStorageWriteApi": not_needed(_LOADS),
+    "enableBatchMode": not_needed(_LOADS),
+    "commitInterval": equivalent("cron"),
+    "useCredentialsProjectId": equivalent("the BigQuery connection's project"),
+    "trackPutAttempts": not_needed("a batch is landed and merged once"),
+    "mediateConcurrentSchemaUpdates": not_needed("one run at a time changes a table"),
+    "concurrentSchemaUpdateRetryWaitMs": not_needed("one run at a time changes a table"),
+    "concurrentSchemaUpdateMaxRetries": not_needed("one run at a time changes a table"),
+    "preserveKafkaTopicPartitionOffset": not_needed("coordinates are always Kafka's own"),
+    "decimalHandlingMode": equivalent("declare decimal(p,s), double or string; tables[].column_types"),
+    "variableScaleDecimalHandlingMode": equivalent("declare decimal(p,s), double or string; tables[].column_types"),
+    "convertDebeziumVariableScaleDecimal": equivalent("declare decimal(p,s), double or string"),
+    "ignoreUnknownFields": not_needed("fields that are not declared are left out"),
+}
+OPTIONS: Options = {**CONFLUENT, **AIVEN}
+
+
+def tables(configuration: Configuration, topics: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The `tables` part: one for each table that topics go to.
+
+    Raises:
+        ConfigurationError: topics are named by an expression, so that their tables are not known.
+    """
+    places = dict(part.split(":", 1) for part in configuration.items("topic2TableMap") if ":" in part)
+    dataset = configuration.text("defaultDataset")
+    by_table = connect.tables_by_topic(configuration, topics, lambda t: f"{dataset}.{places.get(t, _name(t))}")
+    return [{**_table(configuration, table), **route} for table, route in by_table.items()], []
+
+
+def document(configuration: Configuration) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if _mode(configuration) != "append":
+        found["changes"] = {"key": {"columns": []}}
+    if retries := configuration.text("max.retries"):
+        found["retry"] = {"max_retries": int(retries)}
+    return found
+
+
+def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:
+    found: dict[str, Any] = {"kind": "bigquery", "project": configuration.text("project")}
+    source = configuration.text("keySource", "FILE").upper()
+    if source == "JSON":
+        found["credentials_json"] = connect.environment("bigquery.credentials.json")
+    elif source == "FILE" and configuration.text("keyfile"):
+        found["credentials_file"] = connect.environment("bigquery.credentials.file")
+    return {"bigquery": found}
+
+
+def _mode(configuration: Configuration) -> str:
+    upsert, delete = configuration.flag("upsertEnabled"), configuration.flag("deleteEnabled")
+    return {(False, False): "append", (True, False): "upsert", (True, True): "upsert_delete", (False, True): "delete"}[
+        upsert, delete
+    ]
+
+
+def _table(configuration: Configuration, table: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "kind": "bigquery",
+        "connection": "bigquery",
+        "table": table,
+        "mode": _mode(configuration),
+        "create": configuration.flag("autoCreateTables", True),
+        "evolve": {
+            "add_columns": configuration.flag("allowNewBigQueryFields"),
+            "widen_types": False,
+            "relax_required": configuration.flag("allowBigQueryRequiredFieldRelaxation"),
+        },
+    }
+    if configuration.flag("sanitizeFieldNames"):
+        found["sanitize_names"] = True
+    if configuration.text("kafkaDataFieldName") or found["mode"] == "delete":
+        found["metadata_columns"] = ["topic", "partition", "offset"]
+    if suffix := configuration.text("intermediateTableSuffix"):
+        found["intermediate_suffix"] = suffix
+    if found["mode"] != "append":
+        found |= _merging(configuration)
+    return {**found, **_layout(configuration)}
+
+
+def _merging(configuration: Configuration) -> dict[str, Any]:
+    interval = int(configuration.text("mergeIntervalMs", "60000"))
+    threshold = int(configuration.text("mergeRecordsThreshold", "-1"))
+    found: dict[str, Any] = {"merge_interval_seconds": interval // 1000 if interval > 0 else None}
+    return {**found, **({"merge_records_threshold": threshold} if threshold > 0 else {})}
+
+
+def _layout(configuration: Configuration) -> dict[str, Any]:
+    kind = configuration.text("timePartitioningType", "DAY").upper()
+    if kind == "NONE":
+        return {}
+    found: dict[str, Any] = {"time_partitioning": kind}
+    if column := configuration.text("timestampPartitionFieldName"):
+        found["partition_column"] = column
+    else:
+        found["partition_time"] = "record" if configuration.flag("bigQueryMessageTimePartitioning") else "ingestion"
+    if expiration := configuration.text("partitionExpirationMs"):
+        found["partition_expiration_days"] = max(1, int(expiration) // 86_400_000)
+    if columns := configuration.items("clusteringPartitionFieldNames"):
+        found["cluster_by"] = columns
+    return found
+
+
+def _name(topic: str) -> str:
+    """The sink's `sanitizeTopics`, which a table's name here needs in any case."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", topic)
+    return f"_{name}" if name[:1].isdigit() else name

@@ -1,0 +1,133 @@
+"""The ClickHouse sink (`com.clickhouse.kafka.connect.ClickHouseSinkConnector`), options of 1.5.
+
+Source: its `ClickHouseSinkConfig` and documentation (`peer-features`, section 21).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs.connect_import import connect
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.options import Options, equivalent, none, not_needed
+
+CLASS = "com.clickhouse.kafka.connect.ClickHouseSinkConnector"
+
+OPTIONS: Options = {
+    "hostname": equivalent("the ClickHouse connection's endpoints"),
+    "port": equivalent("the ClickHouse connection's endpoints"),
+    "database": equivalent("tables[].table, and the connection's database"),
+    "username": equivalent("the ClickHouse connection"),
+    "password": equivalent("the ClickHouse connection, from the environment"),
+    "ssl": equivalent("the ClickHouse connection's secure"),
+    "ssl_socket_sni": none("the endpoint's own name is sent"),
+    "jdbcConnectionProperties": equivalent("the ClickHouse connection's settings"),
+    "timeoutSeconds": equivalent("the ClickHouse connection's timeout_seconds"),
+    "clickhouseClientInsertTimeoutMs": equivalent("the ClickHouse connection's statement_timeout_seconds"),
+    "retryCount": equivalent("retry.max_retries"),
+    "tableRefreshInterval": not_needed("the table is read again by each run"),
+    "exactlyOnce": not_needed("always"),
+    "suppressTableExistenceException": none("a missing table is created, or is an error"),
+    "clickhouseSettings": equivalent("the ClickHouse connection's settings"),
+    "topic2TableMap": equivalent("tables[].route.topics"),
+    "customInsertFormat": none("records are decoded by `source.value.format`, and inserted typed"),
+    "insertFormat": none("records are decoded by `source.value.format`, and inserted typed"),
+    "proxyType": none("put the proxy's address into HTTPS_PROXY"),
+    "proxyHost": none("put the proxy's address into HTTPS_PROXY"),
+    "proxyPort": none("put the proxy's address into HTTPS_PROXY"),
+    "zkPath": equivalent("the ClickHouse connection's keeper_path; ours begins anew, the sink's state is taken over"),
+    "zkDatabase": equivalent(
+        "the ClickHouse connection's state_table; ours begins anew, the sink's state is taken over"
+    ),
+    "keeperOnCluster": equivalent("the ClickHouse connection's cluster"),
+    "clusterName": equivalent("the ClickHouse connection's cluster"),
+    "enableDbTopicSplit": equivalent("tables[].table: the database is the topic's first part"),
+    "dbTopicSplitChar": equivalent("tables[].table: the database is the topic's first part"),
+    "bypassRowBinary": not_needed("inserts are in Arrow"),
+    "bypassSchemaValidation": not_needed("what does not fit is found before it is written"),
+    "bypassFieldCleanup": not_needed("only declared columns are written"),
+    "dateTimeFormats": none("times are RFC 3339 text or milliseconds; declare others as string"),
+    "clientVersion": not_needed("there is one client"),
+    "client_version": not_needed("there is one client"),
+    "tolerateStateMismatch": not_needed("a batch is immutable, so a retry is always the same one"),
+    "debeziumCDCEnabled": none("declare the flattened columns and `changes`, mode upsert_delete"),
+    "ignorePartitionsWhenBatching": not_needed("a batch spans partitions"),
+    "bufferCount": equivalent("batch.max_records"),
+    "bufferFlushTime": equivalent("cron"),
+    "reportInsertedOffsets": not_needed("the consumer group always follows the tables"),
+    "auto.evolve": equivalent("tables[].evolve"),
+    "auto.evolve.ddl.refresh.retries": not_needed("a run looks at the table before it writes"),
+    "auto.evolve.struct.to.json": equivalent("tables[].column_types: {<column>: JSON}"),
+}
+
+
+def tables(configuration: Configuration, topics: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The `tables` part: one for each table that topics go to.
+
+    Raises:
+        ConfigurationError: topics are named by an expression, so that their tables are not known.
+    """
+    places = dict(part.split("=", 1) for part in configuration.items("topic2TableMap") if "=" in part)
+    by_table = connect.tables_by_topic(configuration, topics, lambda t: _table_of(configuration, t, places))
+    evolve = configuration.flag("auto.evolve")
+    return [
+        {
+            "kind": "clickhouse",
+            "connection": "clickhouse",
+            "table": table,
+            "mode": "append",
+            **route,
+            "create": False,
+            "evolve": {"add_columns": evolve, "widen_types": evolve, "relax_required": evolve},
+        }
+        for table, route in by_table.items()
+    ], [
+        "the sink's tables lack the columns _topic, _partition and _offset, by which append tables tell their rows "
+        "apart: add them with ALTER TABLE (Nullable, empty for old rows), or let evolve.add_columns do it"
+    ]
+
+
+def _table_of(configuration: Configuration, topic: str, places: dict[str, str]) -> str:
+    database = configuration.text("database", "default")
+    name = places.get(topic, topic)
+    if configuration.flag("enableDbTopicSplit") and topic not in places:
+        mark = configuration.text("dbTopicSplitChar") or "."
+        if mark in topic:
+            database, name = topic.split(mark, 1)
+    return f"{database}.{name}"
+
+
+def document(configuration: Configuration) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if retries := configuration.text("retryCount"):
+        found["retry"] = {"max_retries": int(retries)}
+    if (records := int(configuration.text("bufferCount", "0"))) > 0:
+        found["batch"] = {"max_records": records}
+    return found
+
+
+def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:
+    found: dict[str, Any] = {
+        "kind": "clickhouse",
+        "endpoints": [f"{configuration.text('hostname', 'localhost')}:{configuration.text('port', '8443')}"],
+        "database": configuration.text("database", "default"),
+        "username": configuration.text("username", "default"),
+    }
+    if configuration.text("password"):
+        found["password"] = connect.environment("clickhouse.password")
+    found["secure"] = configuration.flag("ssl", True)
+    if cluster := configuration.text("clusterName") or configuration.text("keeperOnCluster"):
+        found["cluster"] = cluster
+    settings = dict(part.split("=", 1) for part in configuration.items("clickhouseSettings") if "=" in part)
+    if settings:
+        found["settings"] = settings
+    if timeout := configuration.text("timeoutSeconds"):
+        found["timeout_seconds"] = float(timeout)
+    if timeout := configuration.text("clickhouseClientInsertTimeoutMs"):
+        found["statement_timeout_seconds"] = max(1, int(timeout) // 1000)
+    return {"clickhouse": found}
+
+
+def state_table(configuration: Configuration) -> str:
+    """The KeeperMap table of the sink's state."""
+    return configuration.text("zkDatabase", "connect_state")

@@ -1,0 +1,175 @@
+"""Options that Kafka Connect itself has for every sink, and what becomes of them.
+
+Source: Apache Kafka's documentation, "Sink connector configs"; `org.apache.kafka.connect.runtime.SinkConnectorConfig`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jobs.connect_import.chain import Chain
+from jobs.connect_import.configuration import SECRET, Configuration
+from jobs.connect_import.options import Options, equivalent, none, not_needed
+from jobs.connect_import.transforms import routed
+from resources.errors import ConfigurationError
+
+OPTIONS: Options = {
+    "name": equivalent("the pipeline's name"),
+    "connector.class": equivalent("the kind of the tables"),
+    "connector.plugin.version": not_needed("there are no plugins"),
+    "tasks.max": not_needed("Spark reads partitions in parallel as far as it has cores"),
+    "tasks.max.enforce": not_needed("there are no tasks"),
+    "topics": equivalent("source.topics"),
+    "topics.regex": equivalent("source.pattern"),
+    "key.converter": equivalent("source.key.format"),
+    "value.converter": equivalent("source.value.format"),
+    "key.converter.*": equivalent("source.key, and the schema registry's connection"),
+    "value.converter.*": equivalent("source.value, and the schema registry's connection"),
+    "key.converter.plugin.version": not_needed("there are no plugins"),
+    "value.converter.plugin.version": not_needed("there are no plugins"),
+    "header.converter": none("headers are not decoded"),
+    "header.converter.*": none("headers are not decoded"),
+    "config.action.reload": not_needed("secrets are read when a run starts"),
+    "transforms": equivalent("source.value.envelope, source.transform and tables[]: see the list of transforms"),
+    "transforms.*": equivalent("see the list of transforms"),
+    "predicates": equivalent("conditions in source.transform"),
+    "predicates.*": equivalent("conditions in source.transform"),
+    "errors.tolerance": equivalent("on_bad_record: all is quarantine, none is fail"),
+    "errors.deadletterqueue.topic.name": equivalent("dead_letters.topic; dead letters are in a table besides"),
+    "errors.deadletterqueue.topic.replication.factor": not_needed("a topic we create has the cluster's default"),
+    "errors.deadletterqueue.context.headers.enable": not_needed("the headers are always sent"),
+    "errors.log.enable": not_needed("`batchmerge dead-letters list` shows them, and each batch counts them"),
+    "errors.log.include.messages": not_needed("values are never logged; `batchmerge dead-letters list --values`"),
+    "errors.retry.timeout": equivalent("retry"),
+    "errors.retry.delay.max.ms": equivalent("retry.delay_seconds"),
+    "consumer.override.auto.offset.reset": equivalent("source.start, for partitions without a committed offset"),
+    "consumer.override.isolation.level": not_needed("only committed records are ever read"),
+    "consumer.override.max.poll.records": not_needed("batch.max_records bounds a batch"),
+    "consumer.override.group.id": equivalent("the group whose offsets are taken over"),
+    "consumer.override.*": equivalent("the Kafka connection, as far as it is about security"),
+    "producer.override.*": not_needed("we write to the control topic with the Kafka connection's settings"),
+    "admin.override.*": not_needed("the Kafka connection's settings are used"),
+    "confluent.*": not_needed("there is no licence"),
+}
+
+# A converter's format, and whether its records begin with the id of a schema in a registry.
+_CONVERTERS = {
+    "org.apache.kafka.connect.json.JsonConverter": ("json", False),
+    "org.apache.kafka.connect.storage.StringConverter": ("string", False),
+    "org.apache.kafka.connect.converters.ByteArrayConverter": ("bytes", False),
+    "io.confluent.connect.avro.AvroConverter": ("avro", True),
+    "io.confluent.connect.protobuf.ProtobufConverter": ("protobuf", True),
+    "io.confluent.connect.json.JsonSchemaConverter": ("json", True),
+}
+_ONE_COLUMN = {"string": "string", "bytes": "binary"}
+
+
+def group(configuration: Configuration) -> str:
+    """The consumer group that Connect gives the connector."""
+    named = configuration.text("consumer.override.group.id") or configuration.text("iceberg.connect.group-id")
+    return named or f"connect-{configuration.name}"
+
+
+def source(configuration: Configuration, chain: Chain, key: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """The `source` part, and what a person has to look at."""
+    statement = chain.statement()
+    found: dict[str, Any] = {"connection": "kafka"}
+    topics = configuration.items("topics")
+    found |= {"topics": topics} if topics else {"pattern": configuration.text("topics.regex")}
+    todo = []
+    if key:
+        found["key"], told = _format(configuration, "key", key)
+        todo += told
+    found["value"], told = _format(configuration, "value", chain.columns)
+    if chain.value_format:
+        found["value"]["format"] = chain.value_format
+    if chain.envelope:
+        found["value"]["envelope"] = {"kind": chain.envelope, "metadata": chain.metadata}
+    if statement:
+        found["transform"] = statement
+    return found, [*todo, *told]
+
+
+def tables_by_topic(
+    configuration: Configuration, topics: list[str], table_of: Callable[[str], str]
+) -> dict[str, dict[str, Any]]:
+    """The tables of sinks that give each topic a table, each with the `route` that its entry needs, if any.
+
+    Raises:
+        ConfigurationError: topics are named by an expression, so that their tables are not known.
+    """
+    if not topics:
+        raise ConfigurationError(
+            "the topics are named by an expression, and each has a table of its own",
+            where=configuration.name,
+            remedy="give `topics` by name, or make a pipeline for each",
+        )
+    by_table: dict[str, list[str]] = {}
+    for topic in topics:
+        by_table.setdefault(table_of(routed(configuration, topic)), []).append(topic)
+    return {table: {"route": {"topics": given}} if len(by_table) > 1 else {} for table, given in by_table.items()}
+
+
+def _format(configuration: Configuration, side: str, columns: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+    converter = configuration.text(f"{side}.converter")
+    name, registered = _CONVERTERS.get(converter, ("json", False))
+    # JsonConverter writes the schema into each record unless it is told not to.
+    if converter.endswith(".JsonConverter") and configuration.flag(f"{side}.converter.schemas.enable", True):
+        name = "connect_json"
+    if name in _ONE_COLUMN and len(columns) != 1:
+        columns = {side: _ONE_COLUMN[name]}
+    found: dict[str, Any] = {"format": name, **({"registry": "registry"} if registered else {}), "columns": columns}
+    if converter in _CONVERTERS:
+        return found, []
+    said = f"{converter} is not known" if converter else "the converter is the worker's"
+    return found, [f"source.{side}.format: {said}; json stands in its place"]
+
+
+def errors(configuration: Configuration) -> dict[str, Any]:
+    """The error policy: Connect's default is to stop at the first bad record."""
+    tolerant = configuration.text("errors.tolerance", "none") == "all"
+    queue = configuration.text("errors.deadletterqueue.topic.name")
+    return {
+        "on_bad_record": "quarantine" if tolerant else "fail",
+        **({"dead_letters": {"topic": queue}} if queue and tolerant else {}),
+    }
+
+
+def kafka_connection(configuration: Configuration) -> dict[str, Any]:
+    """The Kafka cluster's connection, secrets as references to the environment."""
+    given = {**configuration.below("iceberg.kafka."), **configuration.below("consumer.override.")}
+    found: dict[str, Any] = {
+        "kind": "kafka",
+        "bootstrap_servers": given.get("bootstrap.servers", "${env:KAFKA_BOOTSTRAP_SERVERS}"),
+    }
+    if "security.protocol" in given:
+        found["security_protocol"] = given["security.protocol"]
+    if "sasl.mechanism" in given:
+        found["sasl_mechanism"] = given["sasl.mechanism"]
+        found |= {"username": "${env:KAFKA_USERNAME}", "password": "${env:KAFKA_PASSWORD}"}
+    if "ssl.truststore.location" in given:
+        found["ca_file"] = "${env:KAFKA_CA_FILE}"
+    if "ssl.keystore.location" in given:
+        found |= {"certificate_file": "${env:KAFKA_CERTIFICATE_FILE}", "key_file": "${env:KAFKA_KEY_FILE}"}
+    return found
+
+
+def registry_connection(configuration: Configuration) -> dict[str, Any] | None:
+    for side in ("value", "key"):
+        url = configuration.text(f"{side}.converter.schema.registry.url")
+        if url:
+            found: dict[str, Any] = {"kind": "schema_registry", "url": url.split(",")[0]}
+            if configuration.text(f"{side}.converter.basic.auth.credentials.source"):
+                found |= {"username": "${env:REGISTRY_USERNAME}", "password": "${env:REGISTRY_PASSWORD}"}
+            return found
+    return None
+
+
+def environment(name: str) -> str:
+    """A reference to the environment variable that is to hold this secret option."""
+    return "${env:" + "".join(c if c.isalnum() else "_" for c in name).upper() + "}"
+
+
+def is_secret(name: str) -> bool:
+    return SECRET.search(name) is not None

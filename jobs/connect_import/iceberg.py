@@ -1,0 +1,205 @@
+"""The Iceberg sinks: Tabular's (`io.tabular.iceberg.connect`) and Apache's, which has come out of it.
+
+Sources: their `IcebergSinkConfig` and documentation (`peer-features`, section 21). The Apache sink only appends; its
+`id-columns` do nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from jobs.connect_import import connect
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.connect import environment, is_secret
+from jobs.connect_import.options import Options, equivalent, not_needed
+from resources.errors import ConfigurationError
+
+TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
+APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
+
+_ALL_BRANCH = "tables[].branch"
+OPTIONS: Options = {
+    "iceberg.tables": equivalent("tables[].table"),
+    "iceberg.tables.dynamic-enabled": equivalent("route_by, with every table named"),
+    "iceberg.tables.route-field": equivalent("tables[].route.field, or route_by"),
+    "iceberg.tables.default-commit-branch": equivalent(_ALL_BRANCH),
+    "iceberg.tables.default-id-columns": equivalent("changes.key.columns"),
+    "iceberg.tables.default-partition-by": equivalent("tables[].partition_by"),
+    "iceberg.tables.cdc-field": equivalent("changes.op.field, mode upsert_delete"),
+    "iceberg.tables.upsert-mode-enabled": equivalent("mode upsert; one MERGE instead of equality deletes"),
+    "iceberg.tables.auto-create-enabled": equivalent("tables[].create"),
+    "iceberg.tables.evolve-schema-enabled": equivalent("tables[].evolve; columns are declared in `source`"),
+    "iceberg.tables.schema-force-optional": equivalent("force_optional"),
+    "iceberg.tables.schema-case-insensitive": equivalent("ignore_case"),
+    "iceberg.tables.auto-create-props.*": equivalent("tables[].properties"),
+    "iceberg.tables.write-props.*": equivalent("tables[].properties"),
+    "iceberg.table.*.commit-branch": equivalent(_ALL_BRANCH),
+    "iceberg.table.*.id-columns": equivalent("changes.key.columns"),
+    "iceberg.table.*.partition-by": equivalent("tables[].partition_by"),
+    "iceberg.table.*.route-regex": equivalent("tables[].route.matches"),
+    "iceberg.control.topic": not_needed("the pipeline has a control topic of its own, `control.topic`"),
+    "iceberg.control.group-id": not_needed("progress is kept with the tables"),
+    "iceberg.control.group-id-prefix": not_needed("progress is kept with the tables"),
+    "iceberg.control.commit.interval-ms": equivalent("cron"),
+    "iceberg.control.commit.timeout-ms": not_needed("tables commit on their own; a step's limit is time_limit_seconds"),
+    "iceberg.control.commit.threads": not_needed("each table is a step of its own"),
+    "iceberg.control.commit.max-consecutive-failures": equivalent("retry.max_retries"),
+    "iceberg.connect.group-id": equivalent("the group whose offsets are taken over"),
+    "iceberg.coordinator.transactional.prefix": not_needed("every role has a transactional id of its own"),
+    "iceberg.coordinator-executor-keep-alive-timeout-ms": not_needed("there is no coordinator"),
+    "iceberg.catalog": not_needed("the connection's name, `lake`"),
+    "iceberg.catalog.*": equivalent("the Iceberg connection"),
+    "iceberg.hadoop-conf-dir": equivalent("HADOOP_CONF_DIR of the Spark server"),
+    "iceberg.hadoop.*": equivalent("spark.hadoop.* in the Spark connection's settings"),
+    "iceberg.kafka.*": equivalent("the Kafka connection"),
+}
+
+_TYPES = {
+    "rest": "rest",
+    "hive": "hive",
+    "glue": "glue",
+    "jdbc": "sql",
+    "org.apache.iceberg.rest.RESTCatalog": "rest",
+    "org.apache.iceberg.hive.HiveCatalog": "hive",
+    "org.apache.iceberg.aws.glue.GlueCatalog": "glue",
+    "org.apache.iceberg.jdbc.JdbcCatalog": "sql",
+}
+# Tabular's Operation: the first letter of the field's value, whatever its case; c and r insert.
+_OP = {"insert": ["i", "I", "c", "C", "r", "R"], "update": ["u", "U"], "delete": ["d", "D"]}
+
+
+def tables(configuration: Configuration, named: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The `tables` part; what a person has to look at.
+
+    Args:
+        named: tables of a connector that takes their names from the records.
+
+    Raises:
+        ConfigurationError: such a connector, and no table is named.
+    """
+    names = configuration.items("iceberg.tables") or named
+    if not names:
+        raise ConfigurationError(
+            "the connector takes the tables' names from its records, and a pipeline names its tables",
+            where=configuration.name,
+            remedy="name them with --table",
+        )
+    routed = bool(configuration.text("iceberg.tables.route-field"))
+    if routed and not _dynamic(configuration):
+        # Tables without an expression get no record from the sink.
+        taken = [n for n in names if configuration.text(f"iceberg.table.{n}.route-regex")]
+        todo = [f"{n} has no route-regex, so it never got a record: left out" for n in names if n not in taken]
+        return [_table(configuration, n) for n in taken or names], todo
+    return [_table(configuration, n) for n in names], []
+
+
+def document(configuration: Configuration) -> dict[str, Any]:
+    """Parts of the pipeline file besides source and tables."""
+    found: dict[str, Any] = {}
+    if _dynamic(configuration):
+        found["route_by"] = configuration.text("iceberg.tables.route-field")
+    minutes = max(1, int(configuration.text("iceberg.control.commit.interval-ms", "300000")) // 60_000)
+    found["cron"] = f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"
+    if failures := configuration.text("iceberg.control.commit.max-consecutive-failures"):
+        found["retry"] = {"max_retries": int(failures)}
+    keys = key_columns(configuration)
+    if keys:
+        found["changes"] = {"key": {"columns": keys, "source": "value"}, "order_by": "arrival"}
+        if field := configuration.text("iceberg.tables.cdc-field"):
+            found["changes"]["op"] = {"field": field, **_OP}
+    return found
+
+
+def key_columns(configuration: Configuration) -> list[str]:
+    """The columns that identify a row; none where the sink only appends."""
+    if _mode(configuration) == "append":
+        return []
+    own = [v for k, v in configuration.options.items() if re.fullmatch(r"iceberg\.table\..+\.id-columns", k)]
+    given = own[0] if own else configuration.text("iceberg.tables.default-id-columns")
+    return [part.strip() for part in given.split(",") if part.strip()]
+
+
+def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:
+    """The Iceberg connection, secrets as references to the environment."""
+    given = configuration.below("iceberg.catalog.")
+    kind = _TYPES.get(given.get("type") or given.get("catalog-impl", ""), "rest")
+    found: dict[str, Any] = {"kind": "iceberg", "type": kind}
+    for name in ("uri", "warehouse"):
+        if name in given:
+            found[name] = given[name]
+    secret = next((name for name in ("credential", "token") if name in given), None)
+    if secret:
+        found["credential"] = environment(f"iceberg.catalog.{secret}")
+    known = {"type", "catalog-impl", "uri", "warehouse", "credential", "token"}
+    rest = {k: environment(f"iceberg.catalog.{k}") if is_secret(k) else v for k, v in given.items() if k not in known}
+    return {"lake": {**found, **({"properties": rest, "spark_properties": rest} if rest else {})}}
+
+
+def control_topic(configuration: Configuration) -> str:
+    return configuration.text("iceberg.control.topic", "control-iceberg")
+
+
+def group(configuration: Configuration) -> str:
+    """The consumer group that the sink itself goes by, for source offsets, events and snapshots.
+
+    Tabular's keeps one of its own, and commits Connect's besides; Apache's has Connect's alone.
+    """
+    if configuration.text("connector.class") != TABULAR:
+        return connect.group(configuration)
+    return configuration.text("iceberg.control.group-id") or f"cg-control-{configuration.name}"
+
+
+def branch(configuration: Configuration, table: str) -> str:
+    own = configuration.text(f"iceberg.table.{table}.commit-branch")
+    return own or configuration.text("iceberg.tables.default-commit-branch", "main") or "main"
+
+
+def _mode(configuration: Configuration) -> str:
+    if configuration.text("connector.class") != TABULAR:
+        return "append"
+    if configuration.text("iceberg.tables.cdc-field"):
+        return "upsert_delete"
+    return "upsert" if configuration.flag("iceberg.tables.upsert-mode-enabled") else "append"
+
+
+def _dynamic(configuration: Configuration) -> bool:
+    return configuration.flag("iceberg.tables.dynamic-enabled")
+
+
+def _table(configuration: Configuration, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": "iceberg", "connection": "lake", "table": name, "mode": _mode(configuration)}
+    if (published := branch(configuration, name)) != "main":
+        found["branch"] = published
+    regex = configuration.text(f"iceberg.table.{name}.route-regex")
+    field = configuration.text("iceberg.tables.route-field")
+    if regex and field and not _dynamic(configuration):
+        found["route"] = {"field": field, "matches": regex}
+    layout = configuration.text(f"iceberg.table.{name}.partition-by") or configuration.text(
+        "iceberg.tables.default-partition-by"
+    )
+    if layout:
+        found["partition_by"] = [_partition(part.strip()) for part in re.split(r",(?![^()]*\))", layout)]
+    properties = {
+        **configuration.below("iceberg.tables.auto-create-props."),
+        **configuration.below("iceberg.tables.write-props."),
+    }
+    if properties:
+        found["properties"] = properties
+    found["create"] = configuration.flag("iceberg.tables.auto-create-enabled")
+    evolve = configuration.flag("iceberg.tables.evolve-schema-enabled")
+    found["evolve"] = {"add_columns": evolve, "widen_types": evolve, "relax_required": evolve}
+    return found
+
+
+def _partition(text: str) -> str:
+    """`bucket(column, 16)` of the sink is `bucket(16, column)` here; times are in the singular."""
+    match = re.fullmatch(r"(\w+)\((.+)\)", text)
+    if not match:
+        return text
+    arguments = [a.strip() for a in match[2].split(",")]
+    transform = match[1].lower()
+    transform = transform.removesuffix("s") if transform in ("years", "months", "days", "hours") else transform
+    if len(arguments) == 2 and arguments[1].isdigit():
+        arguments.reverse()
+    return f"{transform}({', '.join(arguments)})"

@@ -1,0 +1,240 @@
+"""What each transform of Kafka Connect, and of the sinks' own, does to the chain (`jobs/TRANSFORMS.md` in code).
+
+A step returns what became of the transform, for the report. Sources: Apache Kafka's documentation, "Transformations";
+the sinks' own (`peer-features`, section 21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from jobs.connect_import.chain import Chain, name
+from jobs.schema.types import parse_type, type_name
+from resources.errors import ConfigurationError
+from sql import literal
+
+Options = Mapping[str, str]
+Step = Callable[[Chain, Options], str]
+
+_TYPES = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float", "float64": "double",
+          "boolean": "boolean", "string": "string"}  # fmt: skip
+_UNITS = {"seconds": "seconds", "milliseconds": "millis", "microseconds": "micros"}
+_METADATA = {"topic": "_topic", "partition": "_partition", "offset": "_offset", "timestamp": "_timestamp"}
+DONE = "source.transform"
+
+
+def items(options: Options, *names: str) -> list[str]:
+    """A list option, by its present or an older name."""
+    given = next((options[n] for n in names if options.get(n)), "")
+    return [part.strip() for part in given.split(",") if part.strip()]
+
+
+def renames_of(options: Options) -> dict[str, str]:
+    """Old names to new ones."""
+    return dict(part.split(":", 1) for part in items(options, "renames") if ":" in part)
+
+
+def replace_field(chain: Chain, options: Options) -> str:
+    renames = renames_of(options)
+    include = items(options, "include", "whitelist")
+    for column in [*include, *renames]:
+        chain.read(column)
+    for column in [*items(options, "exclude", "blacklist"), *(c for c in chain.made if include and c not in include)]:
+        chain.drop(column)
+    before, kinds = dict(chain.made), {column: chain.type_of(column) for column in chain.made}
+    moved = {renames.get(column, column): column for column in before}
+    chain.made = {new: before[old] for new, old in moved.items()}
+    chain.types = {new: kinds[old] for new, old in moved.items() if old in chain.types}
+    return DONE if renames else "columns that are left out are not declared"
+
+
+def cast(chain: Chain, options: Options) -> str:
+    for part in items(options, "spec"):
+        column, _, kind = part.rpartition(":")
+        if not column:
+            chain.todo.append("Cast of a whole value: declare that type in source.value.columns")
+            continue
+        old, wanted = chain.read(column), _TYPES.get(kind, "string")
+        if chain.type_of(column) != wanted:
+            chain.make(column, f"cast({old} as {wanted})")
+        else:
+            chain.todo.append(
+                f"{column}: declared as {wanted}, to which the sink casts it; where records hold another type, declare "
+                f"that and cast({name(column)} as {wanted}) in source.transform"
+            )
+    return DONE
+
+
+def timestamp_converter(chain: Chain, options: Options) -> str:
+    target, column = options.get("target.type", "").lower(), options.get("field", "")
+    form, unit = options.get("format", ""), _UNITS.get(options.get("unix.precision", ""), "millis")
+    if not column or target == "time":
+        chain.todo.append(
+            f"TimestampConverter to {target or 'nothing'} of {column or 'a whole value'}: nothing does so"
+        )
+        return "see below"
+    if target == "string":
+        chain.make(column, f"date_format({chain.read(column, 'timestamp')}, {literal(form)})", "string")
+    elif target == "unix":
+        chain.make(column, f"unix_{unit}({chain.read(column, 'timestamp')})", "long")
+    elif form:
+        found = f"to_timestamp({chain.read(column)}, {literal(form)})"
+        chain.make(column, f"to_date({chain.read(column)}, {literal(form)})" if target == "date" else found, target)
+    elif chain.type_of(column) in ("int", "long"):
+        found = f"timestamp_{unit}({chain.read(column)})"
+        chain.make(column, f"cast({found} as date)" if target == "date" else found, target)
+    else:
+        if chain.read(column, target) == name(column) and chain.type_of(column) == "string":
+            chain.columns[column] = target
+        chain.todo.append(f"{column}: declared as {target}; where records hold a number, declare it long and use "
+                          f"timestamp_{unit}({name(column)}) in source.transform")  # fmt: skip
+        return "source.value.columns"
+    return DONE
+
+
+def insert_field(chain: Chain, options: Options) -> str:
+    for part, source in _METADATA.items():
+        if column := options.get(f"{part}.field", "").rstrip("!?"):
+            chain.make(column, source)
+    if column := options.get("static.field", "").rstrip("!?"):
+        chain.make(column, literal(options.get("static.value", "")))
+    return DONE
+
+
+def mask_field(chain: Chain, options: Options) -> str:
+    replacement = options.get("replacement", "")
+    for column in items(options, "fields"):
+        chain.read(column)
+        kind = chain.type_of(column) or "string"
+        if kind == "string":
+            chain.make(column, literal(replacement))
+        elif kind == "boolean":
+            chain.make(column, "false")
+        elif kind in ("int", "long", "float", "double") or kind.startswith("decimal"):
+            chain.make(column, f"cast({literal(replacement or '0')} as {kind})")
+        else:
+            chain.make(column, f"cast(null as {kind})", kind)
+            chain.todo.append(f"{column}: masked by null, since {kind} has no empty value")
+    return DONE
+
+
+def extract_field(chain: Chain, options: Options) -> str:
+    column = options.get("field", "")
+    inner = _fields(chain.read(column, "struct<fill_in: string>"), chain.type_of(column))
+    if not inner:
+        chain.todo.append(f"ExtractField: {column} is no struct; name the column of its value in source.transform")
+        return "see below"
+    chain.made, chain.types = inner, {}
+    return DONE
+
+
+def hoist_field(chain: Chain, options: Options) -> str:
+    parts = [part for column, made in chain.made.items() for part in (literal(column), made)]
+    chain.made, chain.types = {options.get("field", "value"): f"named_struct({', '.join(parts)})"}, {}
+    return DONE
+
+
+def flatten(chain: Chain, options: Options) -> str:
+    mark = options.get("delimiter", ".")
+    flat: dict[str, str] = {}
+    for column, made in chain.made.items():
+        flat |= _flat(column, made, _parsed(chain.type_of(column)), mark)
+    chain.made = flat
+    if not any("struct<" in kind for kind in chain.columns.values()):
+        chain.todo.append("Flatten: no column is declared as a struct; source.transform names the parts of one by "
+                          f"`struct`.`part` as `struct{mark}part`")  # fmt: skip
+    return DONE
+
+
+def value_to_key(chain: Chain, options: Options) -> str:
+    chain.key = items(options, "fields")
+    for column in chain.key:
+        chain.read(column)
+    return "changes.key: {source: value}"
+
+
+def key_to_value(chain: Chain, options: Options) -> str:
+    chain.record_key = {"key": "string"}
+    chain.make(options.get("field", "_key"), "_key.`key`")
+    return DONE
+
+
+def json_to_map(chain: Chain, options: Options) -> str:
+    if options.get("json.root", "false").lower() != "true":
+        chain.value_format = "json"
+        return "source.value: format json; declare nested fields as map<string,string>"
+    chain.value_format, chain.columns = "string", {"payload": "string"}
+    kind = "map<string,string>"
+    chain.made, chain.types = {"payload": f"from_json({name('payload')}, {literal(kind)})"}, {"payload": kind}
+    return DONE
+
+
+def copy_value(chain: Chain, options: Options) -> str:
+    source, target = options.get("source.field", ""), options.get("target.field", "")
+    chain.make(target, chain.read(source))
+    return DONE
+
+
+def kafka_metadata(chain: Chain, options: Options) -> str:
+    prefix = options.get("field_name", "_kafka_metadata")
+    parts = {**_METADATA, "timestamp": "unix_millis(_timestamp)"}
+    if external := options.get("external_field", ""):
+        key, _, value = external.partition(",")
+        parts[key.strip()] = literal(value.strip())
+    if options.get("nested", "false").lower() == "true":
+        chain.make(prefix, f"named_struct({', '.join(x for n, e in parts.items() for x in (literal(n), e))})")
+    else:
+        for part, made in parts.items():
+            chain.make(f"{prefix}_{part}", made)
+    return DONE
+
+
+def _fields(expression: str, kind: str) -> dict[str, str]:
+    """The fields of a struct, each with its expression."""
+    found = _parsed(kind)
+    if not pa.types.is_struct(found):
+        return {}
+    return {found.field(n).name: f"{expression}.{name(found.field(n).name)}" for n in range(found.num_fields)}
+
+
+def struct_columns(kind: str) -> dict[str, str]:
+    """The fields of a struct with their types; none where it is no struct."""
+    found = _parsed(kind)
+    inner = [found.field(n) for n in range(found.num_fields)] if pa.types.is_struct(found) else []
+    return {f.name: type_name(f.type) for f in inner}
+
+
+def _flat(column: str, expression: str, kind: pa.DataType, mark: str) -> dict[str, str]:
+    if not pa.types.is_struct(kind):
+        return {column: expression}
+    found: dict[str, str] = {}
+    for n in range(kind.num_fields):
+        inner = kind.field(n)
+        found |= _flat(f"{column}{mark}{inner.name}", f"{expression}.{name(inner.name)}", inner.type, mark)
+    return found
+
+
+def _parsed(kind: str) -> pa.DataType:
+    try:
+        return parse_type(kind, "")[0] if kind else pa.null()
+    except ConfigurationError:
+        return pa.null()
+
+
+STEPS: Mapping[str, Step] = {
+    "ReplaceField": replace_field,
+    "Cast": cast,
+    "TimestampConverter": timestamp_converter,
+    "InsertField": insert_field,
+    "MaskField": mask_field,
+    "ExtractField": extract_field,
+    "HoistField": hoist_field,
+    "Flatten": flatten,
+    "ValueToKey": value_to_key,
+    "KeyToValue": key_to_value,
+    "JsonToMapTransform": json_to_map,
+    "CopyValue": copy_value,
+    "KafkaMetadataTransform": kafka_metadata,
+}

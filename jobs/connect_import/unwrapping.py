@@ -1,0 +1,77 @@
+"""Transforms that take a row out of change data: they become `source.value.envelope`.
+
+Sources: Debezium's documentation of ExtractNewRecordState; `DebeziumTransform`, `DmsTransform` and
+`MongoDebeziumTransform` of Tabular's Iceberg sink (`peer-features`, section 21).
+"""
+
+from __future__ import annotations
+
+from jobs.connect_import.chain import Chain
+from jobs.connect_import.steps import Options, Step, items
+from sql import literal
+
+# Of the envelope itself; any other simple name of `add.fields` is in its `source`.
+_OF_ENVELOPE = {"op", "ts_ms", "ts_us", "ts_ns", "before", "after", "source", "transaction"}
+_LONG = {"ts_ms", "ts_us", "ts_ns", "lsn", "xmin", "pos", "row", "server_id", "thread", "total_order",
+         "data_collection_order"}  # fmt: skip
+TARGET = "_cdc_target"
+
+
+def extract_new_record_state(chain: Chain, options: Options) -> str:
+    prefix = options.get("add.fields.prefix", "__")
+    metadata, types = {}, {}
+    for part in items(options, "add.fields"):
+        given, _, renamed = part.partition(":")
+        column = prefix + (renamed or given.replace(".", "_"))
+        metadata[column] = given if "." in given or given in _OF_ENVELOPE else f"source.{given}"
+        types[column] = "long" if given.rsplit(".", 1)[-1] in _LONG else "string"
+    chain.unwrap("debezium", metadata, types)
+    if named := options.get("route.by.field"):
+        chain.todo.append(f"route.by.field: {named} named the topic; route tables by it (tables[].route.field)")
+    if items(options, "add.headers"):
+        chain.todo.append("add.headers: tables have no headers; name these parts in source.value.envelope.metadata")
+    return "source.value.envelope: debezium"
+
+
+def drops_deletes(options: Options) -> bool:
+    """Whether the sink never heard of a deleted row. The older two options ruled before Debezium 2.5."""
+    mode = options.get("delete.tombstone.handling.mode", "")
+    if mode or "delete.handling.mode" not in options:
+        return mode == "drop"
+    tombstones = options.get("drop.tombstones", "true") == "false"
+    return options["delete.handling.mode"] in ("drop", "none") and not tombstones
+
+
+def rewrites_deletes(options: Options) -> bool:
+    given = options.get("delete.tombstone.handling.mode", "") + options.get("delete.handling.mode", "")
+    return "rewrite" in given
+
+
+def tabular_debezium(chain: Chain, options: Options) -> str:
+    metadata = {"_cdc_schema": "source.schema", "_cdc_db": "source.db", "_cdc_table": "source.table"}
+    chain.unwrap("debezium", metadata, dict.fromkeys(metadata, "string"))
+    db, table = f"coalesce({chain.made['_cdc_schema']}, {chain.made['_cdc_db']})", chain.made["_cdc_table"]
+    pattern = options.get("cdc.target.pattern", "{db}.{table}")
+    target = f"replace(replace({literal(pattern)}, '{{db}}', {db}), '{{table}}', {table})"
+    for column in metadata:
+        chain.drop(column)
+    chain.make(TARGET, target, "string")
+    return f"source.value.envelope: debezium; {TARGET} is _cdc.target, `_op` is _cdc.op; _cdc itself gets no values"
+
+
+def tabular_dms(chain: Chain, _options: Options) -> str:
+    chain.unwrap("dms", {}, {})
+    return "source.value.envelope: dms; `_op` is _cdc.op"
+
+
+def tabular_mongo(chain: Chain, _options: Options) -> str:
+    chain.unwrap("mongo", {}, {})
+    return "source.value.envelope: mongo"
+
+
+UNWRAPPING: dict[str, Step] = {
+    "ExtractNewRecordState": extract_new_record_state,
+    "DebeziumTransform": tabular_debezium,
+    "DmsTransform": tabular_dms,
+    "MongoDebeziumTransform": tabular_mongo,
+}

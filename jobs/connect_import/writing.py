@@ -1,0 +1,49 @@
+"""The imported pipeline as text: the pipeline file, the connections' entries, and what became of the options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+
+from jobs.connect_import.building import Imported
+from jobs.connect_import.options import Fate
+
+_TITLES = {
+    Fate.EQUIVALENT: "These have an equivalent:",
+    Fate.NOT_NEEDED: "These are not needed any more:",
+    Fate.NONE: "These have no equivalent:",
+}
+
+
+def pipeline_file(imported: Imported) -> str:
+    """The text of `defs.yaml`."""
+    head = "type: orchestration.components.KafkaPipeline\n"
+    if imported.todo:
+        head = "".join(f"# To do: {line}\n" for line in imported.todo) + head
+    return head + _yaml({"attributes": imported.document})
+
+
+def connections_file(imported: Imported) -> str:
+    """Entries for the connections file."""
+    return _yaml({"connections": imported.connections})
+
+
+def report(imported: Imported) -> Iterator[str]:
+    """What became of every option, line by line."""
+    for fate, title in _TITLES.items():
+        told = [t for t in imported.told if t.option.fate is fate]
+        if told:
+            yield title
+            width = max(len(t.name) for t in told)
+            yield from (f"  {t.name:<{width}}  {t.option.text}" for t in told)
+    if imported.steps:
+        yield "Transforms:"
+        yield from (f"  {line}" for line in imported.steps)
+    if imported.todo:
+        yield "To do:"
+        yield from (f"  {line}" for line in imported.todo)
+
+
+def _yaml(document: dict[str, object]) -> str:
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)

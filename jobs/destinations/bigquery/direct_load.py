@@ -1,0 +1,52 @@
+"""Whether BigQuery may load the landed files of a pipeline as they are. Pure.
+
+A landed row has the shape of the intermediate table (`key`, `value`, `partitionTime`, `i`, `batchNumber`) with more
+beside it, which a load passes over (vendor page "REST: JobConfigurationLoad", `ignoreUnknownValues`). Then no row
+passes through the run, however large the batch: BigQuery reads what Spark has landed. A landed delete may have a value,
+so the intermediate table of such a table has `op` too, and the merge goes by it. Rows are read and sent all the
+same where the table's rows are not the landed ones: only some of them (routes), another shape (an order, metadata
+columns, sanitised names), or types that load jobs read in a way of their own (bytes, arrays, maps, DATETIME,
+BIGNUMERIC); and where files hold dead letters beside the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from google.cloud.bigquery import SchemaField
+
+from jobs.changes.routing import taken_by
+from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.statement import order_column
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import BigQueryTable
+
+_READ_ALIKE = frozenset({"BOOLEAN", "INTEGER", "FLOAT", "STRING", "DATE", "TIMESTAMP", "NUMERIC"})
+# Source URIs of one load job (vendor page "Quotas and limits").
+MOST_FILES = 10_000
+
+
+def takes_landed_rows(spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column]) -> bool:
+    """Whether a landed row is a row of the intermediate table, without a change to it."""
+    return (
+        table.load_rows is None
+        and taken_by(spec, table) is None
+        and order_column(spec, columns) is None
+        # The intermediate table of a table of nothing but keys has a value that is not landed.
+        and any(not c.is_key for c in columns)
+        and all(c.source == c.path and _is_read_alike(c.staged) for c in columns)
+        and not table.sanitize_names
+    )
+
+
+def can_read(files: Sequence[str], prefixes: Sequence[str]) -> bool:
+    """Whether BigQuery reaches all of these files by itself."""
+    return 0 < len(files) <= MOST_FILES and all(file.startswith(tuple(prefixes)) for file in files)
+
+
+def _is_read_alike(field: SchemaField) -> bool:
+    if field.mode == "REPEATED":
+        return False
+    if field.field_type == "RECORD":
+        return all(_is_read_alike(child) for child in field.fields)
+    return field.field_type in _READ_ALIKE

@@ -1,0 +1,145 @@
+"""Getting a destination table ready: dataset, tables, state row, and what changed in their schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from google.cloud import bigquery
+from google.cloud.bigquery import SchemaField
+
+from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.flush import applies
+from jobs.destinations.bigquery.job_sequence import Attempts
+from jobs.destinations.bigquery.names import load_prefix
+from jobs.destinations.bigquery.state import StateRow, TableState, identity
+from jobs.destinations.bigquery.tables import destination_table, evolve, intermediate_table
+from jobs.spec.tables import BigQueryTable, Evolution
+from resources.bigquery import BigQuery
+from resources.errors import CommitFailed, ConfigurationError, TableReplaced
+
+
+def check_identity(row: StateRow, present: bigquery.Table | None, where: str) -> None:
+    """A table that has batches must be the one that they were merged into.
+
+    Raises:
+        TableReplaced: it was dropped, created again or restored since.
+    """
+    if not row.committed or (present is not None and row.table_created == identity(present)):
+        return
+    happened = "was dropped" if present is None else "was dropped and created again, or restored,"
+    raise TableReplaced(
+        f"the table {happened} after batch {row.committed.batch_number} was committed",
+        where=where,
+        remedy="bring the old table back; or, to fill a new one from the landed batches, drop the table and call "
+        "`batchmerge offsets forget`",
+    )
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Makes everything that a merge needs, or brings it up to date. Safe to run at any time, by many at once.
+
+    Attributes:
+        staged: the intermediate table's schema.
+        merge_attempts: the sequence of what is applied on top of a state.
+    """
+
+    bigquery: BigQuery
+    pipeline: str
+    table: BigQueryTable
+    columns: Sequence[Column]
+    staged: Sequence[SchemaField]
+    state: TableState
+    merge_attempts: Callable[[StateRow], Attempts]
+
+    @property
+    def _where(self) -> str:
+        return f"bigquery {self.table.table}"
+
+    def run(self, dry_run: bool) -> list[str]:
+        """What was done, or with `dry_run` would be done, for people.
+
+        Raises:
+            SchemaRefused, ConfigurationError, TableReplaced: before anything is written.
+        """
+        row = self.state.read()
+        found = self.bigquery.find_table(self.table.table)
+        if row is not None:
+            check_identity(row, found, self._where)
+        done = self._destination(found is not None, dry_run)
+        if dry_run:
+            return [*done, *self._planned(row)]
+        found = found or self.bigquery.find_table(self.table.table)
+        if found is None:
+            raise TableReplaced("the table was dropped this very moment", where=self._where, remedy="run again")
+        if row is None:
+            row = self.state.create(identity(found), self.table.time_limit_seconds)
+        elif not row.committed and row.table_created != identity(found):
+            self.state.renew(row, identity(found))
+            row = self._row()
+        return [*done, *self._intermediate(row)]
+
+    def _destination(self, exists: bool, dry_run: bool) -> list[str]:
+        wanted = [c.field for c in self.columns]
+        if exists:
+            changes = evolve(self.bigquery, self.table.table, wanted, self.table.evolve, dry_run)
+            return [f"{self._where}: {change}" for change in changes]
+        if not self.table.create:
+            raise ConfigurationError(
+                "the table does not exist and `create` is false",
+                where=self._where,
+                remedy="create it, or allow it here",
+            )
+        if not dry_run:
+            self.bigquery.create_dataset(self.table.table.split(".")[0])
+            table_id = self.bigquery.table_id(self.table.table)
+            self.bigquery.create_table(destination_table(table_id, self.table, self.columns))
+            # Somebody else may have created it at the same moment: it must fit.
+            evolve(self.bigquery, self.table.table, wanted, self.table.evolve)
+        return [f"create {self._where}{self._layout()}"]
+
+    def _layout(self) -> str:
+        table = self.table
+        by = f" partitioned by {table.time_partitioning}" if table.time_partitioning else ""
+        of = f" of {table.partition_column}" if table.partition_column else ""
+        clustered = f" clustered by {', '.join(table.cluster_by)}" if table.cluster_by else ""
+        return by + of + clustered
+
+    def _planned(self, row: StateRow | None) -> list[str]:
+        if row is None or self.bigquery.find_table(row.intermediate) is None:
+            return [f"create an intermediate table for {self._where}"]
+        changes = evolve(self.bigquery, row.intermediate, self.staged, Evolution(), dry_run=True)
+        return [f"{row.intermediate}: {change}" for change in changes]
+
+    def _intermediate(self, row: StateRow) -> list[str]:
+        if self.bigquery.find_table(row.intermediate) is not None:
+            changes = evolve(self.bigquery, row.intermediate, self.staged, Evolution())
+            return [f"{row.intermediate}: {change}" for change in changes]
+        row = self._replace_lost(row)
+        table_id = self.bigquery.table_id(row.intermediate)
+        self.bigquery.create_table(intermediate_table(table_id, self.pipeline, self.table.table, self.staged))
+        return [f"create {row.intermediate}"]
+
+    def _replace_lost(self, row: StateRow) -> StateRow:
+        """A lost intermediate table is never made again under its name: its loads count as done, and it is empty.
+
+        A merge that was submitted before is over by now: it is waited for, and if it took effect, `merge` adopts it.
+        One that starts later fails for want of its table. So a new generation can start from the same state.
+        """
+        if not self._was_used(row):
+            return row
+        if self.merge_attempts(row).closed(applies) is None:
+            self.state.renew(row, row.table_created)
+        return self._row()
+
+    def _was_used(self, row: StateRow) -> bool:
+        prefix = load_prefix(self.pipeline, self.table.table, row.generation, row.next_batch, 0)
+        loads = Attempts(self.bigquery, prefix, self.table.time_limit_seconds)
+        return row.committed is not None or loads.newest()[0] > 0 or self.merge_attempts(row).newest()[0] > 0
+
+    def _row(self) -> StateRow:
+        row = self.state.read()
+        if row is None:
+            raise CommitFailed("the table's row in `batchmerge_state` is gone", where=self._where, remedy="run again")
+        return row

@@ -1,0 +1,72 @@
+"""The statement of a flush with its parameters; some of both only the staged changes can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from google.cloud.bigquery import SchemaField
+
+from jobs.changes.columns import KEPT
+from jobs.changes.unchanged_columns import kept_parameters
+from jobs.destinations.bigquery.columns import OP, Column
+from jobs.destinations.bigquery.statement import statement
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import BigQueryTable
+from jobs.spec.unchanged_columns import row_can_keep
+from resources.bigquery import BigQuery
+
+Values = dict[str, str | int | float | None]
+
+
+def has_kept(schema: Sequence[SchemaField]) -> bool:
+    """Whether an intermediate table has the names of columns that changes leave as they were."""
+    return any(field.name == KEPT.name for field in schema)
+
+
+def says_op(schema: Sequence[SchemaField]) -> bool:
+    """Whether an intermediate table has the operations of its changes."""
+    return any(field.name == OP for field in schema)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Makes the statements that apply staged changes to one destination table.
+
+    What an intermediate table has beside the seed's columns, its schema says and not the pipeline file: rows that were
+    loaded under an earlier one keep their meaning.
+    """
+
+    bigquery: BigQuery
+    spec: PipelineSpec
+    table: BigQueryTable
+    columns: Sequence[Column]
+    where: str
+
+    def bound(
+        self,
+        intermediate: str,
+        staged: Sequence[SchemaField],
+        first: int,
+        last: int,
+        coordinates: tuple[str, ...] = (),
+    ) -> tuple[str, Values]:
+        """The statement's text and parameters, with kept columns and bounds of keys looked up where they are of use.
+
+        Args:
+            staged: the intermediate table's schema.
+        """
+        target, source = self.bigquery.table_id(self.table.table), self.bigquery.table_id(intermediate)
+        made = statement(self.spec, self.table, self.columns, target, source, self.where)
+        wanted = replace(made, coordinates=coordinates, says_op=says_op(staged))
+        values = Values(first=first, last=last)
+        if row_can_keep(self.spec, self.table) and has_kept(staged):
+            names = [row["name"] for row in self.bigquery.read(wanted.kept_text(), values, self.where)]
+            wanted = wanted.keeping(names)
+        if wanted.bounds:
+            found = self.bigquery.read(wanted.bounds_text(), values, self.where)[0]
+            if found["nulls"] or found[wanted.bounds[0].low] is None:
+                wanted = wanted.unbounded()
+            else:
+                values |= {name: found[name] for b in wanted.bounds for name in (b.low, b.high)}
+        return wanted.text(), values | kept_parameters([c.source[-1] for c in wanted.kept])

@@ -1,0 +1,102 @@
+"""Rows of chunks, read from the landed files by the very tasks that insert them: nothing is shuffled, nothing sorted.
+
+Several changes to one key stay several rows: the table's own version column decides between them, here as well as
+between batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from jobs.changes.columns import RowColumn
+from jobs.changes.files import LandedFiles, Piece, of_partition
+from jobs.destinations.clickhouse.advance import Inserted
+from jobs.destinations.clickhouse.chunks import Chunk
+from jobs.destinations.clickhouse.insertion import (
+    BATCH,
+    DELETED,
+    OFFSET,
+    ORDER,
+    PARTITION,
+    POSITION,
+    TOPIC,
+    Insertion,
+    Rows,
+    run_tasks,
+)
+from jobs.offsets import OffsetRange
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """How landed rows become rows of the insert.
+
+    Attributes:
+        order_by: the column that orders the changes to one key.
+        deletes: rows of deletes are inserted, marked as such.
+    """
+
+    columns: tuple[RowColumn, ...]
+    order_by: RowColumn | None
+    deletes: bool
+
+    def of(self, landed: Piece) -> pa.Table:
+        rows = {c.name: landed.at(c.path) for c in self.columns}
+        rows |= {
+            TOPIC: landed.at(("kafka", "topic")),
+            PARTITION: landed.at(("kafka", "partition")),
+            OFFSET: landed.at(("kafka", "offset")),
+            BATCH: landed.at(("batchNumber",)),
+            POSITION: landed.at(("i",)),
+        }
+        if self.order_by:
+            rows[ORDER] = _as_integer(landed.at(self.order_by.path))
+        if self.deletes:
+            rows[DELETED] = pc.equal(landed.at(("op",)), "delete").cast(pa.int32())
+        return pa.table(rows)
+
+
+@dataclass(frozen=True)
+class LandedPieces:
+    """The rows of one landed batch, chunk by chunk."""
+
+    spark: SparkSession
+    files: LandedFiles
+    batch: int
+    shape: RowShape
+
+    def insert(self, insertion: Insertion, where: str) -> Inserted:
+        """Runs the insertion in Spark tasks, in parallel over chunks.
+
+        Raises:
+            Interrupted, Unavailable, TerminalError: what the tasks met; the worst of it.
+        """
+        count = len(insertion.chunks)
+        tasks = min(count, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1))
+        return run_tasks(self.spark.range(0, count, 1, tasks), self._task(insertion), where)
+
+    def _task(self, insertion: Insertion) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        # No reference to the session may travel.
+        files, batch, shape = self.files, self.batch, self.shape
+
+        def rows_of(chunk: Chunk) -> Rows:
+            offsets = OffsetRange(chunk.span.first, chunk.span.last + 1)
+            return lambda: shape.of(files.read(of_partition(batch, chunk.tp, offsets)))
+
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            numbers = (number for batch in batches for number in batch.column("id").to_pylist())
+            yield from insertion.run((number, rows_of(insertion.chunks[number])) for number in numbers)
+
+        return run
+
+
+def _as_integer(value: pa.Array) -> pa.Array:
+    """The order's value as an integer in the same order (microseconds, days); null before everything."""
+    if pa.types.is_date(value.type):
+        value = value.cast(pa.int32())
+    return pc.fill_null(value.cast(pa.int64()), -(2**63))

@@ -1,0 +1,119 @@
+"""News of what is landed and in the tables: control events and consumer groups (DESIGN section 5).
+
+Informational, repeatable, never read back as truth. Data never waits for it longer than `control.time_limit_seconds`
+and never fails by it: what could not be told is a warning, this run is silent from then on, and the next run tells it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from jobs import offsets
+from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.destinations.base import Destination
+from jobs.events.roles import LandingRole, TableRole
+from jobs.failpoints import GROUP, reached
+from jobs.pipeline import Pipeline
+from resources.errors import BatchmergeError, Unavailable
+
+_LOG = logging.getLogger("batchmerge")
+
+
+class LandingNews:
+    """What one run of landing tells."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._role = LandingRole(pipeline) if pipeline.spec.control.enabled else None
+
+    def catch_up(self) -> None:
+        """Of batches that a run which died has landed."""
+        if self._role:
+            self._tell(self._role.catch_up)
+
+    def requested(self, batch: Batch) -> None:
+        """Before a batch is landed."""
+        if role := self._role:
+            self._tell(lambda: role.requested(batch))
+
+    def landed(self, batch: LandedBatch) -> None:
+        """After it."""
+        if role := self._role:
+            self._tell(lambda: role.landed(batch))
+
+    def _tell(self, work: Callable[[], None]) -> None:
+        if not _quietly(self._pipeline, "landing", work):
+            self._role = None
+
+
+def publish_news(
+    pipeline: Pipeline,
+    destination: Destination,
+    landed: Sequence[LandedBatch],
+    merged: Sequence[LandedBatch] = (),
+    reference: str | None = None,
+) -> None:
+    """After a merge into this table, or where there was nothing to merge: tells what nobody was told yet.
+
+    The run that finds the minimum over all tables advanced tells that too; where two find it at once, both do, with
+    the same event ids.
+
+    Args:
+        landed: the landed batches that are still known, ascending.
+        merged: those that this step has merged, in the commit `reference`.
+    """
+    if pipeline.spec.control.enabled:
+        role = TableRole(pipeline, destination, landed, merged, reference)
+        _quietly(pipeline, destination.name, lambda: role.tell(lambda: _states(pipeline)))
+    else:
+        _quietly(pipeline, destination.name, lambda: _move_group(pipeline))
+
+
+def _move_group(pipeline: Pipeline) -> None:
+    """Sets the consumer group to the minimum over all tables, so that every lag exporter shows what is really there."""
+    states = _states(pipeline)
+    if states:
+        least = offsets.minimum(s.offsets for s in states)
+        pipeline.kafka.commit_group(pipeline.group, {(tp.topic, tp.partition): o for tp, o in least.items()})
+    reached(GROUP)
+
+
+def _states(pipeline: Pipeline) -> list[CommittedState] | None:
+    """The states of all tables; None where one has no batch yet, or cannot be read now: the next run tries again."""
+    states = []
+    for destination in pipeline.destinations():
+        try:
+            state = destination.committed()
+        except BatchmergeError as problem:
+            _LOG.warning("the consumer group waits for %s: %s", destination.name, problem)
+            return None
+        if state is None:
+            return None
+        states.append(state)
+    return states
+
+
+def _quietly(pipeline: Pipeline, who: str, work: Callable[[], None]) -> bool:
+    """True if it was done in time. The thread cannot keep the process alive, and what it may yet send is true."""
+    problems: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except Exception as problem:  # whatever it is, it must not stop data
+            problems.append(problem)
+
+    limit = pipeline.spec.control.time_limit_seconds
+    thread = threading.Thread(target=run, daemon=True, name="batchmerge-news")
+    thread.start()
+    thread.join(limit)
+    if thread.is_alive():
+        problems.append(
+            Unavailable(f"no answer within {limit} s", where=f"control topic {pipeline.spec.control.topic}")
+        )
+    for problem in problems:
+        kind = "" if isinstance(problem, BatchmergeError) else f"{type(problem).__name__}: "
+        _LOG.warning("%s: news could not be told, the next run tells them: %s%s", who, kind, problem)
+    return not problems

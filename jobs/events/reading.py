@@ -1,0 +1,39 @@
+"""Reads control events, for those who start work when a table has a batch (Dagster's sensor does)."""
+
+from __future__ import annotations
+
+import logging
+
+from jobs.events.messages import Event, decode
+from resources.kafka import KafkaCluster
+from resources.topic_reading import read_messages
+
+_LOG = logging.getLogger("batchmerge")
+
+
+def read_events(
+    cluster: KafkaCluster, topic: str, cursor: str | None, limit: int = 500, seconds: float = 10.0
+) -> tuple[list[Event], str]:
+    """Events of committed transactions after the cursor, in the topic's order, and the cursor after them.
+
+    Returns at the end of what is committed, after `limit` messages or `seconds`, whichever comes first; call again
+    with the new cursor for more. An event may come again (a run that died, two tables at once): then its id is the
+    same. Messages that are no events, and events of a type that this version does not know, are passed over.
+
+    Args:
+        cursor: None: from the first event that the topic still has. A topic that was recreated is read from its start.
+
+    Raises:
+        TopicMissing: there is no such topic (yet). Unavailable: Kafka does not answer.
+    """
+    found = read_messages(cluster, topic, cursor, limit, seconds)
+    events = []
+    for message in found.messages:
+        try:
+            event = decode(message)
+        except ValueError as problem:
+            _LOG.warning("control topic %s: passed over a message: %s", topic, problem)
+            continue
+        if event:
+            events.append(event)
+    return events, found.cursor

@@ -1,0 +1,1 @@
+"""The transactional Iceberg table that landing, destinations, events and maintenance stand on."""

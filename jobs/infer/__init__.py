@@ -1,0 +1,1 @@
+"""Proposed columns, inferred from a topic's records."""

@@ -1,0 +1,85 @@
+"""`commit: together`: all tables of a batch in one transaction of their catalog, so that no reader sees them apart.
+
+As in `jobs.protocol.merge`, table by table: planned from its own committed state and written to an attempt's branch.
+Only the last step is one for all: every table's compare-and-set is a requirement of the same commit. Tables that have
+a batch already skip it, as ever; a table that fails holds back the others, which is what was asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from jobs.batch_error_context import about
+from jobs.destinations.base import Destination
+from jobs.destinations.iceberg.destination import IcebergDestination
+from jobs.failpoints import reached
+from jobs.pipeline import Pipeline
+from jobs.protocol import MergedBatches, due, tell
+from resources.errors import CommitFailed, CommitStateUnknown, TerminalError
+from resources.iceberg_transaction import TableChange
+
+_LOG = logging.getLogger("batchmerge")
+
+
+@dataclass(frozen=True)
+class MergedTable:
+    """What one table got in the common commit; `merged` None: it had everything already."""
+
+    destination: Destination
+    merged: MergedBatches | None
+
+
+def merge_together(pipeline: Pipeline) -> list[MergedTable]:
+    """Applies to every table what is landed and not yet in it, in one commit.
+
+    Starts over when another writer was faster, a bounded number of times.
+
+    Raises:
+        ConfigurationError: the catalog cannot commit several tables at once.
+    """
+    destinations = [d for d in pipeline.destinations() if isinstance(d, IcebergDestination)]
+    catalog = destinations[0].catalog
+    catalog.require_transactions()
+    failed: Exception | None = None
+    attempts = max(d.table.max_commit_attempts for d in destinations)
+    for attempt in range(1, attempts + 1):
+        changes: list[TableChange] = []
+        try:
+            done = [_write(pipeline, destination, changes) for destination in destinations]
+            reached("together.written")
+            if changes:
+                catalog.commit_together(changes)
+            reached("together.published")
+        except (CommitFailed, CommitStateUnknown) as lost:
+            _LOG.warning("all tables of %s, attempt %d: %s", pipeline.name, attempt, lost)
+            failed = lost
+            continue
+        landed = pipeline.intermediate.landed()[0]
+        for table in done:
+            tell(pipeline, table.destination, landed, table.merged)
+        return done
+    raise TerminalError(
+        f"other writers have changed one of the tables during each of {attempts} attempts; the last said: {failed}",
+        where=f"pipeline {pipeline.name}",
+        remedy="let them write less often or to a branch, raise `max_commit_attempts`, or set `commit: each`",
+    ) from failed
+
+
+def _write(pipeline: Pipeline, destination: IcebergDestination, changes: list[TableChange]) -> MergedTable:
+    """Writes one table's part to its branch; what would publish it goes into `changes`."""
+
+    def later(table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
+        changes.append(TableChange(table, tuple(requirements), tuple(updates)))
+
+    wanted = due(pipeline, destination)
+    if not wanted.batches:
+        return MergedTable(destination, None)
+    reached("merge.planned")
+    work = replace(pipeline.work(destination), publish=later)
+    with about([b.batch for b in wanted.batches]):
+        merged = destination.merge(work, wanted.committed, wanted.batches)
+    return MergedTable(destination, MergedBatches(wanted.batches, wanted.committed, merged))

@@ -1,0 +1,1 @@
+"""Three replays: of landed batches, from Kafka, of dead letters."""

@@ -1,0 +1,128 @@
+"""Replay: merge already landed batches again. The committed state does not move (DESIGN section 7).
+
+For the keys that those batches touched, the newest landed state is merged again; an append table gets the rows that
+it lacks. Replaying any window, any number of times, in any order, leaves every table as if it had never been replayed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from jobs.batch import LandedBatch
+from jobs.commit_loop import until_committed
+from jobs.destinations.base import Destination, Merged
+from jobs.lineage import next_batches
+from jobs.pipeline import Pipeline
+from resources.errors import ConfigurationError, TerminalError
+
+_LOG = logging.getLogger("batchmerge")
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One replay: which batches, and what it did to the table."""
+
+    batches: list[LandedBatch]
+    merged: Merged
+
+
+def replay_window(pipeline: Pipeline, destination: Destination, start: datetime, end: datetime) -> Replayed | None:
+    """Replays the batches that were landed in ``[start, end)``; None where there were none.
+
+    Raises:
+        ConfigurationError: the table's rows cannot be told apart well enough to replay (append without coordinates).
+    """
+    first, last = start.timestamp() * 1000, end.timestamp() * 1000
+    return _replay(
+        pipeline,
+        destination,
+        lambda b: first <= b.batch.planned_at < last,
+        lambda oldest: first < oldest.batch.planned_at,
+    )
+
+
+def replay_batches(pipeline: Pipeline, destination: Destination, first: int, last: int) -> Replayed | None:
+    """Replays landed batches by number, both ends included; None where there are none."""
+    return _replay(pipeline, destination, lambda b: first <= b.number <= last, lambda oldest: first < oldest.number)
+
+
+def _replay(
+    pipeline: Pipeline,
+    destination: Destination,
+    wanted: Callable[[LandedBatch], bool],
+    before: Callable[[LandedBatch], bool],
+) -> Replayed | None:
+    """`before`: what is wanted begins before this batch, the oldest one that is known."""
+    if pipeline.spec.intermediate.direct:
+        raise ConfigurationError(
+            "the pipeline has no intermediate table (`intermediate.direct`), so there is nothing to replay from",
+            where=f"pipeline {pipeline.name}",
+            remedy=f"read from Kafka again: `batchmerge replay {pipeline.name} --kafka-from …`",
+        )
+    check_coordinates(destination)
+
+    def once() -> Replayed | None:
+        committed = destination.committed()
+        pipeline.check_generation(committed)
+        if committed is None:
+            return None
+        landed, complete = pipeline.intermediate.landed()
+        next_batches(destination.name, committed, landed, complete)
+        if not complete and before(landed[0]):
+            raise _gone(destination, landed[0])
+        batches = [b for b in landed if b.number <= committed.batch_number and wanted(b)]
+        if not batches:
+            return None
+        pipeline.check_generation(committed, batches)
+        merged = destination.replay(pipeline.work(destination), committed, batches)
+        _LOG.info("replayed batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
+        return Replayed(batches, merged)
+
+    return until_replayed(destination, once)
+
+
+def until_replayed(destination: Destination, once: Callable[[], Replayed | None]) -> Replayed | None:
+    """What one replay gives; it starts over when another writer was faster, a bounded number of times.
+
+    Raises:
+        TerminalError: others were faster each time.
+    """
+    attempts = destination.table.max_commit_attempts
+    failure = TerminalError(
+        f"other writers have changed the table during each of {attempts} attempts to replay",
+        where=destination.name,
+        remedy="let them write less often, or raise `max_commit_attempts`",
+    )
+    return until_committed(once, attempts, failure)
+
+
+def _gone(destination: Destination, oldest: LandedBatch) -> ConfigurationError:
+    landed_at = datetime.fromtimestamp(oldest.batch.planned_at / 1000, UTC)
+    return ConfigurationError(
+        f"batches before {oldest.number}, landed before {landed_at:%Y-%m-%d %H:%M:%S} UTC, were removed by retention "
+        "(`maintenance.landed`)",
+        where=destination.name,
+        remedy="begin the replay there; or read what is older from Kafka again, as far as Kafka still has it: "
+        "`batchmerge replay --kafka-from`",
+        oldest=oldest.number,
+    )
+
+
+def check_coordinates(destination: Destination) -> None:
+    """Rows of a table without a unique key are told apart by where they come from.
+
+    Raises:
+        ConfigurationError: the table lacks their coordinates.
+    """
+    table = destination.table
+    missing = [m for m in ("topic", "partition", "offset") if m not in table.metadata_columns]
+    if table.mode in ("append", "delete") and missing:
+        raise ConfigurationError(
+            f"a table of mode {table.mode} can be replayed only by its rows' coordinates, and it lacks "
+            f"{', '.join('_' + m for m in missing)}",
+            where=destination.name,
+            remedy="add `metadata_columns: [topic, partition, offset]` before rows are written",
+        )

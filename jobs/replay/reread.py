@@ -1,0 +1,93 @@
+"""Records that are read from Kafka once more, in an Iceberg table of their own that stands in for the intermediate one.
+
+The table lives as long as the replay; the next replay of the same table removes what a dead one has left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from jobs.batch import Batch, LandedBatch
+from jobs.changes.columns import CHANGES, keeps, landing_schema
+from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.schema import iceberg_schema
+from jobs.landing.accounting import check, refuse_bad_records
+from jobs.landing.schema_ids import Registries
+from jobs.landing.writing import LandingSource, Selection, write_records
+from jobs.pipeline import Pipeline
+from jobs.watermark import Watermark
+from resources.errors import BatchmergeError, CommitFailed
+from resources.iceberg import IcebergCatalog
+from resources.spark import spark_errors
+
+_LOG = logging.getLogger("batchmerge")
+
+
+@dataclass(frozen=True)
+class ReadAgain:
+    """What a destination reads in a replay from Kafka: one batch, by the number and identity of the committed one.
+
+    Attributes:
+        snapshot: of the table, with all records in it.
+    """
+
+    catalog: IcebergCatalog
+    identifier: str
+    batch: LandedBatch
+    snapshot: int
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return (self.catalog.name, *self.identifier.split("."))
+
+    def landed(self) -> tuple[list[LandedBatch], bool]:
+        return [self.batch], True
+
+    def snapshot_with(self, newest: LandedBatch) -> int:
+        if newest.batch.commit_id != self.batch.batch.commit_id:
+            raise CommitFailed("the table has gone on since the records were read again", where=self.identifier)
+        return self.snapshot
+
+
+@contextmanager
+def read_again(pipeline: Pipeline, table: str, batch: Batch) -> Iterator[ReadAgain]:
+    """Reads the batch's ranges into a table that goes away with the context. Bad records are left out of it.
+
+    Args:
+        table: the destination that is replayed.
+
+    Raises:
+        BadRecords: under the policy `fail`.
+    """
+    spec, catalog = pipeline.spec, pipeline.intermediate.catalog
+    mark = hashlib.sha256(table.encode()).hexdigest()[:12]
+    identifier = f"{spec.intermediate.namespace}.{pipeline.name}_replay_{mark}"
+    catalog.drop(identifier)
+    catalog.create(identifier, iceberg_schema(landing_schema(spec)), properties={"format-version": "2"})
+    try:
+        with spark_errors(identifier):
+            spark = pipeline.spark(f"replay {table}", catalog)
+            attempt = Attempt(catalog, identifier, pipeline.name, None)
+            value_type = attempt.schema.field("value").type
+            source = LandingSource(
+                pipeline.kafka, spec, batch, value_type, Registries(pipeline.registries()), keeps(spec)
+            )
+            written = write_records(spark, source, attempt, Selection(CHANGES, False, lambda rows: rows))
+            counts = check(batch, identifier, written, attempt.added_rows(), skip=True)
+            refuse_bad_records(spec, batch, counts, identifier, lambda: source.bad(spark))
+        snapshot = attempt.publish_head({}, {})
+        yield ReadAgain(catalog, identifier, LandedBatch(batch, counts, Watermark(), snapshot), snapshot)
+    finally:
+        _drop(catalog, identifier)
+
+
+def _drop(catalog: IcebergCatalog, identifier: str) -> None:
+    """What cannot be dropped now, the next replay drops."""
+    try:
+        catalog.drop(identifier)
+    except BatchmergeError as problem:
+        _LOG.warning("%s is left behind: %s", identifier, problem)

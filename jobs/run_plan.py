@@ -1,0 +1,153 @@
+"""What the next run of a pipeline would do, found out without doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from jobs import protocol
+from jobs.batch import Batch
+from jobs.destinations.base import Destination
+from jobs.lineage import next_batches
+from jobs.offsets import total
+from jobs.pipeline import Pipeline
+from jobs.verify.statements import table_statement
+from resources.errors import BatchmergeError
+
+_COMMITS = {
+    "iceberg": "one conditional commit of the catalog: data, state and offsets together",
+    "bigquery": "one job with a deterministic id, then the state row, moved only from the committed one",
+    "clickhouse": "fenced, deduplicated inserts in chunks, batch by batch, under a lease in KeeperMap",
+}
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """One destination table.
+
+    Attributes:
+        batches: numbers of the landed batches that wait for it; the next one to be landed is not among them.
+        steps: what would be created or changed before.
+        sql: what brings the changes into the table; empty where that is no statement.
+        problem: why its part of the run would fail.
+    """
+
+    name: str
+    mode: str
+    committed: int | None = None
+    batches: Sequence[int] = ()
+    changes: int = 0
+    steps: Sequence[str] = ()
+    sql: str = ""
+    commit: str = ""
+    problem: BatchmergeError | None = None
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What the next run would land and merge.
+
+    Attributes:
+        batch: the next batch; None where Kafka has nothing new. Its commit id is made anew by the run.
+        waiting: records in Kafka that are not landed.
+        problem: why landing would fail.
+    """
+
+    pipeline: str
+    landing: str
+    committed: int | None = None
+    batch: Batch | None = None
+    waiting: int = 0
+    steps: Sequence[str] = ()
+    problem: BatchmergeError | None = None
+    tables: Sequence[TablePlan] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[BatchmergeError]:
+        return [p for p in (self.problem, *(t.problem for t in self.tables)) if p]
+
+    @property
+    def records(self) -> int:
+        """Upper bound of the records in the next batch."""
+        return total(self.batch.ranges) if self.batch else 0
+
+
+def plan_run(pipeline: Pipeline) -> RunPlan:
+    """Asks Kafka, the intermediate table and every destination; changes nothing. A table that fails stops no other."""
+    tables = [_plan_table(pipeline, destination) for destination in pipeline.destinations()]
+    try:
+        planned = protocol.plan(pipeline)
+    except BatchmergeError as problem:
+        return RunPlan(pipeline.name, pipeline.intermediate.identifier, problem=problem, tables=tables)
+    missing = pipeline.intermediate.catalog.load(pipeline.intermediate.identifier) is None
+    return RunPlan(
+        pipeline.name,
+        pipeline.intermediate.identifier,
+        committed=planned.committed.batch_number if planned.committed else None,
+        batch=planned.batch,
+        waiting=_waiting(planned),
+        steps=[f"create {pipeline.intermediate.identifier}"] if missing else [],
+        tables=tables,
+    )
+
+
+def _waiting(planned: protocol.Planned) -> int:
+    if planned.batch is None:
+        return 0
+    ends = planned.topics.stable
+    return sum(max(0, ends.get(tp, r.start) - r.start) for tp, r in planned.batch.ranges.items())
+
+
+def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
+    name, mode, kind = destination.name, destination.table.mode, destination.table.kind
+    try:
+        committed = destination.committed()
+        landed, complete = pipeline.intermediate.landed()
+        waiting = next_batches(name, committed, landed, complete)
+        pipeline.check_generation(committed, waiting)
+        return TablePlan(
+            name,
+            mode,
+            committed=committed.batch_number if committed else None,
+            batches=[b.number for b in waiting],
+            changes=sum(b.counts.landed for b in waiting),
+            steps=destination.prepare(dry_run=True),
+            sql=table_statement(pipeline.spec, destination.table),
+            commit=_COMMITS[kind],
+        )
+    except BatchmergeError as problem:
+        return TablePlan(name, mode, problem=problem)
+
+
+def plan_text(plan: RunPlan, with_sql: bool = True) -> str:
+    """The plan for people."""
+    lines = [f"pipeline {plan.pipeline}", f"  landing into {plan.landing}: {_landing(plan)}"]
+    lines += [f"    first: {step}" for step in plan.steps]
+    if plan.batch:
+        lines += [f"    {tp}: offsets {r.start} to {r.end}" for tp, r in sorted(plan.batch.ranges.items())]
+    for table in plan.tables:
+        lines.append(f"  {table.name} ({table.mode}): {_table(table, plan.batch)}")
+        lines += [f"    first: {step}" for step in table.steps]
+        if table.commit:
+            lines.append(f"    commit: {table.commit}")
+        if with_sql and table.sql:
+            lines += [f"      {line}" for line in table.sql.splitlines() if line.strip()]
+    return "\n".join(lines)
+
+
+def _landing(plan: RunPlan) -> str:
+    if plan.problem:
+        return f"FAILS: {plan.problem}"
+    if plan.batch is None:
+        return f"nothing new; at batch {plan.committed or 0}"
+    return f"batch {plan.batch.number} of up to {plan.records:,} records; {plan.waiting:,} wait in Kafka"
+
+
+def _table(table: TablePlan, batch: Batch | None) -> str:
+    if table.problem:
+        return f"FAILS: {table.problem}"
+    at = f"at batch {table.committed}" if table.committed else "without a batch yet"
+    numbers = [*map(str, table.batches), *([str(batch.number)] if batch else [])]
+    if not numbers:
+        return f"{at}; nothing to merge"
+    return f"{at}; merges batch {', '.join(numbers)}"

@@ -1,0 +1,208 @@
+"""Does a destination table say what the landed changes say? All of it, or some rows picked at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.changes.columns import RowColumn
+from jobs.changes.reduction import Reduction
+from jobs.changes.routing import taken_by
+from jobs.changes.unchanged_columns import columns_kept, may_keep
+from jobs.destinations.base import Destination
+from jobs.pipeline import Pipeline
+from jobs.spec.tables import Table
+from jobs.verify.contents import Contents
+from jobs.verify.landed_spans import from_the_first, landed_spans
+from jobs.verify.values import compared_apart, differences
+from resources.errors import CommitFailed
+from resources.spark import spark_errors
+from sql import render
+
+_EXPECTED, _FOUND, _SPANS = "batchmerge_expected", "batchmerge_found", "batchmerge_spans"
+_REFUSED = "batchmerge_refused"
+_ROW = "__row"
+_KEPT = "__kept_"
+_SLICE = 100_000
+_TRIES = 3
+_COORDINATES = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found about one table at one batch.
+
+    Attributes:
+        rows: in the table.
+        compared: rows that were compared value by value.
+        beside: rows that are neither right nor wrong: of records that were never landed (a replay from Kafka may have
+            brought them), or are not any more.
+        wrong: sentences without values; empty where all is well.
+        left_out: what was not compared, and why.
+    """
+
+    batch: int
+    rows: int = 0
+    compared: int = 0
+    duplicates: int | None = None
+    beside: int = 0
+    wrong: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdict:
+    """Compares the table with the changes landed up to its committed batch.
+
+    Args:
+        limit: rows to compare; 0: all, which are then held in this process's memory.
+
+    Raises:
+        CommitFailed: the table was merged into during each of three tries.
+    """
+    for _ in range(_TRIES):
+        state = destination.committed()
+        if state is None:
+            return Verdict(0)
+        found = _Comparison(pipeline, destination, state).run(limit)
+        after = destination.committed()
+        if after is not None and after.commit_id == state.commit_id:
+            return found
+    raise CommitFailed("the table moved on while it was compared", where=destination.name, remedy="try again later")
+
+
+class _Comparison:
+    def __init__(self, pipeline: Pipeline, destination: Destination, state: CommittedState) -> None:
+        catalogs = [pipeline.intermediate.catalog, *([c] if (c := getattr(destination, "catalog", None)) else [])]
+        # A session of its own: that of the merges may be at work in another process.
+        self._spark = pipeline.spark(f"verify {destination.name}", *catalogs)
+        self._pipeline, self._destination, self._state = pipeline, destination, state
+        self._contents = Contents(destination, self._spark)
+        apart = compared_apart(destination, self._contents.columns)
+        self._apart, self._columns = apart, [c for c in self._contents.columns if c not in apart]
+        # Columns that some changes leave as they were.
+        self._kept: tuple[RowColumn, ...] = ()
+        self._keys = _keys(self._contents.columns, destination.table)
+
+    def run(self, limit: int) -> Verdict:
+        landed, complete = self._pipeline.intermediate.landed()
+        merged = [b for b in landed if b.number <= self._state.batch_number]
+        if not merged:
+            return Verdict(self._state.batch_number, left_out=["all: retention has removed the landed batches"])
+        rows = self._contents.count()
+        duplicates = self._contents.duplicate_keys() if self._destination.table.mode.startswith("upsert") else None
+        wrong, beside = list[str](), 0
+        # Of records that were not landed, a row may be right.
+        whole = complete and from_the_first(merged)
+        with spark_errors(self._destination.name):
+            self._expect(merged)
+            if complete:
+                should = self._spark.table(_EXPECTED).where("__expected").count()
+                missed = rows != should if whole else rows < should
+                wrong += [f"{rows} rows, landed changes make {should}"] if missed else []
+                beside = 0 if whole else max(0, rows - should)
+            compared = self._compare(limit, wrong, merged, whole) if self._keys else 0
+            self._spark.catalog.uncacheTable(_EXPECTED)
+        left_out = [] if self._keys else ["all but the number of rows: nothing in a row says which record it is of"]
+        return Verdict(self._state.batch_number, rows, compared, duplicates, beside, wrong, left_out)
+
+    def _expect(self, merged: Sequence[LandedBatch]) -> None:
+        """The rows that the table should and should not have, as a view that is computed once."""
+        spec, table = self._pipeline.spec, self._destination.table
+        landed, snapshot = self._pipeline.intermediate, self._pipeline.intermediate.snapshot_with(merged[-1])
+        first, last = merged[0].number, merged[-1].number
+        if may_keep(spec, table, landed):
+            self._kept = columns_kept(self._spark, landed.path, snapshot, first, last, self._contents.columns)
+        reduction = Reduction(
+            table=landed.path,
+            snapshot=snapshot,
+            first=first,
+            last=last,
+            mode=table.mode,
+            columns=tuple(self._contents.columns),
+            keys=tuple(c.name for c in self._contents.columns if c.is_key),
+            order_by=spec.changes.ordered_by,
+            route=taken_by(spec, table),
+            kept=self._kept,
+        )
+        text, refused = reduction.landed, self._contents.refused()
+        if refused is not None:
+            self._spark.createDataFrame(refused).createOrReplaceTempView(_REFUSED)
+            text = render("spark", "without_refused", rows=text, refused=[_REFUSED])
+        text = reduction.of(text)
+        names = [c.name for c in self._contents.columns]
+        text = render("spark", "expected_rows", rows=text, columns=names, kept=bool(self._kept))
+        rows = self._spark.sql(text, args=dict(reduction.parameters))
+        self._spark.catalog.dropTempView(_EXPECTED)
+        rows.createOrReplaceTempView(_EXPECTED)
+        self._spark.catalog.cacheTable(_EXPECTED)
+
+    def _compare(self, limit: int, wrong: list[str], merged: Sequence[LandedBatch], whole: bool) -> int:
+        """Compares rows by value, in slices; says in `wrong` what is not right, and gives their number."""
+        found = self._contents.rows(self._contents.columns, limit)
+        spans = self._spans(merged)
+        unknown, deleted, differs = 0, 0, dict.fromkeys((c.name for c in self._contents.columns), 0)
+        names = [c.name for c in self._columns]
+        kept = [c.name for c in self._kept]
+        views = {"found": [_FOUND], "expected": [_EXPECTED]}
+        text = render("spark", "reconcile", spans=spans, columns=names, keys=self._keys, kept=kept, **views)
+        for start in range(0, len(found), _SLICE):
+            part = found.slice(start, _SLICE)
+            numbered = part.select(names).append_column(_ROW, pa.array(range(len(part)), pa.int64()))
+            self._spark.createDataFrame(numbered).createOrReplaceTempView(_FOUND)
+            answer = self._spark.sql(text).first()
+            assert answer is not None, "an aggregate has one row"
+            unknown += answer["unknown"] if spans or whole else 0
+            deleted += answer["deleted"]
+            for n, name in enumerate(names):
+                differs[name] += answer[f"differs_{n}"]
+            for name, count in self._differ_apart(part).items():
+                differs[name] += count
+        wrong += [f"{unknown} rows that no landed change explains"] if unknown else []
+        wrong += [f"{deleted} rows that landed changes have deleted"] if deleted else []
+        wrong += [f"column {name} differs in {count} rows" for name, count in differs.items() if count]
+        return len(found)
+
+    def _spans(self, merged: Sequence[LandedBatch]) -> list[str] | None:
+        """The offsets that were landed, as a view; None where the rows do not say where they came from."""
+        if self._destination.table.mode.startswith("upsert"):
+            return None
+        rows = [(*tp, span.start, span.end) for tp, found in landed_spans(merged).items() for span in found]
+        columns = "topic string, partition int, first long, end long"
+        self._spark.createDataFrame(rows, columns).createOrReplaceTempView(_SPANS)
+        return [_SPANS]
+
+    def _differ_apart(self, part: pa.Table) -> dict[str, int]:
+        """How many values differ in columns that Spark does not compare."""
+        if not self._apart:
+            return {}
+        names = [c.name for c in self._apart]
+        views = {"found": [_FOUND], "expected": [_EXPECTED]}
+        kept = [c.name for c in self._kept]
+        text = render("spark", "expected_values", columns=names, keys=self._keys, kept=kept, **views)
+        expected = self._spark.sql(text).toArrow().combine_chunks()
+        rows = part.take(expected[_ROW]).combine_chunks()
+        found = {}
+        for column in self._apart:
+            # What no landed change brings is not known.
+            known = pc.invert(expected[_KEPT + column.name]) if column in self._kept else pa.array([True] * len(rows))
+            pair = (_array(table.filter(known)[column.name]) for table in (expected, rows))
+            found[column.name] = differences(self._destination, column, *pair)
+        return found
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _keys(columns: list[RowColumn], table: Table) -> list[str]:
+    """What identifies a row: its key, or where it came from; nothing where it has neither."""
+    if table.mode.startswith("upsert"):
+        return [c.name for c in columns if c.is_key]
+    if not all(name in table.metadata_columns for name in _COORDINATES):
+        return []
+    paths = [("kafka", name) for name in _COORDINATES]
+    return [c.name for c in columns if c.path in paths]

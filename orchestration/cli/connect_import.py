@@ -1,0 +1,128 @@
+"""`batchmerge import`: a Kafka Connect sink becomes a pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from jobs.connect_import import building, clickhouse, columns, connect, iceberg
+from jobs.connect_import import offsets as stopped_at
+from jobs.connect_import.building import Imported
+from jobs.connect_import.configuration import Configuration, read_configuration
+from jobs.connect_import.writing import connections_file, pipeline_file, report
+from orchestration.files import FOLDER
+from resources.clickhouse import ClickHouseServer
+from resources.connections import (
+    ClickHouseConnection,
+    Connections,
+    IcebergConnection,
+    KafkaConnection,
+    load_connections,
+)
+from resources.errors import ConfigurationError
+from resources.iceberg import IcebergCatalog
+from resources.kafka import KafkaCluster
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--columns", "value_columns", metavar="YAML", help="Columns of the values: '{id: long, name: string}'.")
+@click.option("--key-columns", metavar="YAML", help="Columns of the keys, for a BigQuery sink that upserts.")
+@click.option("--table", "tables", multiple=True, help="A table of a sink that takes them from its records.")
+@click.option("--offsets/--no-offsets", default=True, help="Take over where the connector stopped.", show_default=True)
+@click.option("--write", is_flag=True, help="Write orchestration/defs/<name>/defs.yaml instead of printing it.")
+def import_(
+    file: Path,
+    value_columns: str | None,
+    key_columns: str | None,
+    tables: tuple[str, ...],
+    offsets: bool,
+    write: bool,
+) -> None:
+    """Make a pipeline file of a Kafka Connect configuration: an Iceberg, ClickHouse or BigQuery sink.
+
+    FILE is JSON (flat, or with `name` and `config`) or properties. Says what became of each option and transform. The
+    connector must have been stopped: its offsets, and what it keeps in its tables, say where the pipeline begins, so
+    that nothing is lost and nothing comes twice. For that the connections `kafka` and `lake` or `clickhouse` must be in
+    your connections file (first run with --no-offsets to see their entries).
+    """
+    configuration = read_configuration(file)
+    given = _columns(value_columns, "--columns")
+    connections = load_connections() if offsets else None
+    of_tables = bool(connections) and not given
+    if connections and of_tables:
+        given = _known_columns(configuration, connections, list(tables))
+    imported = building.build(configuration, given, _columns(key_columns, "--key-columns"), list(tables), of_tables)
+    if connections:
+        imported.document["source"]["start"] = _start(configuration, imported, connections)
+    _show(imported, write)
+
+
+def _show(imported: Imported, write: bool) -> None:
+    for line in report(imported):
+        click.echo(line)
+    click.echo("\nEntries for the connections file:\n")
+    click.echo(connections_file(imported))
+    if not write:
+        click.echo(f"orchestration/defs/{imported.name}/defs.yaml:\n")
+        click.echo(pipeline_file(imported))
+        return
+    path = FOLDER / imported.name / "defs.yaml"
+    if path.exists():
+        raise ConfigurationError("the file exists", where=str(path), remedy="remove it, or rename the connector")
+    path.parent.mkdir(parents=True)
+    path.write_text(pipeline_file(imported))
+    click.echo(f"written to {path}; the pipeline is paused")
+
+
+def _columns(text: str | None, option: str) -> dict[str, str]:
+    if not text:
+        return {}
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise click.UsageError(f"{option}: give names and types, for example '{{id: long, name: string}}'")
+    return {str(name): str(kind) for name, kind in found.items()}
+
+
+def _known_columns(configuration: Configuration, connections: Connections, named: list[str]) -> dict[str, str]:
+    """The columns of the tables that the connector has filled."""
+    kind = configuration.text("connector.class")
+    if kind in (iceberg.TABULAR, iceberg.APACHE):
+        catalog = _lake(connections)
+        names = configuration.items("iceberg.tables") or named
+        return columns.all_of([columns.of_iceberg(catalog, name) for name in names])
+    if kind == clickhouse.CLASS:
+        parts, _ = clickhouse.tables(configuration, configuration.items("topics"))
+        server = _clickhouse(connections)
+        return columns.all_of([columns.of_clickhouse(server, part["table"]) for part in parts])
+    return {}
+
+
+def _start(configuration: Configuration, imported: Imported, connections: Connections) -> dict[str, Any]:
+    cluster = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
+    source = imported.document["source"]
+    _, partitions = cluster.describe(cluster.topics(source.get("topics", []), source.get("pattern")))
+    found = stopped_at.committed(cluster, configuration, partitions)
+    if configuration.text("connector.class") in (iceberg.TABULAR, iceberg.APACHE):
+        tables = [table["table"] for table in imported.document["tables"]]
+        stopped_at.check_all_in_tables(cluster, _lake(connections), configuration, tables)
+    if stopped_at.keeper_state_counts(configuration):
+        server, table = _clickhouse(connections), clickhouse.state_table(configuration)
+        found = stopped_at.after_keeper_state(found, stopped_at.keeper_rows(server, table), f"{server.where}, {table}")
+    click.echo(f"begins where group {connect.group(configuration)} stopped: {len(found)} partitions\n")
+    return stopped_at.start(found)
+
+
+def _lake(connections: Connections) -> IcebergCatalog:
+    return IcebergCatalog("lake", connections.get("lake", IcebergConnection))
+
+
+def _clickhouse(connections: Connections) -> ClickHouseServer:
+    connection = connections.get("clickhouse", ClickHouseConnection)
+    return ClickHouseServer("clickhouse", connection, connection.endpoints[0])

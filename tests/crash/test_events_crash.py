@@ -1,0 +1,155 @@
+"""kill -9 between data and its news, in the middle of the news, and a run that sleeps: every batch is told once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from jobs import failpoints
+from resources.connections import Connections
+from tests.kit import model
+from tests.kit.events import check_all_told, check_groups, effective, events
+from tests.kit.flow import Flow, rows
+from tests.kit.records import Record, bootstrap, produce, random_changes
+
+pytestmark = pytest.mark.crash
+
+MODES = ["append", "upsert_delete"]
+# Data is committed at these two, and nothing of it is told.
+BEFORE_NEWS = ["land.published", "merge.published"]
+
+
+@dataclass
+class Told:
+    """A flow with a control topic of its own, whose log grows from test to test."""
+
+    flow: Flow
+    control: str
+    records: list[Record] = field(default_factory=list)
+
+    def grow(self, connections: Connections) -> None:
+        more = random_changes(len(self.records), 120, 30, 2)
+        produce(bootstrap(connections), self.flow.topic, more)
+        self.records.extend(more)
+
+    def check(self, connections: Connections) -> None:
+        pipeline = self.flow.pipeline(connections)
+        told = events(connections, self.control)
+        check_all_told(pipeline, told)
+        check_groups(pipeline)
+        for mode in MODES:
+            assert rows(connections, self.flow.table(mode)) == model.expected(self.records, mode)
+
+
+def _told(topic: Callable[..., str], **control: object) -> Told:
+    name = f"control-{uuid.uuid4().hex[:8]}"
+    overrides: dict[str, object] = {"control": {"topic": name, **control}}
+    return Told(Flow(topic(partitions=2), MODES, max_records=80, overrides=overrides), name)
+
+
+@pytest.fixture(scope="module")
+def told(module_topic: Callable[..., str]) -> Told:
+    return _told(module_topic)
+
+
+@pytest.mark.parametrize("point", [*BEFORE_NEWS, *failpoints.NEWS])
+def test_news_of_a_killed_run_are_told_by_the_next(
+    point: str, told: Told, stack: Path, connections: Connections
+) -> None:
+    told.grow(connections)
+    code, output = told.flow.run(stack, failpoint=point)
+    assert code == -signal.SIGKILL, output
+    code, output = told.flow.run(stack)
+    assert code == 0, output
+    assert "could not be told" not in output
+    told.check(connections)
+    everything = events(connections, told.control)
+    repeated = [e.type for e in everything if e not in effective(everything)]
+    assert set(repeated) <= {"commit_request"}
+
+
+@pytest.mark.parametrize("point", ["news.ready.written", "news.table.written", "news.complete.written"])
+def test_killed_before_the_very_first_news(
+    point: str, stack: Path, connections: Connections, topic: Callable[..., str]
+) -> None:
+    """Nothing in Kafka says that this pipeline ever told anything."""
+    told = _told(topic)
+    told.grow(connections)
+    code, output = told.flow.run(stack, failpoint=point)
+    assert code == -signal.SIGKILL, output
+    code, output = told.flow.run(stack)
+    assert code == 0, output
+    told.check(connections)
+
+
+def test_killed_between_data_and_the_group_without_a_control_topic(
+    stack: Path, connections: Connections, topic: Callable[..., str]
+) -> None:
+    told = _told(topic, enabled=False)
+    told.grow(connections)
+    code, output = told.flow.run(stack, failpoint=failpoints.GROUP)
+    assert code == -signal.SIGKILL, output
+    code, output = told.flow.run(stack)
+    assert code == 0, output
+    pipeline = told.flow.pipeline(connections)
+    landed = pipeline.intermediate.committed()
+    assert landed
+    assert pipeline.kafka.group_offsets(pipeline.group) == dict(landed.offsets)
+
+
+def _stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+
+
+@pytest.mark.parametrize("point", ["news.ready.written", "news.table.written"])
+def test_a_run_that_wakes_up_late_tells_nothing(
+    point: str, stack: Path, connections: Connections, topic: Callable[..., str]
+) -> None:
+    """It sleeps with everything written and nothing committed; meanwhile a newer run tells the same."""
+    told = _told(topic)
+    told.grow(connections)
+    sleeper = told.flow.start(stack, failpoint=f"{point}=stop")
+    try:
+        while not _stopped(sleeper.pid):
+            assert sleeper.poll() is None, "ended before the boundary"
+            time.sleep(0.05)
+        code, output = told.flow.run(stack)
+        assert code == 0, output
+        assert "could not be told" not in output
+        before = events(connections, told.control)
+    finally:
+        os.kill(sleeper.pid, signal.SIGCONT)
+    assert sleeper.stdout
+    output = sleeper.stdout.read()
+    assert sleeper.wait(timeout=300) == 0, output
+    assert "could not be told" in output, (
+        output,
+        [(e.type, e.timestamp) for e in events(connections, told.control)[len(before) :]],
+    )
+    told.check(connections)
+    after = events(connections, told.control)
+    assert [e for e in after[len(before) :] if e.type in ("commit_ready", "commit_table")] == []
+
+
+def test_two_runs_at_once_tell_every_batch_once(
+    stack: Path, connections: Connections, topic: Callable[..., str]
+) -> None:
+    told = _told(topic)
+    told.grow(connections)
+    told.grow(connections)
+    runs = [told.flow.start(stack), told.flow.start(stack)]
+    for run in runs:
+        assert run.stdout
+        run.stdout.read()
+        run.wait(timeout=300)
+    # One of them may have been interrupted, refused or silenced; whatever is left, the next run finishes.
+    code, output = told.flow.run(stack)
+    assert code == 0, output
+    told.check(connections)

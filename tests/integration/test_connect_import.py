@@ -1,0 +1,233 @@
+"""Taking over where a connector stopped: consumer groups, events and snapshots of Iceberg sinks, state in KeeperMap."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+import pytest
+import yaml
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from pyspark.sql import SparkSession
+
+from jobs.connect_import import building, offsets
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.writing import pipeline_file
+from jobs.landing.transforming import analyse
+from jobs.pipeline import Pipeline
+from jobs.spec import PipelineSpec
+from orchestration.cli.connect_import import import_
+from resources.clickhouse import ClickHouseServer
+from resources.connections import ClickHouseConnection, Connections, KafkaConnection
+from resources.errors import SourceError, Unavailable
+from resources.kafka import KafkaCluster
+from tests.kit.connectors import CASES, COLUMNS, ICEBERG, KAFKA, chain
+from tests.kit.engine import Engine, catalog
+from tests.kit.flow import Flow
+from tests.kit.records import Record, bootstrap, produce
+
+APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
+TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
+
+
+def cluster(connections: Connections) -> KafkaCluster:
+    return KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
+
+
+def test_group_offsets_are_taken_over_when_the_connector_is_stopped(
+    connections: Connections, topic: Callable[..., str]
+) -> None:
+    source, name = topic(partitions=3), f"sink-{uuid.uuid4().hex[:8]}"
+    kafka, here = cluster(connections), Configuration(name, {"connector.class": APACHE})
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+    for n in range(30):
+        producer.produce(source, b"x", partition=n % 3)
+    producer.flush(60)
+    kafka.commit_group(f"connect-{name}", {(source, 0): 4, (source, 1): 10})
+    partitions = [(source, p) for p in range(3)]
+    assert offsets.committed(kafka, here, partitions) == {(source, 0): 4, (source, 1): 10, (source, 2): 0}
+    # Tabular's own group is newer than Connect's; a partition that neither has begins where the sink would.
+    own = {"connector.class": TABULAR, "consumer.override.auto.offset.reset": "latest"}
+    kafka.commit_group(f"cg-control-{name}", {(source, 0): 6})
+    expected = {(source, 0): 6, (source, 1): 10, (source, 2): 10}
+    assert offsets.committed(kafka, Configuration(name, own), partitions) == expected
+
+    running = Consumer({"bootstrap.servers": bootstrap(connections), "group.id": f"connect-{name}"})
+    try:
+        running.subscribe([source])
+        while not running.assignment():
+            running.poll(0.2)
+        with pytest.raises(Unavailable, match="still running"):
+            offsets.committed(kafka, here, partitions)
+    finally:
+        running.close()
+
+
+def test_imported_pipeline_begins_where_the_connector_stopped(
+    connections: Connections, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    source, name = topic(), f"sink-{uuid.uuid4().hex[:8]}"
+    table = f"tests.moved_{uuid.uuid4().hex[:8]}"
+    fields = [NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType())]
+    catalog(connections).create(table, Schema(*fields))
+    produce(bootstrap(connections), source, [Record(0, n, {"id": n, "name": "a"}) for n in range(5)])
+    cluster(connections).commit_group(f"connect-{name}", {(source, 0): 3})
+    options = {
+        "connector.class": APACHE,
+        "topics": source,
+        "iceberg.tables": table,
+        "iceberg.control.topic": f"none-{name}",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        "errors.tolerance": "all",
+    }
+    path = tmp_path / "connector.json"
+    path.write_text(json.dumps({"name": name, "config": options}))
+    result = CliRunner().invoke(import_, [str(path)], catch_exceptions=False)
+    document = yaml.safe_load("type: " + result.output.split("\ntype: ")[1])["attributes"]
+    assert document["source"]["start"] == {"offsets": {source: {0: 3}}}
+    assert document["source"]["value"]["columns"] == {"id": "long not null", "name": "string"}
+    pipeline = Pipeline(f"p_{uuid.uuid4().hex[:8]}", PipelineSpec.model_validate(document), connections)
+    batch = pipeline.plan_batch(None, pipeline.topic_state())
+    assert batch is not None
+    assert {str(tp): (r.start, r.end) for tp, r in batch.ranges.items()} == {f"{source}-0": (3, 5)}
+
+
+EVENT = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "type", "type": "int"},
+        {"name": "group_id", "type": "string"},
+        {
+            "name": "payload",
+            "type": {
+                "type": "record",
+                "name": "DataWritten",
+                "fields": [
+                    {
+                        "name": "table_reference",
+                        "type": {
+                            "type": "record",
+                            "name": "TableReference",
+                            "fields": [
+                                {"name": "catalog", "type": "string"},
+                                {"name": "namespace", "type": {"type": "array", "items": "string"}},
+                                {"name": "name", "type": "string"},
+                            ],
+                        },
+                    },
+                    {"name": "data_files", "type": ["null", {"type": "array", "items": "string"}]},
+                ],
+            },
+        },
+    ],
+}
+
+
+def event(group: str, table: str, files: list[str] | None, kind: int = 1) -> bytes:
+    """An event as Iceberg's AvroEncoderUtil frames it."""
+    namespace, name = table.split(".")
+    reference = {"catalog": "c", "namespace": [namespace], "name": name}
+    payload = {"table_reference": reference, "data_files": files}
+    record = {"id": "1", "type": kind, "group_id": group, "payload": payload}
+    out, schema = io.BytesIO(), json.dumps(EVENT).encode()
+    fastavro.schemaless_writer(out, EVENT, record)
+    return b"aVR\x01" + struct.pack(">i", len(schema)) + schema + out.getvalue()
+
+
+def test_files_that_no_snapshot_has_are_not_lost(connections: Connections, topic: Callable[..., str]) -> None:
+    control, name = topic("control"), f"sink-{uuid.uuid4().hex[:8]}"
+    here = Configuration(name, {"connector.class": APACHE, "iceberg.control.topic": control})
+    lake, kafka, group = catalog(connections), cluster(connections), f"connect-{name}"
+    table = f"tests.moved_{uuid.uuid4().hex[:8]}"
+    made = lake.create(table, Schema(NestedField(1, "id", LongType())))
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+
+    def say(*events: bytes) -> None:
+        for one in events:
+            producer.produce(control, one)
+        producer.flush(60)
+
+    say(event(group, table, ["a"]), event(group, table, None), event("somebody-else", table, ["z"]))
+    with pytest.raises(SourceError, match="no snapshot"):
+        offsets.check_all_in_tables(kafka, lake, here, [table])
+    said = {f"kafka.connect.offsets.{control}.{group}": json.dumps({"0": 3})}
+    made.append(pa.table({"id": pa.array([1], pa.int64())}), snapshot_properties=said)
+    lake.require(table).append(pa.table({"id": pa.array([2], pa.int64())}))  # by somebody else, without offsets
+    offsets.check_all_in_tables(kafka, lake, here, [table])
+    say(event(group, table, None, kind=2), event(group, table, ["b"]))
+    with pytest.raises(SourceError, match=f"offset 4 of {control}-0"):
+        offsets.check_all_in_tables(kafka, lake, here, [table])
+
+
+@pytest.mark.usefixtures("clickhouse")
+def test_state_of_the_clickhouse_sink_counts(connections: Connections) -> None:
+    connection = connections.get("clickhouse", ClickHouseConnection)
+    server = ClickHouseServer("clickhouse", connection, connection.endpoints[0])
+    table = f"connect_state_{uuid.uuid4().hex[:8]}"
+    server.execute(
+        f"CREATE TABLE `{table}` (`key` String, minOffset BIGINT, maxOffset BIGINT, state String) "
+        f"ENGINE = KeeperMap('/{table}') PRIMARY KEY `key`"
+    )
+    try:
+        server.execute(f"INSERT INTO `{table}` VALUES ('a-b-0', 0, 99, 'AFTER_PROCESSING')")
+        given = {("a-b", 0): 50, ("a-b", 1): 7}
+        rows = offsets.keeper_rows(server, table)
+        assert offsets.after_keeper_state(given, rows, "here") == {("a-b", 0): 100, ("a-b", 1): 7}
+        server.execute(f"INSERT INTO `{table}` VALUES ('a-b-1', 7, 12, 'BEFORE_PROCESSING')")
+        with pytest.raises(SourceError, match="offset 12"):
+            offsets.after_keeper_state(given, offsets.keeper_rows(server, table), "here")
+    finally:
+        server.execute(f"DROP TABLE `{table}` SYNC")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_spark_accepts_the_statement_of_a_chain(case: str, spark: SparkSession) -> None:
+    options, _, _ = CASES[case]
+    imported = building.build(Configuration("sink", {**ICEBERG, **options}), COLUMNS)
+    spec = PipelineSpec.model_validate(yaml.safe_load(pipeline_file(imported))["attributes"])
+    analyse(spark, spec.source)
+
+
+def test_an_unwrapping_connector_becomes_a_pipeline_that_runs(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    unwrap = ("io.debezium.transforms.ExtractNewRecordState", {"add.fields": "lsn"})
+    mask = (KAFKA + "MaskField$Value", {"fields": "card", "replacement": "***"})
+    cast = (KAFKA + "Cast$Value", {"spec": "price:float64"})
+    flow = Flow(name, ["upsert_delete"])
+    configuration = {
+        **ICEBERG,
+        **chain(unwrap, mask, cast),
+        "connector.class": TABULAR,
+        "topics": name,
+        "iceberg.tables": flow.table("upsert_delete"),
+        "iceberg.tables.default-id-columns": "id",
+        "iceberg.tables.cdc-field": "__op",
+        "iceberg.tables.auto-create-enabled": "true",
+    }
+    columns = {"id": "long", "card": "string", "price": "string", "__lsn": "long"}
+    imported = building.build(Configuration("sink", configuration), columns)
+    assert [line.split(":")[0] for line in imported.todo] == ["source.value.envelope"]
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+    row = {"id": 1, "card": "secret", "price": "2.5"}
+    other = {**row, "id": 2}
+    changes = [("c", None, row), ("c", None, other), ("u", row, {**row, "price": "3"}), ("d", other, None)]
+    for lsn, (op, old, new) in enumerate(changes):
+        producer.produce(name, json.dumps({"op": op, "before": old, "after": new, "source": {"lsn": lsn}}).encode())
+    producer.flush(60)
+    Engine(flow, connections, spark, imported.document).advance()
+    found = catalog(connections).require(flow.table("upsert_delete")).scan().to_arrow().to_pylist()
+    assert found == [{"id": 1, "card": "***", "price": 3.0, "__lsn": 2}]

@@ -1,0 +1,61 @@
+"""What was told: reads a control topic to its end, and says what must be on it for the batches that are landed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from jobs.events.messages import CommitTable, Event
+from jobs.events.reading import read_events
+from jobs.pipeline import Pipeline
+from resources.connections import Connections, KafkaConnection
+from resources.kafka import KafkaCluster
+
+
+def cluster(connections: Connections) -> KafkaCluster:
+    return KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
+
+
+def events(connections: Connections, topic: str, cursor: str | None = None) -> list[Event]:
+    """All committed events, in their order."""
+    found: list[Event] = []
+    while True:
+        some, cursor = read_events(cluster(connections), topic, cursor)
+        if not some:
+            return found
+        found.extend(some)
+
+
+def effective(told: list[Event]) -> list[Event]:
+    """Without repetitions, as a consumer that keeps to the rules sees them."""
+    return list({event.id: event for event in reversed(told)}.values())[::-1]
+
+
+def check_all_told(pipeline: Pipeline, told: list[Event]) -> None:
+    """Every landed batch has each event once, landing's in order; nothing else but requests that were given up."""
+    seen = [event for event in effective(told) if event.group == pipeline.name]
+    once = Counter((e.type, e.payload.commit_id, getattr(e.payload, "table", "")) for e in seen)
+    assert set(once.values()) == {1}, once
+    tables = [destination.table.table for destination in pipeline.destinations()]
+    landed = {b.batch.commit_id: b for b in pipeline.intermediate.landed()[0]}
+    for commit_id, batch in landed.items():
+        mine = [e for e in seen if e.payload.commit_id == commit_id]
+        types = [e.type for e in mine]
+        assert types[:3] == ["commit_request", "commit_response", "commit_ready"], (batch.batch, types)
+        # A table's news may be late where all tables have the batch already.
+        assert sorted(types[3:]) == ["commit_complete", *["commit_table"] * len(tables)], (batch.batch, types)
+        assert sorted(e.payload.table for e in mine if isinstance(e.payload, CommitTable)) == sorted(tables)
+    given_up = [e for e in seen if e.payload.commit_id not in landed]
+    assert {e.type for e in given_up} <= {"commit_request"}, given_up
+
+
+def check_groups(pipeline: Pipeline) -> None:
+    """Every consumer group stands where its table does, and the pipeline's where the last of them does."""
+    for destination in pipeline.destinations():
+        state = destination.committed()
+        assert state
+        group = f"{pipeline.group}/{destination.table.connection}.{destination.table.table}"
+        assert pipeline.kafka.group_offsets(group) == dict(state.offsets), group
+    landed = pipeline.intermediate.committed()
+    assert landed
+    assert pipeline.kafka.group_offsets(f"{pipeline.group}/landing") == dict(landed.offsets)
+    assert pipeline.kafka.group_offsets(pipeline.group) == dict(landed.offsets)

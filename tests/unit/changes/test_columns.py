@@ -1,0 +1,102 @@
+"""Which columns a landed row has, and which of them make a destination row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.changes.columns import INSTANT, RowColumn, key_fields, landing_schema, row_columns
+from jobs.landing.writing import record_reader
+from jobs.offsets import OffsetRange, TopicPartition
+from jobs.spec import PipelineSpec
+from tests.kit.batches import batch
+
+
+def spec(changes: dict[str, Any] | None = None, mode: str = "upsert_delete") -> PipelineSpec:
+    return PipelineSpec.model_validate(
+        {
+            "source": {
+                "topics": ["t"],
+                "key": {"columns": {"b": "string", "id": "int not null"}},
+                "value": {"columns": {"id": "long not null", "op": "string", "n": "struct<x: int not null>"}},
+            },
+            "changes": changes if changes is not None else {"key": {"columns": ["id", "b"]}, "op": {"field": "op"}},
+            "tables": [{"kind": "iceberg", "table": "n.t", "mode": mode}],
+        }
+    )
+
+
+def test_landed_row_has_nothing_required_anywhere() -> None:
+    schema = landing_schema(spec())
+    assert schema.names == ["key", "value", "op", "partitionTime", "i", "batchNumber", "landedAt", "kafka", "error"]
+    assert schema.field("key").type == pa.struct([("id", pa.int32()), ("b", pa.string())])
+    assert schema.field("value").type == pa.struct(
+        [("id", pa.int64()), ("op", pa.string()), ("n", pa.struct([("x", pa.int32())]))]
+    )
+    assert all(f.nullable for f in schema)
+
+
+def test_pipeline_without_a_key_has_no_key_column() -> None:
+    bare = spec({}, mode="append")
+    assert "key" not in landing_schema(bare).names
+    assert key_fields(bare) == []
+    assert [c.path for c in row_columns(bare, [])] == [("value", "id"), ("value", "op"), ("value", "n")]
+
+
+def test_key_columns_come_from_the_key_and_the_op_field_is_dropped() -> None:
+    assert row_columns(spec(), []) == [
+        RowColumn("b", pa.string(), False, ("key", "b"), is_key=True),
+        RowColumn("id", pa.int32(), False, ("key", "id"), is_key=True),
+        RowColumn("n", pa.struct([pa.field("x", pa.int32(), False)]), True, ("value", "n")),
+    ]
+
+
+def test_op_field_is_kept_on_request() -> None:
+    kept = spec({"key": {"columns": ["id"]}, "op": {"field": "op", "keep": True}})
+    assert [c.name for c in row_columns(kept, [])] == ["id", "op", "n"]
+
+
+@pytest.mark.parametrize(("nulls", "nullable"), [("refuse", False), ("match", True)])
+def test_key_columns_are_required_unless_nulls_match(nulls: str, nullable: bool) -> None:
+    found = row_columns(spec({"key": {"columns": ["id", "b"], "nulls": nulls}}), [])
+    assert {c.nullable for c in found if c.is_key} == {nullable}
+
+
+def test_metadata_columns() -> None:
+    added = row_columns(spec(), ["topic", "partition", "offset", "timestamp", "batch"])[-5:]
+    assert [(c.name, c.type, c.path) for c in added] == [
+        ("_topic", pa.string(), ("kafka", "topic")),
+        ("_partition", pa.int32(), ("kafka", "partition")),
+        ("_offset", pa.int64(), ("kafka", "offset")),
+        ("_timestamp", INSTANT, ("kafka", "timestamp")),
+        ("_batch", pa.int64(), ("batchNumber",)),
+    ]
+
+
+def test_positions_of_a_batch_are_laid_out_by_topic_and_partition() -> None:
+    a0, t0, t1 = TopicPartition("a", 0), TopicPartition("t", 0), TopicPartition("t", 1)
+    ranges = {t1: OffsetRange(5, 9), a0: OffsetRange(100, 103), t0: OffsetRange(0, 0)}
+    made = record_reader(spec(), batch(1, ranges=ranges), pa.struct([]))
+    assert made.first_position == {a0: 0, t0: 3, t1: 3}
+    assert made.start == {a0: 100, t0: 0, t1: 5}
+    assert made.key_columns == ("id", "b")
+    assert made.refuse_null_keys
+
+
+def test_forced_optional_columns_but_not_the_key() -> None:
+    document = {
+        "source": {
+            "topics": ["t"],
+            "key": {"columns": {"id": "long not null"}},
+            "value": {"columns": {"name": "string not null", "at": "struct<x: int not null>"}},
+        },
+        "changes": {"key": {"columns": ["id"]}},
+        "tables": [{"kind": "iceberg", "table": "n.t", "mode": "upsert"}],
+    }
+    as_declared = row_columns(PipelineSpec.model_validate(document), [])
+    assert [c.nullable for c in as_declared] == [False, False, True]
+    forced = row_columns(PipelineSpec.model_validate({**document, "force_optional": True}), [])
+    assert [c.nullable for c in forced] == [False, True, True]
+    assert forced[2].type.field("x").nullable

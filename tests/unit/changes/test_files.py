@@ -1,0 +1,171 @@
+"""Landed changes read from a real table's files, piece by piece."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import StringType
+
+from jobs.batch import Batch, Counts, LandedBatch
+from jobs.changes.columns import ROWS, landing_schema
+from jobs.changes.files import LandedFiles, between, of_partition
+from jobs.changes.routing import Taken
+from jobs.iceberg.schema import iceberg_schema
+from jobs.offsets import OffsetRange, TopicPartition
+from jobs.spec.pipeline import PipelineSpec
+from jobs.watermark import Watermark
+from resources.connections import IcebergConnection
+from resources.errors import StorageError
+from resources.iceberg import IcebergCatalog
+
+SPEC = PipelineSpec.model_validate(
+    {
+        "source": {
+            "topics": ["t", "u"],
+            "key": {"format": "json", "columns": {"id": "long"}},
+            "value": {"format": "json", "columns": {"id": "long", "name": "string"}},
+        },
+        "changes": {"key": {"columns": ["id"]}, "order_by": "arrival"},
+        "tables": [{"kind": "iceberg", "table": "a.b", "mode": "upsert_delete"}],
+    }
+)
+SCHEMA = landing_schema(SPEC)
+
+
+def row(batch: int, i: int, topic: str = "t", partition: int = 0, **parts: Any) -> dict[str, Any]:
+    """Position `i` of a batch; its offset is 100 × batch + i."""
+    return {
+        "key": {"id": i},
+        "value": {"id": i, "name": f"{topic}{batch}"},
+        "op": "upsert",
+        "i": i,
+        "batchNumber": batch,
+        "kafka": {"topic": topic, "partition": partition, "offset": 100 * batch + i},
+        **parts,
+    }
+
+
+BATCH = LandedBatch(Batch("flow", 2, "two", "one", {}, {}, 0, "hash"), Counts(), Watermark(), 0)
+
+
+@dataclass(frozen=True)
+class Landing:
+    """The table as a destination sees it."""
+
+    catalog: IcebergCatalog
+    identifier: str = "landing.flow"
+    path: tuple[str, ...] = ("lake", "landing", "flow")
+
+    def landed(self) -> tuple[list[LandedBatch], bool]:
+        return [BATCH], True
+
+    def snapshot_with(self, newest: LandedBatch) -> int:
+        assert newest == BATCH
+        head = self.catalog.require(self.identifier).current_snapshot()
+        assert head is not None
+        return head.snapshot_id
+
+
+BAD = {"stage": "value", "kind": "type", "message": "no"}
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Landing:
+    (tmp_path / "catalog.db").touch()
+    connection = IcebergConnection(
+        kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+    catalog = IcebergCatalog("lake", connection)
+    table = catalog.create("landing.flow", iceberg_schema(SCHEMA))
+    for rows in (
+        [row(1, n) for n in range(3)] + [row(1, n, "u") for n in range(3, 6)],
+        # Two tasks of one batch, the later part first, with a delete and a dead letter.
+        [row(2, 2, op="delete", value=None), row(2, 3, op=None, key=None, value=None, error=BAD)],
+        [row(2, 0), row(2, 1), row(2, 4, partition=1)],
+    ):
+        table.append(pa.Table.from_pylist(rows, schema=SCHEMA))
+    return Landing(catalog)
+
+
+@pytest.fixture
+def files(landing: Landing) -> LandedFiles:
+    """As they get to a worker."""
+    found: LandedFiles = pickle.loads(pickle.dumps(LandedFiles.up_to(BATCH, landing)))
+    return found
+
+
+def places(files: LandedFiles, piece: Any) -> list[tuple[int, int]]:
+    rows = files.read(piece)
+    return list(zip(rows.at(["batchNumber"]).to_pylist(), rows.at(["i"]).to_pylist(), strict=True))
+
+
+def test_a_piece_of_a_partition_is_its_offsets_in_one_batch_in_order(files: LandedFiles) -> None:
+    assert places(files, of_partition(1, TopicPartition("t", 0), OffsetRange(101, 103))) == [(1, 1), (1, 2)]
+    assert places(files, of_partition(2, TopicPartition("t", 0), OffsetRange(0, 10_000))) == [(2, 0), (2, 1), (2, 2)]
+    assert places(files, of_partition(2, TopicPartition("t", 1), OffsetRange(0, 10_000))) == [(2, 4)]
+    assert places(files, of_partition(2, TopicPartition("none", 0), OffsetRange(0, 10_000))) == []
+
+
+def test_a_piece_of_the_log_goes_from_place_to_place(files: LandedFiles) -> None:
+    assert places(files, between(1, 4, 2, 1)) == [(1, 4), (1, 5), (2, 0)]
+    assert places(files, between(1, 1, 1, 3)) == [(1, 1), (1, 2)]
+
+
+def test_dead_letters_are_left_out_and_operations_chosen(files: LandedFiles) -> None:
+    everything = between(1, 0, 2, 100)
+    assert (2, 3) not in places(files, everything)
+    assert (2, 2) in places(files, everything)
+    assert (2, 2) not in places(files.taking(ROWS, None), everything)
+
+
+def test_only_what_the_route_takes(files: LandedFiles) -> None:
+    routed = files.taking(ROWS, Taken(topics=("u",)))
+    assert places(routed, between(1, 0, 2, 100)) == [(1, 3), (1, 4), (1, 5)]
+    named = files.taking(ROWS, Taken(path=("value", "name"), names=("t2",)))
+    assert places(named, between(1, 0, 2, 100)) == [(2, 0), (2, 1), (2, 4)]
+
+
+def landed(number: int, rows: int, snapshot: int) -> LandedBatch:
+    batch = Batch("flow", number, str(number), None, {}, {}, 0, "hash")
+    return LandedBatch(batch, Counts(landed=rows), Watermark(), snapshot)
+
+
+def test_files_of_whole_batches_hold_nothing_else(files: LandedFiles) -> None:
+    table = files.table()
+    (first, *_) = [s.snapshot_id for s in table.metadata.snapshots]
+    held = files.holding_only([landed(1, 6, first)])
+    (file,) = {task.file.file_path for task in table.scan("batchNumber == 1").plan_files()}
+    assert held == [file]
+    assert files.holding_only([landed(1, 5, first)]) == [], "a row that is not of the batch"
+    # A file with a dead letter has more rows than the batch has changes.
+    assert files.holding_only([landed(2, 4, files.snapshot)]) == []
+    assert files.holding_only([landed(1, 6, first), landed(2, 4, files.snapshot)]) == []
+    assert files.holding_only([landed(1, 6, 1)]) == [], "its snapshot is gone, so its columns are unknown"
+
+
+def test_files_with_other_columns_are_not_taken_together(files: LandedFiles, landing: Landing) -> None:
+    table = landing.catalog.require("landing.flow")
+    (first, *_) = [s.snapshot_id for s in table.metadata.snapshots]
+    with table.update_schema() as update:
+        update.add_column(("value", "extra"), StringType())
+    table.append(table.schema().as_arrow().empty_table())
+    assert files.holding_only([landed(1, 6, first)]), "read as of then"
+    now = LandedFiles.up_to(BATCH, landing)
+    assert now.holding_only([landed(1, 6, first)]) == []
+
+
+def test_parts_of_a_missing_value_are_null(files: LandedFiles) -> None:
+    rows = files.read(of_partition(2, TopicPartition("t", 0), OffsetRange(202, 203)))
+    assert rows.at(["value", "name"]).to_pylist() == [None]
+    assert rows.at(["key", "id"]).to_pylist() == [2]
+
+
+def test_files_that_are_gone_are_named_and_no_traceback(files: LandedFiles) -> None:
+    Path(files.metadata.removeprefix("file://")).unlink()
+    with pytest.raises(StorageError, match=r"landing\.flow"):
+        files.read(between(1, 0, 2, 100))

@@ -1,0 +1,225 @@
+"""Connectors' configurations become pipeline files that load, and connections without a secret in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobs.connect_import.building import Imported, build, pipeline_name
+from jobs.connect_import.configuration import Configuration, read_configuration
+from jobs.connect_import.writing import connections_file, pipeline_file, report
+from jobs.spec import PipelineSpec
+from resources.errors import ConfigurationError
+
+SECRET = "hunter2"
+CONVERTERS = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+}
+TABULAR = {
+    "connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector",
+    "topics": "events, orders",
+    "iceberg.tables": "db.events,db.orders",
+    "iceberg.tables.route-field": "kind",
+    "iceberg.table.db.events.route-regex": "e.*",
+    "iceberg.table.db.orders.route-regex": "order",
+    "iceberg.tables.default-id-columns": "id",
+    "iceberg.tables.cdc-field": "op",
+    "iceberg.table.db.events.partition-by": "days(at), bucket(id, 16)",
+    "iceberg.tables.auto-create-enabled": "true",
+    "iceberg.tables.write-props.write.format.default": "orc",
+    "iceberg.control.commit.interval-ms": "600000",
+    "iceberg.catalog.type": "rest",
+    "iceberg.catalog.uri": "https://catalog",
+    "iceberg.catalog.credential": SECRET,
+    "iceberg.catalog.s3.secret-access-key": SECRET,
+    "iceberg.catalog.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+    "consumer.override.sasl.mechanism": "PLAIN",
+    "consumer.override.sasl.jaas.config": f'PlainLoginModule required password="{SECRET}";',
+    "errors.tolerance": "all",
+    "errors.deadletterqueue.topic.name": "dlq",
+    **CONVERTERS,
+}
+APACHE = {
+    "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+    "topics.regex": "events_.*",
+    "iceberg.tables.dynamic-enabled": "true",
+    "iceberg.tables.route-field": "target",
+    "iceberg.tables.default-id-columns": "id",
+    "iceberg.control.commit.max-consecutive-failures": "4",
+    "iceberg.catalog.type": "glue",
+    **CONVERTERS,
+}
+CLICKHOUSE = {
+    "connector.class": "com.clickhouse.kafka.connect.ClickHouseSinkConnector",
+    "topics": "a,b,c",
+    "hostname": "ch",
+    "port": "8443",
+    "database": "shop",
+    "password": SECRET,
+    "ssl": "true",
+    "exactlyOnce": "true",
+    "topic2TableMap": "b=orders, c=orders",
+    "clickhouseSettings": "max_memory_usage=10,insert_quorum=2",
+    "retryCount": "5",
+    "bufferCount": "1000",
+    "auto.evolve": "true",
+    **CONVERTERS,
+}
+BIGQUERY = {
+    "connector.class": "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector",
+    "topics": "shop.orders",
+    "project": "p",
+    "defaultDataset": "d",
+    "keySource": "JSON",
+    "keyfile": f'{{"private_key": "{SECRET}"}}',
+    "sanitizeTopics": "true",
+    "upsertEnabled": "true",
+    "deleteEnabled": "true",
+    "kafkaKeyFieldName": "key",
+    "mergeIntervalMs": "120000",
+    "mergeRecordsThreshold": "500",
+    "timePartitioningType": "MONTH",
+    "timestampPartitionFieldName": "at",
+    "clusteringPartitionFieldNames": "a,b",
+    "allowNewBigQueryFields": "true",
+    **CONVERTERS,
+}
+COLUMNS = {
+    "id": "long",
+    "kind": "string",
+    "op": "string",
+    "at": "timestamp",
+    "target": "string",
+    "a": "int",
+    "b": "int",
+}
+
+
+def made(options: dict[str, str], **more: Any) -> tuple[Imported, PipelineSpec]:
+    imported = build(Configuration("My-Sink.1", options), COLUMNS, **more)
+    document = yaml.safe_load(pipeline_file(imported))
+    assert document["type"] == "orchestration.components.KafkaPipeline"
+    every = pipeline_file(imported) + connections_file(imported) + "\n".join(report(imported))
+    assert SECRET not in every
+    assert {t.name for t in imported.told} == set(options)
+    return imported, PipelineSpec.model_validate(document["attributes"])
+
+
+def test_tabular_sink_with_routes_and_changes() -> None:
+    imported, spec = made(TABULAR)
+    assert imported.name == "my_sink_1"
+    assert imported.todo == []
+    events, orders = spec.tables
+    assert (events.table, events.mode, orders.table) == ("db.events", "upsert_delete", "db.orders")
+    assert events.route is not None
+    assert (events.route.field, events.route.matches) == ("kind", "e.*")
+    assert events.kind == "iceberg"
+    assert events.partition_by == ["day(at)", "bucket(16, id)"]
+    assert events.properties == {"write.format.default": "orc"}
+    assert (events.create, events.evolve.add_columns) == (True, False)
+    assert spec.changes.key is not None
+    assert spec.changes.op is not None
+    assert (spec.changes.key.columns, spec.changes.key.source, spec.changes.op.field) == (["id"], "value", "op")
+    assert (spec.cron, spec.on_bad_record, spec.dead_letters.topic) == ("*/10 * * * *", "quarantine", "dlq")
+    lake = imported.connections["lake"]
+    assert lake["credential"] == "${env:ICEBERG_CATALOG_CREDENTIAL}"
+    assert lake["properties"]["s3.secret-access-key"] == "${env:ICEBERG_CATALOG_S3_SECRET_ACCESS_KEY}"
+    assert lake["properties"]["io-impl"] == "org.apache.iceberg.aws.s3.S3FileIO"
+    assert imported.connections["kafka"]["password"] == "${env:KAFKA_PASSWORD}"
+
+
+def test_apache_sink_appends_and_routes_by_name() -> None:
+    with pytest.raises(ConfigurationError, match="--table"):
+        made(APACHE)
+    imported, spec = made(APACHE, tables=["db.a", "db.b"])
+    assert [(t.table, t.mode) for t in spec.tables] == [("db.a", "append"), ("db.b", "append")]
+    assert (spec.route_by, spec.source.pattern, spec.retry.max_retries) == ("target", "events_.*", 4)
+    assert spec.on_bad_record == "fail"
+    assert spec.changes.key is None
+    assert imported.connections["lake"]["type"] == "glue"
+
+
+def test_clickhouse_sink_with_a_topic_map() -> None:
+    imported, spec = made(CLICKHOUSE)
+    routes = {t.table: t.route.topics for t in spec.tables if t.route}
+    assert routes == {"shop.a": ["a"], "shop.orders": ["b", "c"]}
+    assert (spec.retry.max_retries, spec.batch.max_records) == (5, 1000)
+    connection = imported.connections["clickhouse"]
+    assert connection["endpoints"] == ["ch:8443"]
+    assert connection["settings"] == {"max_memory_usage": "10", "insert_quorum": "2"}
+    assert connection["password"] == "${env:CLICKHOUSE_PASSWORD}"
+
+
+def test_bigquery_sink_that_upserts() -> None:
+    imported, spec = made(BIGQUERY, key_columns={"id": "long"})
+    (table,) = spec.tables
+    assert table.kind == "bigquery"
+    assert (table.table, table.mode) == ("d.shop_orders", "upsert_delete")
+    assert (table.merge_interval_seconds, table.merge_records_threshold) == (120, 500)
+    assert (table.time_partitioning, table.partition_column, table.cluster_by) == ("MONTH", "at", ["a", "b"])
+    assert spec.changes.key is not None
+    assert spec.source.key is not None
+    assert spec.changes.key.columns == ["id"]
+    assert imported.connections["bigquery"]["credentials_json"] == "${env:BIGQUERY_CREDENTIALS_JSON}"
+
+
+@pytest.mark.parametrize("options", [TABULAR, CLICKHOUSE, BIGQUERY])
+def test_without_columns_the_file_still_loads_and_says_so(options: dict[str, str]) -> None:
+    imported = build(Configuration("sink", options))
+    assert "fill_in" in imported.document["source"]["value"]["columns"]
+    assert any("--columns" in line for line in imported.todo)
+
+
+@pytest.mark.parametrize(
+    ("converter", "options", "expected"),
+    [
+        ("org.apache.kafka.connect.json.JsonConverter", {"schemas.enable": "false"}, ("json", None)),
+        ("org.apache.kafka.connect.json.JsonConverter", {}, ("connect_json", None)),
+        ("io.confluent.connect.avro.AvroConverter", {"schema.registry.url": "http://r"}, ("avro", "registry")),
+        (
+            "io.confluent.connect.protobuf.ProtobufConverter",
+            {"schema.registry.url": "http://r"},
+            ("protobuf", "registry"),
+        ),
+        ("io.confluent.connect.json.JsonSchemaConverter", {"schema.registry.url": "http://r"}, ("json", "registry")),
+        ("org.apache.kafka.connect.storage.StringConverter", {}, ("string", None)),
+        ("org.apache.kafka.connect.converters.ByteArrayConverter", {}, ("bytes", None)),
+    ],
+)
+def test_converters_become_formats(converter: str, options: dict[str, str], expected: tuple[str, str | None]) -> None:
+    plain = {k: v for k, v in CLICKHOUSE.items() if not k.startswith("value.converter")}
+    own = {f"value.converter.{k}": v for k, v in options.items()}
+    imported, spec = made({**plain, "value.converter": converter, **own})
+    assert (spec.source.value.format, spec.source.value.registry) == expected
+    assert ("registry" in imported.connections) == (expected[1] is not None)
+
+
+def test_three_forms_of_a_file(tmp_path: Path) -> None:
+    flat, named, properties = tmp_path / "a.json", tmp_path / "b.json", tmp_path / "c.properties"
+    flat.write_text(json.dumps({"name": "s", **CLICKHOUSE, "tasks.max": 3, "ssl": True}))
+    named.write_text(json.dumps({"name": "s", "config": {**CLICKHOUSE, "tasks.max": "3"}}))
+    lines = [f"{name}={value}" for name, value in {"name": "s", **CLICKHOUSE, "tasks.max": "3"}.items()]
+    properties.write_text("# a comment\n" + "\n".join(lines).replace("topics=a,b,c", "topics = a,\\\n   b,c") + "\n")
+    found = [read_configuration(path) for path in (flat, named, properties)]
+    assert [(f.name, f.flag("ssl"), f.items("topics"), f.text("tasks.max")) for f in found] == [
+        ("s", True, ["a", "b", "c"], "3")
+    ] * 3
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"config": 3}', "topics=a", '{"connector.class": "a.b.Unknown"}'])
+def test_what_is_no_known_connector_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "connector.json"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError):
+        build(read_configuration(path))
+
+
+@pytest.mark.parametrize(("name", "expected"), [("A b", "a_b"), ("9lives", "p_9lives"), ("--x--", "x")])
+def test_names(name: str, expected: str) -> None:
+    assert pipeline_name(name) == expected

@@ -1,0 +1,191 @@
+"""Chains of transforms become envelopes and statements that the pipeline's own rules accept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from jobs.connect_import.building import Imported, build
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.writing import pipeline_file, report
+from jobs.spec import PipelineSpec
+from tests.kit.connectors import CASES, COLUMNS, ICEBERG, JSON, KAFKA, chain
+
+TABULAR = {**ICEBERG, "connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}
+BIGQUERY = {
+    "connector.class": "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector",
+    "topics": "pg.public.orders,pg.public.lines",
+    "project": "p",
+    "defaultDataset": "d",
+    "keyfile": "/k.json",
+    "kafkaKeyFieldName": "key",
+    "upsertEnabled": "true",
+    "deleteEnabled": "true",
+    "key.converter": "io.confluent.connect.avro.AvroConverter",
+    "key.converter.schema.registry.url": "http://r",
+    "value.converter": "io.confluent.connect.avro.AvroConverter",
+    "value.converter.schema.registry.url": "http://r",
+}
+CLICKHOUSE = {
+    "connector.class": "com.clickhouse.kafka.connect.ClickHouseSinkConnector",
+    "topics": "raw-orders,raw-lines",
+    "hostname": "ch",
+    "database": "shop",
+    "errors.tolerance": "all",
+    **JSON,
+}
+
+
+def made(options: dict[str, str], columns: dict[str, str] | None = None, **more: Any) -> tuple[Imported, PipelineSpec]:
+    """The pipeline, read again from its text."""
+    imported = build(Configuration("sink", options), columns, **more)
+    spec = PipelineSpec.model_validate(yaml.safe_load(pipeline_file(imported))["attributes"])
+    assert len(imported.steps) == len(options.get("transforms", ",").split(",")) or "transforms" not in options
+    assert all(step in "\n".join(report(imported)) for step in imported.steps)
+    return imported, spec
+
+
+UNWRAP = (
+    "io.debezium.transforms.ExtractNewRecordState",
+    {"add.fields": "op,lsn,source.ts_ms", "drop.tombstones": "true"},
+)
+
+
+def test_unwrapped_debezium_into_tabulars_sink() -> None:
+    options = {
+        **TABULAR,
+        **chain(UNWRAP),
+        "iceberg.tables.cdc-field": "__op",
+        "iceberg.tables.default-id-columns": "id",
+    }
+    columns = {"id": "long", "name": "string", "__op": "string", "__lsn": "long", "__source_ts_ms": "long"}
+    imported, spec = made(options, columns, of_tables=True)
+    assert [line.split(":")[0] for line in imported.todo] == ["__op", "source.value.envelope"]
+    envelope = spec.source.value.envelope
+    assert envelope is not None
+    assert (envelope.kind, envelope.metadata) == (
+        "debezium",
+        {"__lsn": "source.lsn", "__source_ts_ms": "source.ts_ms", "_op": "op"},
+    )
+    assert set(spec.source.value.columns) == {"id", "name", "_op", "__lsn", "__source_ts_ms"}
+    assert spec.source.transform is None
+    assert spec.changes.op is not None
+    assert (spec.changes.op.field, spec.changes.op.keep, spec.tables[0].mode) == ("_op", False, "upsert_delete")
+    # Nothing but the configuration is known: the file loads all the same, and says what is to be done.
+    imported, spec = made(options)
+    assert set(spec.source.value.columns) == {"id", "fill_in", "_op", "__lsn", "__source_ts_ms"}
+    assert [line.split(":")[0] for line in imported.todo] == ["__op", "source.value.columns", "source.value.envelope"]
+
+
+def test_unwrapped_debezium_into_bigquery_that_upserts_and_deletes() -> None:
+    imported, spec = made({**BIGQUERY, **chain(UNWRAP)}, COLUMNS, key_columns={"id": "long"})
+    assert [(t.table, t.mode, t.route.topics) for t in spec.tables if t.route] == [
+        ("d.pg_public_orders", "upsert_delete", ["pg.public.orders"]),
+        ("d.pg_public_lines", "upsert_delete", ["pg.public.lines"]),
+    ]
+    assert spec.source.value.envelope is not None
+    assert (spec.source.value.format, spec.source.value.registry) == ("avro", "registry")
+    dropping = (UNWRAP[0], {"delete.tombstone.handling.mode": "drop"})
+    _, spec = made({**BIGQUERY, **chain(dropping)}, COLUMNS, key_columns={"id": "long"})
+    assert {t.mode for t in spec.tables} == {"upsert"}
+    assert [line.split(":")[0] for line in imported.todo] == ["__op"]
+
+
+def test_unwrapped_debezium_into_clickhouse_under_names_without_prefix() -> None:
+    route = (KAFKA + "RegexRouter", {"regex": "raw-(.*)", "replacement": "$1"})
+    rewriting = (UNWRAP[0], {"delete.tombstone.handling.mode": "rewrite"})
+    imported, spec = made({**CLICKHOUSE, **chain(rewriting, route)}, COLUMNS)
+    assert [(t.table, t.route.topics) for t in spec.tables if t.route] == [
+        ("shop.orders", ["raw-orders"]),
+        ("shop.lines", ["raw-lines"]),
+    ]
+    assert spec.source.value.envelope is not None
+    assert any("upsert_delete" in line for line in imported.todo)
+
+
+def test_tabulars_own_debezium_transform_routes_by_its_target() -> None:
+    own = ("io.tabular.iceberg.connect.transforms.DebeziumTransform", {"cdc.target.pattern": "lake.{db}_{table}"})
+    options = {
+        **TABULAR,
+        **chain(own),
+        "iceberg.tables": "",
+        "iceberg.tables.dynamic-enabled": "true",
+        "iceberg.tables.route-field": "_cdc.target",
+        "iceberg.tables.cdc-field": "_cdc.op",
+        "iceberg.tables.default-id-columns": "id",
+    }
+    columns = {"id": "long", "name": "string", "_cdc": "struct<op: string, ts: timestamp>"}
+    imported, spec = made(options, columns, tables=["lake.public_a", "lake.public_b"], of_tables=True)
+    assert [line.split(":")[0] for line in imported.todo] == ["source.value.envelope"]
+    assert spec.route_by == "_cdc_target"
+    assert set(spec.source.row) == {"id", "name", "_op", "_cdc_target"}
+    assert spec.changes.op is not None
+    assert (spec.changes.op.field, spec.changes.op.keep) == ("_op", False)
+
+
+def test_records_with_an_operation_inside_a_struct() -> None:
+    options = {**TABULAR, "iceberg.tables.cdc-field": "_cdc.op", "iceberg.tables.default-id-columns": "id"}
+    _, spec = made(options, {"id": "long", "_cdc": "struct<op: string>"})
+    assert spec.source.transform is not None
+    assert spec.source.transform.sql == "select *, `_cdc`.`op` as `_op` from records"
+    assert spec.changes.op is not None
+    assert spec.changes.op.field == "_op"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_statement(case: str) -> None:
+    options, row, sql = CASES[case]
+    imported, spec = made({**ICEBERG, **options}, COLUMNS)
+    assert imported.todo == []
+    assert (spec.source.transform.sql if spec.source.transform else None) == sql
+    assert dict(spec.source.row) == row
+
+
+def test_flatten_and_extract_of_declared_structs() -> None:
+    columns = {"after": "struct<id: long, geo: struct<lat: double, lon: double>>"}
+    options = chain((KAFKA + "ExtractField$Value", {"field": "after"}), (KAFKA + "Flatten$Value", {"delimiter": "_"}))
+    _, spec = made({**ICEBERG, **options}, columns)
+    assert dict(spec.source.row) == {"id": "long", "geo": "struct<lat: double, lon: double>"}
+    _, spec = made({**ICEBERG, **chain((KAFKA + "Flatten$Value", {"delimiter": "_"}))}, columns)
+    assert dict(spec.source.row) == {"after_id": "long", "after_geo_lat": "double", "after_geo_lon": "double"}
+
+
+def test_a_cast_to_the_declared_type_has_to_be_looked_at() -> None:
+    """The columns of the tables are what the sink has cast to; what records hold they do not say."""
+    imported, spec = made({**ICEBERG, **chain((KAFKA + "Cast$Value", {"spec": "id:int64"}))}, COLUMNS, of_tables=True)
+    assert spec.source.transform is None
+    assert [line.split(":")[0] for line in imported.todo] == ["id"]
+
+
+def test_key_out_of_the_value() -> None:
+    options = chain((KAFKA + "ValueToKey", {"fields": "id"}), (KAFKA + "ExtractField$Key", {"field": "id"}))
+    _, spec = made({**BIGQUERY, "topics": "t", **options}, COLUMNS)
+    assert spec.changes.key is not None
+    assert (spec.changes.key.columns, spec.changes.key.source) == (["id"], "value")
+
+
+def test_what_has_no_equivalent_is_to_do_and_the_file_loads() -> None:
+    options = chain(
+        ("com.acme.Secret$Value", {}),
+        ("io.confluent.connect.transforms.Filter$Value", {"filter.condition": "$[?(@.price > 5)]"}),
+        (KAFKA + "TimestampRouter", {}),
+        (KAFKA + "TimestampConverter$Value", {"field": "at", "target.type": "Timestamp"}),
+    )
+    imported, spec = made({**ICEBERG, **options}, COLUMNS)
+    assert [line.split(":")[0].split(" ")[0] for line in imported.todo] == ["Secret", "Filter", "TimestampRouter", "at"]
+    assert "$[?(@.price > 5)]" in imported.todo[1]
+    assert spec.source.value.columns["at"] == "timestamp"
+
+
+def test_columns_of_the_tables_are_followed_back() -> None:
+    options = chain(
+        (KAFKA + "ReplaceField$Value", {"renames": "name:title"}),
+        (KAFKA + "InsertField$Value", {"topic.field": "topic"}),
+        (KAFKA + "TimestampConverter$Value", {"field": "at", "target.type": "Timestamp", "format": "yyyy"}),
+    )
+    tables = {"id": "long", "title": "string", "topic": "string", "at": "timestamp"}
+    _, spec = made({**ICEBERG, **options}, tables, of_tables=True)
+    assert spec.source.value.columns == {"id": "long", "name": "string", "at": "string"}
+    assert dict(spec.source.row) == tables

@@ -1,0 +1,136 @@
+"""What a reset of offsets is: which batch, what it may follow, and when it is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.batch import Batch, Counts, LandedBatch, landed_from_properties, landed_to_properties
+from jobs.lineage import next_batches
+from jobs.offset_reset import Effect, Known, decide, effects, state_after
+from jobs.offsets import OffsetRange, Offsets, TopicPartition
+from jobs.plan import TopicState
+from jobs.verify.invariants import not_next, offset_jumps
+from jobs.watermark import Watermark
+from resources.errors import ConfigurationError, LineageBroken
+from tests.kit.batches import P0, P1, TOPIC_IDS, committed, landed
+
+KAFKA = TopicState({P0: 5, P1: 0}, {P0: 40, P1: 40}, TOPIC_IDS)
+
+
+def known(**parts: object) -> Known:
+    """Two batches are landed; one table has both, one has the first."""
+    usual = Known(
+        "p",
+        committed(2),
+        2,
+        {"iceberg a.b": committed(2), "iceberg c.d": committed(1)},
+        [landed(1), landed(2)],
+        True,
+        KAFKA,
+    )
+    return replace(usual, **parts)  # type: ignore[arg-type]
+
+
+def reset(there: Known, targets: Offsets, dropped: tuple[TopicPartition, ...] = (), meaning: str = "hash") -> Batch:
+    return decide(there, there.base(), targets, dropped, meaning)
+
+
+def test_named_offsets_move_and_the_others_stay() -> None:
+    batch = reset(known(), {P0: 33})
+    assert (batch.number, batch.previous_commit_id, batch.topic_ids) == (3, "c2", TOPIC_IDS)
+    assert batch.ranges == {P0: OffsetRange(33, 33), P1: OffsetRange(20, 20)}
+    assert batch.continues == {"c2": {P0: 20, P1: 20}, "c1": {P0: 10, P1: 10}}
+    made = LandedBatch(batch, Counts(), Watermark(dict.fromkeys(batch.ranges)), 3)
+    assert landed_from_properties(landed_to_properties(made), 3) == made
+
+
+def test_every_table_goes_on_from_where_it_is() -> None:
+    there = known()
+    made = LandedBatch(reset(there, {P0: 33}), Counts(), Watermark(), 3)
+    chain = [*there.landed, made]
+    assert [b.number for b in next_batches("t", committed(1), chain, True)] == [2, 3]
+    assert [b.number for b in next_batches("t", committed(2), chain, True)] == [3]
+    assert [b.number for b in next_batches("t", None, chain, True)] == [1, 2, 3]
+    assert not offset_jumps(chain)
+    assert not not_next(chain)
+    with pytest.raises(LineageBroken):
+        next_batches("t", committed(2, commit_id="other"), [made], False)
+
+
+def test_intermediate_table_that_lost_batches() -> None:
+    """It was rolled back to 2; batches 3 and 4 are in the tables only."""
+    there = known(highest=4, tables={"iceberg a.b": committed(4), "iceberg c.d": committed(1)})
+    batch = reset(there, {})
+    assert (batch.number, batch.previous_commit_id) == (5, "c4")
+    assert {tp: r.start for tp, r in batch.ranges.items()} == {P0: 40, P1: 40}
+    chain = [*there.landed, LandedBatch(batch, Counts(), Watermark(), 5)]
+    assert [b.number for b in next_batches("t", committed(4), chain, True)] == [5]
+    assert [b.number for b in next_batches("t", committed(1), chain, True)] == [2, 5]
+    assert effects(there, batch) == [Effect("iceberg a.b", 0, 0), Effect("iceberg c.d", 40, 0)]
+    assert not not_next(chain)
+
+
+def test_tables_that_differ_need_a_decision() -> None:
+    there = known(standing=None, landed=[], highest=2)
+    with pytest.raises(ConfigurationError, match="stand at different batches"):
+        there.base()
+    assert there.base("c.d") == committed(1)
+    batch = decide(there, there.base("c.d"), {}, (), "hash")
+    assert effects(there, batch) == [Effect("iceberg a.b", 0, 20), Effect("iceberg c.d", 0, 0)]
+
+
+def test_new_table_begins_with_the_reset_where_older_batches_are_gone() -> None:
+    there = known(tables={"iceberg a.b": committed(2), "iceberg c.d": None}, landed=[landed(2)], complete=False)
+    chain = [landed(2), LandedBatch(reset(there, {}), Counts(), Watermark(), 3)]
+    assert [b.number for b in next_batches("t", None, chain, False)] == [3]
+    assert [b.number for b in next_batches("t", committed(2), chain, False)] == [3]
+
+
+def test_recreated_topic_is_taken_as_a_whole() -> None:
+    there = known(topics=TopicState({P0: 0, P1: 0}, {P0: 3, P1: 3}, {"t": "another"}))
+    with pytest.raises(ConfigurationError, match="all its partitions have to be reset"):
+        reset(there, {P0: 0})
+    batch = reset(there, {P0: 0, P1: 3})
+    assert batch.topic_ids == {"t": "another"}
+    after = state_after(committed(2), batch)
+    assert after.watermark.record_times == {P0: None, P1: None}, "times of the old topic say nothing of the new one"
+
+
+def test_forgotten_partitions() -> None:
+    gone = TopicPartition("gone", 0)
+    base = replace(committed(2), offsets={P0: 20, gone: 7}, topic_ids={**TOPIC_IDS, "gone": "x"})
+    batch = decide(known(standing=base, tables={}), base, {}, (gone,), "hash")
+    assert set(batch.ranges) == {P0}
+    assert batch.topic_ids == TOPIC_IDS
+
+
+@pytest.mark.parametrize("offset", [4, 41])
+def test_offset_that_kafka_does_not_have(offset: int) -> None:
+    with pytest.raises(ConfigurationError, match="Kafka has only 5 to 40"):
+        reset(known(), {P0: offset})
+
+
+def test_partition_that_kafka_does_not_have() -> None:
+    with pytest.raises(ConfigurationError, match="Kafka does not have it"):
+        reset(known(), {TopicPartition("t", 9): 0})
+
+
+def test_changed_meaning_needs_all_tables_to_have_caught_up() -> None:
+    with pytest.raises(ConfigurationError, match=r"iceberg c\.d has not merged everything"):
+        reset(known(), {}, meaning="new")
+    batch = reset(known(tables={"iceberg a.b": committed(2)}), {}, meaning="new")
+    assert batch.spec_hash == "new"
+
+
+def test_nothing_committed() -> None:
+    with pytest.raises(ConfigurationError, match="nothing is committed yet"):
+        known(standing=None, landed=[], highest=0, tables={"iceberg a.b": None}).base()
+
+
+def test_new_table_beside_an_intermediate_table_that_was_recreated() -> None:
+    there = known(standing=None, landed=[], highest=2, tables={"iceberg a.b": committed(2), "iceberg c.d": None})
+    chain = [LandedBatch(reset(there, {}), Counts(), Watermark(), 3)]
+    assert [b.number for b in next_batches("t", None, chain, False)] == [3]
+    assert [b.number for b in next_batches("t", committed(2), chain, False)] == [3]
