@@ -31,9 +31,9 @@ class Batch:
         topic_ids: Kafka's id per topic (a recreated topic has another).
         planned_at: milliseconds since the epoch.
         spec_hash: hash of the parts of the pipeline file that change meaning.
-        continues: only of a batch that resets offsets (`jobs.offset_reset`), which reads no records: the commit ids that
-            it may follow, each with the offsets that were committed there; "" for a table without a batch. Its empty
-            ranges stand where the next batch begins.
+        continues: only of a batch that resets offsets (`jobs.offset_reset`), which reads no records: the commit ids
+            that it may follow, each with the offsets that were committed there; "" for a table without a batch. Its
+            empty ranges stand where the next batch begins.
     """
 
     pipeline: str

@@ -13,7 +13,7 @@ _UNDER_WAY: ContextVar[dict[str, object] | None] = ContextVar("batchmerge_under_
 
 
 @contextmanager
-def about(batches: Sequence[Batch]) -> Iterator[None]:
+def batch_error_context(batches: Sequence[Batch]) -> Iterator[None]:
     """What goes wrong here is about these batches, ascending, unless it says so itself."""
     first, last = batches[0].number, batches[-1].number
     named = str(first) if first == last else f"{first} to {last}"
@@ -31,7 +31,7 @@ def about(batches: Sequence[Batch]) -> Iterator[None]:
 
 
 @contextmanager
-def watching() -> Iterator[Mapping[str, object]]:
+def batches_under_way() -> Iterator[Mapping[str, object]]:
     """The facts of what is under way in this context and its copies, for work that hangs and cannot say so itself."""
     facts: dict[str, object] = {}
     token = _UNDER_WAY.set(facts)

@@ -12,7 +12,7 @@ _LOG = logging.getLogger("batchmerge")
 T = TypeVar("T")
 
 
-def until_committed(once: Callable[[], T], attempts: int, failure: TerminalError) -> T:
+def retry_on_conflict(once: Callable[[], T], attempts: int, failure: TerminalError) -> T:
     """What one attempt gives; it starts over when somebody else has committed meanwhile, so many times.
 
     Raises:

@@ -62,7 +62,7 @@ _ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 _reached: Counter[str] = Counter()
 
 
-def reached(name: str) -> None:
+def failpoint(name: str) -> None:
     """Says that the process stands at this boundary."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from jobs.batch_error_context import about
+from jobs.batch_error_context import batch_error_context
 from jobs.destinations.base import Destination
 from jobs.destinations.iceberg.destination import IcebergDestination
-from jobs.failpoints import reached
+from jobs.failpoints import failpoint
 from jobs.pipeline import Pipeline
-from jobs.protocol import MergedBatches, due, tell
+from jobs.protocol import MergedBatches, pending, tell
 from resources.errors import CommitFailed, CommitStateUnknown, TerminalError
 from resources.iceberg_transaction import TableChange
 
@@ -50,10 +50,10 @@ def merge_together(pipeline: Pipeline) -> list[MergedTable]:
         changes: list[TableChange] = []
         try:
             done = [_write(pipeline, destination, changes) for destination in destinations]
-            reached("together.written")
+            failpoint("together.written")
             if changes:
                 catalog.commit_together(changes)
-            reached("together.published")
+            failpoint("together.published")
         except (CommitFailed, CommitStateUnknown) as lost:
             _LOG.warning("all tables of %s, attempt %d: %s", pipeline.name, attempt, lost)
             failed = lost
@@ -75,11 +75,11 @@ def _write(pipeline: Pipeline, destination: IcebergDestination, changes: list[Ta
     def later(table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
         changes.append(TableChange(table, tuple(requirements), tuple(updates)))
 
-    wanted = due(pipeline, destination)
+    wanted = pending(pipeline, destination)
     if not wanted.batches:
         return MergedTable(destination, None)
-    reached("merge.planned")
-    work = replace(pipeline.work(destination), publish=later)
-    with about([b.batch for b in wanted.batches]):
+    failpoint("merge.planned")
+    work = replace(pipeline.merge_context(destination), publish=later)
+    with batch_error_context([b.batch for b in wanted.batches]):
         merged = destination.merge(work, wanted.committed, wanted.batches)
     return MergedTable(destination, MergedBatches(wanted.batches, wanted.committed, merged))

@@ -90,7 +90,7 @@ def look(pipeline: Pipeline) -> Known:
     Raises:
         BatchmergeError: a table cannot be asked, or was replaced; its own remedy comes first.
     """
-    standing, highest = pipeline.intermediate.standing()
+    standing, highest = pipeline.intermediate.current_state()
     tables = {d.name: d.committed() for d in pipeline.destinations()}
     landed, complete = pipeline.intermediate.landed()
     numbers = [highest, *(s.batch_number for s in tables.values() if s)]

@@ -12,18 +12,18 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
-from jobs.destinations.base import Destination, Work
+from jobs.destinations.base import Destination, MergeContext
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.landing.direct import DirectLanding
 from jobs.landing.intermediate import IntermediateTable
-from jobs.landing.landing_table import LandingPlace
+from jobs.landing.landing_table import LandingTable
 from jobs.landing.schema_ids import Registries
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, plan_batch
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import ClickHouseTable, IcebergTable, Table
-from jobs.time_limit import within
+from jobs.time_limit import with_timeout
 from resources.connections import (
     BigQueryConnection,
     ClickHouseConnection,
@@ -63,9 +63,9 @@ class Pipeline:
         self.kafka = KafkaCluster(
             self.spec.source.connection, self.connections.get(self.spec.source.connection, KafkaConnection)
         )
-        self.intermediate = self._landing_place()
+        self.intermediate = self._landing_table()
 
-    def _landing_place(self) -> LandingPlace:
+    def _landing_table(self) -> LandingTable:
         place = IntermediateTable(
             self.name, self.spec, self._catalog(self.spec.intermediate.connection), Registries(self.registries())
         )
@@ -117,13 +117,13 @@ class Pipeline:
             with spark_errors(role):
                 self._sessions[role].interruptAll()
 
-    def work(self, destination: Destination) -> Work:
+    def merge_context(self, destination: Destination) -> MergeContext:
         """What a merge into this destination works with."""
         catalogs = [self.intermediate.catalog]
         if isinstance(destination, IcebergDestination):
             catalogs.append(destination.catalog)
         spark = self.spark(destination.name, *catalogs)
-        return Work(self.name, self.spec, spark, self.intermediate, self.run_id)
+        return MergeContext(self.name, self.spec, spark, self.intermediate, self.run_id)
 
     def topic_state(self) -> TopicState:
         """What Kafka has for the pipeline's topics now."""
@@ -230,7 +230,7 @@ class Pipeline:
 
 def _committed_number(destination: Destination) -> int:
     try:
-        state = within(_PATIENCE, destination.name, destination.committed, lambda: None)
+        state = with_timeout(_PATIENCE, destination.name, destination.committed, lambda: None)
     except BatchmergeError as problem:
         _LOG.warning("the first batch is planned without %s: %s", destination.name, problem)
         return 0

@@ -11,7 +11,7 @@ from jobs.offsets import Offsets
 _LOG = logging.getLogger("batchmerge")
 
 
-def tell_progress(landed: LandedBatch, log_ends: Offsets) -> None:
+def log_progress(landed: LandedBatch, log_ends: Offsets) -> None:
     """After a batch; the record carries ``landed`` and ``waiting``, in offsets.
 
     Args:

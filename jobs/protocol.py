@@ -18,15 +18,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobs.batch import Batch, CommittedState, LandedBatch
-from jobs.batch_error_context import about
+from jobs.batch_error_context import batch_error_context
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination, Merged
-from jobs.events.publishing import LandingNews, publish_news
-from jobs.failpoints import reached
+from jobs.events.publishing import LandingEvents, publish_table_events
+from jobs.failpoints import failpoint
 from jobs.lineage import next_batches
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
-from jobs.progress import tell_progress
+from jobs.progress import log_progress
 from resources.errors import CommitFailed, CommitStateUnknown, TerminalError
 
 _LOG = logging.getLogger("batchmerge")
@@ -53,7 +53,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
     """Lands up to `max_batches` batches (0: until caught up), one by one."""
     done = 0
     pipeline.intermediate.prepare()
-    news = LandingNews(pipeline)
+    news = LandingEvents(pipeline)
     news.catch_up()
     dead_letters = DeadLetterTopic(pipeline)
     dead_letters.publish()
@@ -61,9 +61,9 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
         planned = plan(pipeline)
         if planned.batch is None:
             return
-        reached("land.planned")
+        failpoint("land.planned")
         news.requested(planned.batch)
-        with about([planned.batch]):
+        with batch_error_context([planned.batch]):
             landed = pipeline.intermediate.land(
                 pipeline.spark("landing", pipeline.intermediate.catalog),
                 pipeline.kafka,
@@ -74,7 +74,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
             )
         news.landed(landed)
         dead_letters.publish()
-        tell_progress(landed, planned.topics.stable)
+        log_progress(landed, planned.topics.stable)
         yield landed
         done += 1
 
@@ -93,7 +93,7 @@ class MergedBatches:
 
 
 @dataclass(frozen=True)
-class Due:
+class Pending:
     """What a table has to get: the landed batches after its committed state."""
 
     committed: CommittedState | None
@@ -101,24 +101,24 @@ class Due:
     landed: list[LandedBatch]
 
 
-def due(pipeline: Pipeline, destination: Destination) -> Due:
+def pending(pipeline: Pipeline, destination: Destination) -> Pending:
     """Decides what a table has to get; makes or adapts the table."""
     destination.prepare()
     committed = destination.committed()
     landed, complete = pipeline.intermediate.landed()
     batches = next_batches(destination.name, committed, landed, complete)
     pipeline.check_generation(committed, batches)
-    return Due(committed, batches, landed)
+    return Pending(committed, batches, landed)
 
 
 def tell(pipeline: Pipeline, destination: Destination, landed: list[LandedBatch], done: MergedBatches | None) -> None:
     """The news after a merge, or after there was nothing to merge."""
     if done is None:
-        publish_news(pipeline, destination, landed)
+        publish_table_events(pipeline, destination, landed)
         return
     batches = done.batches
     _LOG.info("merged batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
-    publish_news(pipeline, destination, landed, batches, done.merged.reference)
+    publish_table_events(pipeline, destination, landed, batches, done.merged.reference)
 
 
 def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
@@ -128,13 +128,13 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
     """
     failed: Exception | None = None
     for attempt in range(1, destination.table.max_commit_attempts + 1):
-        wanted = due(pipeline, destination)
+        wanted = pending(pipeline, destination)
         merged = None
         if wanted.batches:
-            reached("merge.planned")
+            failpoint("merge.planned")
             try:
-                with about([b.batch for b in wanted.batches]):
-                    merged = destination.merge(pipeline.work(destination), wanted.committed, wanted.batches)
+                with batch_error_context([b.batch for b in wanted.batches]):
+                    merged = destination.merge(pipeline.merge_context(destination), wanted.committed, wanted.batches)
             except (CommitFailed, CommitStateUnknown) as lost:
                 _LOG.warning("%s, attempt %d: %s", destination.name, attempt, lost)
                 failed = lost

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
-from jobs.batch_error_context import watching
+from jobs.batch_error_context import batches_under_way
 from resources.errors import Unavailable
 
 T = TypeVar("T")
@@ -29,28 +29,28 @@ class _Work(threading.Thread, Generic[T]):
             self.problem = problem
 
 
-def within(seconds: float, where: str, work: Callable[[], T], give_up: Callable[[], None]) -> T:
+def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: Callable[[], None]) -> T:
     """The answer of `work`, or a transient failure once the time is over.
 
     Work that was given up may go on in its thread for a while. That is safe: what it commits is conditional.
 
     Args:
-        give_up: stops what the work has under way elsewhere; also called when this thread is interrupted.
+        on_timeout: stops what the work has under way elsewhere; also called when this thread is interrupted.
 
     Raises:
         Unavailable: no answer in time; its facts say what was under way.
     """
-    with watching() as under_way:
+    with batches_under_way() as under_way:
         thread = _Work(work)
     thread.start()
     try:
         thread.join(seconds)
     except BaseException:  # Dagster cancels a step by an interrupt: stop before the commit if we still can
-        _quietly(give_up)
+        _quietly(on_timeout)
         raise
     if thread.is_alive():
         facts = dict(under_way)
-        _quietly(give_up)
+        _quietly(on_timeout)
         raise Unavailable(
             f"no answer within the time limit of {seconds:g} s; given up",
             where=where,
@@ -62,8 +62,8 @@ def within(seconds: float, where: str, work: Callable[[], T], give_up: Callable[
     return thread.answer  # type: ignore[return-value]  # None only where T allows it
 
 
-def _quietly(give_up: Callable[[], None]) -> None:
-    """`give_up` on a system that may be the one that hangs: it gets a moment, and its own errors change nothing."""
-    thread = _Work(give_up)
+def _quietly(on_timeout: Callable[[], None]) -> None:
+    """`on_timeout` on a system that may be the one that hangs: it gets a moment, and its own errors change nothing."""
+    thread = _Work(on_timeout)
     thread.start()
     thread.join(5)

@@ -44,7 +44,7 @@ class BatchmergeError(Exception):
 
     def _sentence(self) -> str:
         head = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{head.rstrip('.')}. To mend it: {self.remedy}" if self.remedy else head
+        return f"{head.rstrip('.')}. Fix: {self.remedy}" if self.remedy else head
 
     def __reduce__(self) -> tuple[object, ...]:
         # Spark tasks and Dagster's step processes pickle errors; keyword-only arguments need help.

@@ -30,7 +30,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Place:
+class TopicMessage:
     """A message and where it is."""
 
     partition: int
@@ -71,7 +71,7 @@ def read_messages(cluster: KafkaCluster, topic: str, cursor: str | None, limit: 
     return Found(messages, text)
 
 
-def read_to_end(cluster: KafkaCluster, topic: str, seconds: float) -> list[Place]:
+def read_to_end(cluster: KafkaCluster, topic: str, seconds: float) -> list[TopicMessage]:
     """All committed messages of a topic up to its last stable offset.
 
     Raises:
@@ -81,7 +81,7 @@ def read_to_end(cluster: KafkaCluster, topic: str, seconds: float) -> list[Place
     starts = {p: OFFSET_BEGINNING for _, p in partitions}
     with _reader(cluster, topic, starts) as consumer:
         return [
-            Place(partition, following - 1, message.value() or b"")
+            TopicMessage(partition, following - 1, message.value() or b"")
             for partition, following, message in _until_end(consumer, set(starts), seconds)
             if message
         ]

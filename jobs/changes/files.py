@@ -20,7 +20,7 @@ from pyiceberg.table import DataScan, StaticTable
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import CHANGES
-from jobs.changes.routing import Taken
+from jobs.changes.routing import RouteFilter
 from jobs.landing.landing_table import LandedRows
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.iceberg import catalog_errors
@@ -51,7 +51,7 @@ class LandedFiles:
     storage: Mapping[str, str] = field(repr=False)
     snapshot: int
     operations: tuple[str, ...] = CHANGES
-    route: Taken | None = None
+    route: RouteFilter | None = None
 
     @classmethod
     def up_to(cls, newest: LandedBatch, landed: LandedRows) -> LandedFiles:
@@ -59,10 +59,10 @@ class LandedFiles:
         table, snapshot = landed.catalog.require(landed.identifier), landed.snapshot_with(newest)
         return cls(landed.identifier, table.metadata_location, dict(table.io.properties), snapshot)
 
-    def taking(self, operations: Sequence[str], route: Taken | None) -> LandedFiles:
+    def taking(self, operations: Sequence[str], route: RouteFilter | None) -> LandedFiles:
         return replace(self, operations=tuple(operations), route=route)
 
-    def read(self, where: BooleanExpression) -> Piece:
+    def read(self, where: BooleanExpression) -> LandedSlice:
         """The rows of a piece (`of_partition`, `between`), ordered by batch and position.
 
         Raises:
@@ -72,8 +72,8 @@ class LandedFiles:
             table = self.table()
             names = {f.name for f in table.schema().fields}
             found = self._scan(table, where, tuple(name for name in _FIELDS if name in names)).to_arrow()
-        rows = Piece({name: found[name].combine_chunks() for name in found.column_names})
-        return rows.taken_by(self.route).in_order()
+        rows = LandedSlice({name: found[name].combine_chunks() for name in found.column_names})
+        return rows.route_filter(self.route).in_order()
 
     def holding_only(self, batches: Sequence[LandedBatch]) -> list[str]:
         """The Parquet files that hold the landed rows of these batches and nothing else; none where there are no such.
@@ -106,7 +106,7 @@ class LandedFiles:
 
 
 @dataclass(frozen=True)
-class Piece:
+class LandedSlice:
     """Landed rows by column of the intermediate table (`jobs.changes.columns`), whole arrays of one length."""
 
     columns: Mapping[str, pa.Array]
@@ -119,14 +119,14 @@ class Piece:
         head, *parts = path
         return pc.struct_field(self.columns[head], parts) if parts else self.columns[head]
 
-    def taken_by(self, route: Taken | None) -> Piece:
+    def route_filter(self, route: RouteFilter | None) -> LandedSlice:
         if route is None:
             return self
         has = self.columns
         taken = route.mask(self.at(("kafka", "topic")), has.get("key"), has["value"], has["op"])
         return self._all(lambda array: array.filter(taken))
 
-    def in_order(self) -> Piece:
+    def in_order(self) -> LandedSlice:
         """By batch and position: as they are, where one task has landed them."""
         places = pa.table({"batch": self.columns["batchNumber"], "i": self.columns["i"]})
         order = pc.sort_indices(places, [("batch", "ascending"), ("i", "ascending")])
@@ -134,7 +134,7 @@ class Piece:
             return self
         return self._all(lambda array: array.take(order))
 
-    def _all(self, function: Callable[[pa.Array], pa.Array]) -> Piece:
+    def _all(self, function: Callable[[pa.Array], pa.Array]) -> LandedSlice:
         return replace(self, columns={name: function(array) for name, array in self.columns.items()})
 
 
@@ -148,7 +148,7 @@ def of_partition(batch: int, tp: TopicPartition, offsets: OffsetRange) -> Boolea
     )
 
 
-def between(first_batch: int, first_i: int, last_batch: int, end_i: int) -> BooleanExpression:
+def in_range(first_batch: int, first_i: int, last_batch: int, end_i: int) -> BooleanExpression:
     """The rows from one place in the log up to before another."""
     return And(
         _within("batchNumber", first_batch, last_batch + 1),

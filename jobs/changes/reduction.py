@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobs.changes.columns import RowColumn
-from jobs.changes.routing import Taken
+from jobs.changes.routing import RouteFilter
 from jobs.changes.unchanged_columns import kept_parameters
 from sql import render
 
@@ -32,7 +32,7 @@ class Reduction:
     columns: tuple[RowColumn, ...]
     keys: tuple[str, ...]
     order_by: str | None
-    route: Taken | None
+    route: RouteFilter | None
     kept: tuple[RowColumn, ...] = ()
     touched: tuple[int, int] | None = None
 

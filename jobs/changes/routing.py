@@ -22,7 +22,7 @@ from jobs.spec.tables import Table
 
 
 @dataclass(frozen=True)
-class Taken:
+class RouteFilter:
     """The records that one table takes.
 
     Attributes:
@@ -61,26 +61,26 @@ class Taken:
         return pc.and_(taken, pc.or_(pc.fill_null(fits, False), nowhere))
 
 
-def taken_by(spec: PipelineSpec, table: Table) -> Taken | None:
+def route_filter(spec: PipelineSpec, table: Table) -> RouteFilter | None:
     """What this table takes; None: everything."""
     route = table.route
     if spec.route_by:
-        return Taken(path=_path(spec, spec.route_by), names=table_names(table))
+        return RouteFilter(path=_path(spec, spec.route_by), names=table_names(table))
     if route is None:
         return None
     path = _path(spec, route.field) if route.field else None
-    return Taken(tuple(route.topics) if route.topics else None, path, route.matches)
+    return RouteFilter(tuple(route.topics) if route.topics else None, path, route.matches)
 
 
-def all_taken(spec: PipelineSpec) -> tuple[Taken, ...] | None:
+def route_filters(spec: PipelineSpec) -> tuple[RouteFilter, ...] | None:
     """What the tables of a pipeline take; None where one of them takes everything."""
-    found = [taken_by(spec, table) for table in spec.tables]
+    found = [route_filter(spec, table) for table in spec.tables]
     some = tuple(taken for taken in found if taken is not None)
     return some if len(some) == len(found) else None
 
 
-def taken_by_none(
-    tables: Sequence[Taken], topics: pa.Array, key: pa.Array | None, value: pa.Array, op: pa.Array
+def matched_by_none(
+    tables: Sequence[RouteFilter], topics: pa.Array, key: pa.Array | None, value: pa.Array, op: pa.Array
 ) -> pa.Array:
     """True per landed row that no table takes."""
     left = pa.repeat(True, len(value))

@@ -27,7 +27,7 @@ PLACEHOLDER = {"fill_in": "string"}
 
 
 @dataclass(frozen=True)
-class Told:
+class OptionReport:
     """An option that was given, and what became of it."""
 
     name: str
@@ -49,7 +49,7 @@ class Imported:
     name: str
     document: dict[str, Any]
     connections: dict[str, dict[str, Any]]
-    told: list[Told]
+    told: list[OptionReport]
     steps: list[str]
     todo: list[str]
 
@@ -79,7 +79,7 @@ def build(
             where=configuration.name,
             remedy=f"it must be one of {', '.join(CONNECTORS)}",
         )
-    told = [Told(name, _fate(name, CONNECTORS[kind])) for name in sorted(configuration.options)]
+    told = [OptionReport(name, _status_of(name, CONNECTORS[kind])) for name in sorted(configuration.options)]
     module, topics = _module(kind), configuration.items("topics")
     known = transforms.before(configuration, columns or {}) if of_tables else dict(columns or {})
     followed = transforms.follow(configuration, known or PLACEHOLDER)
@@ -130,7 +130,7 @@ def pipeline_name(name: str) -> str:
     return plain if re.match(r"[a-z]", plain) else f"p_{plain}"
 
 
-def _fate(name: str, options: Options) -> Option:
+def _status_of(name: str, options: Options) -> Option:
     return find(name, options, connect.OPTIONS) or none("not an option that the connector is known to have")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Fate(Enum):
+class OptionStatus(Enum):
     """In the words of the report."""
 
     EQUIVALENT = "equivalent"
@@ -20,20 +20,20 @@ class Fate(Enum):
 class Option:
     """What becomes of an option, and where it went, why it is not needed, or what to do instead."""
 
-    fate: Fate
+    fate: OptionStatus
     text: str
 
 
 def equivalent(text: str) -> Option:
-    return Option(Fate.EQUIVALENT, text)
+    return Option(OptionStatus.EQUIVALENT, text)
 
 
 def not_needed(why: str) -> Option:
-    return Option(Fate.NOT_NEEDED, why)
+    return Option(OptionStatus.NOT_NEEDED, why)
 
 
 def none(instead: str) -> Option:
-    return Option(Fate.NONE, instead)
+    return Option(OptionStatus.NONE, instead)
 
 
 # Option name to what becomes of it; `*` in a name stands for anything.

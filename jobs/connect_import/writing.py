@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import yaml
 
 from jobs.connect_import.building import Imported
-from jobs.connect_import.options import Fate
+from jobs.connect_import.options import OptionStatus
 
 _TITLES = {
-    Fate.EQUIVALENT: "These have an equivalent:",
-    Fate.NOT_NEEDED: "These are not needed any more:",
-    Fate.NONE: "These have no equivalent:",
+    OptionStatus.EQUIVALENT: "These have an equivalent:",
+    OptionStatus.NOT_NEEDED: "These are not needed any more:",
+    OptionStatus.NONE: "These have no equivalent:",
 }
 
 

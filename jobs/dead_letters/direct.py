@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from jobs.batch import CommittedState
 from jobs.changes.columns import ROWS
 from jobs.dead_letters.listing import ALL
-from jobs.dead_letters.redecode import VIEW, Tried, mended_summary, try_again, write_back
-from jobs.failpoints import reached
+from jobs.dead_letters.redecode import VIEW, Tried, mended_summary, redecode, write_back
+from jobs.failpoints import failpoint
 from jobs.iceberg import snapshot_summary
 from jobs.iceberg.attempt import Attempt
 from jobs.landing.direct import DirectLanding
@@ -40,16 +40,16 @@ def mend_direct(pipeline: Pipeline, place: DirectLanding) -> Tried | None:
         attempt = Attempt(kept.catalog, kept.identifier, kept.pipeline, None)
         spark = pipeline.spark("dead-letters", kept.catalog, place.catalog)
         letters = _of_committed(spark, attempt, committed)
-        with try_again(pipeline, spark, letters, committed, attempt.schema) as tried:
+        with redecode(pipeline, spark, letters, committed, attempt.schema) as tried:
             if tried.tried:
                 _append(pipeline, spark, place, committed)
-                reached("mend.published")
+                failpoint("mend.published")
             if tried.changed is None:
                 attempt.discard()
                 return tried
             write_back(spark, pipeline, attempt, attempt.summary, tried.changed, elsewhere=True)
     attempt.publish_head({}, {})
-    reached("mend.replayed")
+    failpoint("mend.replayed")
     return tried
 
 
@@ -84,6 +84,6 @@ def _append(pipeline: Pipeline, spark: SparkSession, place: DirectLanding, commi
         return
     summary = mended_summary(pipeline, attempt, committed, by_batch)
     snapshot_summary.append(place.rows_for(attempt)(missing), attempt.path, summary)
-    reached("mend.written")
+    failpoint("mend.written")
     # On its base only: two retries at once must not both append the same rows.
     attempt.publish_head(summary, {})

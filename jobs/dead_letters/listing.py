@@ -65,7 +65,7 @@ def summary(pipeline: Pipeline) -> list[Group]:
         with spark_errors(place.identifier):
             rows = _session(pipeline).sql(render("spark", "quarantined", table=place.path)).collect()
         found = [Group(dead_letter_table(pipeline), **row.asDict()) for row in rows]
-    return [*found, *(group for d in pipeline.destinations() for group in _beside(d))]
+    return [*found, *(group for d in pipeline.destinations() for group in _side_table_groups(d))]
 
 
 def letters(
@@ -91,7 +91,7 @@ def letters(
             yield Letter(place=where, **fields)
 
 
-def letters_beside(destination: Destination, most: int, values: bool = False) -> Iterator[Letter]:
+def side_table_letters(destination: Destination, most: int, values: bool = False) -> Iterator[Letter]:
     """Rows that a ClickHouse table could not take; nothing for other kinds of tables."""
     for shard in _shards(destination):
         text = render("clickhouse", "dead_letters_rows", table=shard.statements.dead_letters, values=values)
@@ -126,7 +126,7 @@ def _session(pipeline: Pipeline) -> SparkSession:
     return pipeline.spark("dead-letters", pipeline.intermediate.catalog)
 
 
-def _beside(destination: Destination) -> Iterator[Group]:
+def _side_table_groups(destination: Destination) -> Iterator[Group]:
     for shard in _shards(destination):
         text = render("clickhouse", "dead_letters_summary", table=shard.statements.dead_letters)
         for row in shard.server.rows(text):

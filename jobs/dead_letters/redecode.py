@@ -28,7 +28,7 @@ from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import MENDED
 from jobs.landing.records import RecordReader
 from jobs.landing.schema_ids import Registries
-from jobs.landing.transforming import STAGE, Place, error_class, failing, transformed
+from jobs.landing.transforming import STAGE, Coordinates, error_class, failing, transformed
 from jobs.landing.writing import record_reader
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
@@ -65,7 +65,7 @@ class Tried:
 
 
 @contextmanager
-def try_again(
+def redecode(
     pipeline: Pipeline, spark: SparkSession, letters: DataFrame, committed: CommittedState, schema: pa.Schema
 ) -> Iterator[Tried]:
     """Reads letters with the pipeline file as it is; the view lives as long as the context.
@@ -158,7 +158,7 @@ def write_back(
 
 
 @dataclass(frozen=True)
-class Again:
+class Redecoder:
     """Turns Arrow batches of dead letters into the rows that they are now, good or bad."""
 
     reader: RecordReader
@@ -193,7 +193,7 @@ def _shaped(pipeline: Pipeline, letters: DataFrame, batch: Batch, schema: pa.Sch
     reader = record_reader(pipeline.spec, batch, value_type, schemas, keeps)
     columns = _columns(pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None, value_type, keeps)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)
-    again, resolved = Again(reader, tuple(columns.names)), pipeline.spec.source.resolved
+    again, resolved = Redecoder(reader, tuple(columns.names)), pipeline.spec.source.resolved
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         return again(batches)
@@ -201,13 +201,13 @@ def _shaped(pipeline: Pipeline, letters: DataFrame, batch: Batch, schema: pa.Sch
     if resolved is None:
         return letters.mapInArrow(read, kind)
 
-    def evaluated(part: DataFrame, refused: Mapping[Place, str]) -> DataFrame:
+    def evaluated(part: DataFrame, refused: Mapping[Coordinates, str]) -> DataFrame:
         return transformed(part, resolved, reader, refused, _CARRIED).mapInArrow(read, kind)
 
     return evaluated(letters, _failing(letters, lambda part: evaluated(part, {})))
 
 
-def _failing(letters: DataFrame, evaluated: Callable[[DataFrame], DataFrame]) -> dict[Place, str]:
+def _failing(letters: DataFrame, evaluated: Callable[[DataFrame], DataFrame]) -> dict[Coordinates, str]:
     """The letters that Spark fails on in the transform, with its error class."""
 
     def evaluate(part: DataFrame) -> None:

@@ -4,8 +4,8 @@ A letter that can be read now takes the place that it would have had: its row in
 batch and `i`, loses its error and gets key, value and operation. That is one conditional commit, refused where
 anything else was committed meanwhile, so a letter is mended once, whoever tries.
 
-Then its batches are replayed into every table (`jobs.replay.landed`): keyed tables get the newest landed change of each key
-that those batches touched, so a change that is newer than the mended one stays; other tables get the rows whose
+Then its batches are replayed into every table (`jobs.replay.landed`): keyed tables get the newest landed change of each
+key that those batches touched, so a change that is newer than the mended one stays; other tables get the rows whose
 coordinates they lack. Which batches are still to be replayed is a property of the intermediate table, set in the
 commit that mends and removed when every table is done: a run that dies in between is made up for by the next one, and
 replaying twice changes nothing.
@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemovePropertiesUpdate
 
 from jobs.batch import PREFIX
-from jobs.commit_loop import until_committed
+from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.direct import mend_direct
 from jobs.dead_letters.listing import ALL, Letter, dead_letter_table
-from jobs.dead_letters.redecode import Tried, mended_summary, try_again, write_back
-from jobs.failpoints import reached
+from jobs.dead_letters.redecode import Tried, mended_summary, redecode, write_back
+from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt
 from jobs.landing.direct import DirectLanding
 from jobs.pipeline import Pipeline
@@ -94,7 +94,7 @@ def _mend(pipeline: Pipeline, once: Callable[[], Tried | None]) -> Tried | None:
         where=dead_letter_table(pipeline),
         remedy="try again while the pipeline is not running",
     )
-    return until_committed(once, _ATTEMPTS, failure)
+    return retry_on_conflict(once, _ATTEMPTS, failure)
 
 
 def _mend_once(pipeline: Pipeline) -> Tried | None:
@@ -112,16 +112,16 @@ def _mend_once(pipeline: Pipeline) -> Tried | None:
         text = render("spark", "dead_letters", table=attempt.path, values=True, headers=True)
         # Of batches that retention has removed nothing can be replayed.
         letters = spark.sql(text, args={"first": landed[0].number, "last": min(merged), "most": ALL})
-        with try_again(pipeline, spark, letters, committed, attempt.schema) as tried:
+        with redecode(pipeline, spark, letters, committed, attempt.schema) as tried:
             if tried.changed is None:
                 attempt.discard()
                 return tried
             summary = mended_summary(pipeline, attempt, committed, tried.mended)
             write_back(spark, pipeline, attempt, summary, tried.changed)
-    reached("mend.written")
+    failpoint("mend.written")
     note = {_pending(pipeline): _note(pipeline, min(tried.mended), max(tried.mended))} if tried.mended else {}
     attempt.publish_head({}, note)
-    reached("mend.published")
+    failpoint("mend.published")
     return tried
 
 
@@ -135,7 +135,7 @@ def _settle(pipeline: Pipeline) -> dict[str, Replayed]:
             done = replay_batches(pipeline, destination, first, last)
             if done:
                 replayed[destination.name] = done
-            reached("mend.replayed")
+            failpoint("mend.replayed")
         _forget(pipeline, name, note)
     return replayed
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import CommittedState, LandedBatch
 from jobs.dead_letters.listing import ALL, Letter, letters
 from jobs.events.pending import Said, newest_said, unsaid
-from jobs.failpoints import reached
+from jobs.failpoints import failpoint
 from jobs.pipeline import Pipeline
 from resources.control_topic import ControlWriter, GroupProgress, Message, read_notes
 from resources.errors import BatchmergeError
@@ -67,8 +67,8 @@ class DeadLetterTopic:
             note = Said(state.batch_number, state.commit_id).to_note()
             progress = [GroupProgress(self._group, offsets, note)]
             has_letters = batch.counts.quarantined > 0
-            writer.send_messages(messages if has_letters else (), progress, lambda: reached("dead-letters.written"))
-            reached("dead-letters.sent")
+            writer.send_messages(messages if has_letters else (), progress, lambda: failpoint("dead-letters.written"))
+            failpoint("dead-letters.sent")
 
     def _unsent(self, landed: Sequence[LandedBatch], newest: CommittedState) -> Iterator[LandedBatch]:
         partitions = [(tp.topic, tp.partition) for tp in newest.offsets]

@@ -17,7 +17,7 @@ import fastavro
 import pyarrow as pa
 
 from jobs.decode.base import Refused
-from jobs.decode.convert import Misfit, converter
+from jobs.decode.convert import Unrepresentable, converter
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, other_type, split, unknown
 from jobs.decode.rows import RowDecoder
 from jobs.decode.scalars import Convert
@@ -36,7 +36,7 @@ class Avro(RowDecoder):
         self._schema = schema
         try:
             _reading((schema,), kind, None)
-        except Misfit as problem:
+        except Unrepresentable as problem:
             raise ConfigurationError(str(problem), remedy="declare the columns as the Avro schema has them") from None
 
     def __reduce__(self) -> tuple[type[Avro], tuple[pa.DataType, str]]:
@@ -87,7 +87,7 @@ class RegisteredAvro(RowDecoder):
             return other_type(schema_id, "AVRO", schema.type)
         try:
             return _reading(schema.texts, self._type, self._reader)
-        except (Misfit, ConfigurationError) as problem:
+        except (Unrepresentable, ConfigurationError) as problem:
             return Refused("schema", f"schema id {schema_id}: {problem}")
 
 
@@ -113,7 +113,7 @@ class Reading:
 
 @lru_cache(256)
 def _reading(texts: tuple[str, ...], kind: pa.DataType, reader: str | None) -> Reading:
-    """Made once per worker process; raises Misfit."""
+    """Made once per worker process; raises Unrepresentable."""
     wire = avro_wire((reader,) if reader else texts)
     wrapped = None
     if pa.types.is_struct(kind) and wire.kind != "record" and kind.num_fields == 1:

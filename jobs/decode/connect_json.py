@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from jobs.decode.base import Refused
-from jobs.decode.convert import Misfit, converter
+from jobs.decode.convert import Unrepresentable, converter
 from jobs.decode.json_strict import parse_json
 from jobs.decode.rows import RowDecoder
 from jobs.decode.scalars import Convert
@@ -70,7 +70,7 @@ class ConnectJson(RowDecoder):
             return self._wrapped(wire)
         try:
             return converter(wire, self._type)
-        except Misfit as problem:
+        except Unrepresentable as problem:
             return Refused("schema", str(problem))
 
     def _wrapped(self, wire: Wire) -> Convert | Refused:
@@ -78,7 +78,7 @@ class ConnectJson(RowDecoder):
         field = self._type.field(0)
         try:
             convert = converter(wire, field.type, field.name)
-        except Misfit as problem:
+        except Unrepresentable as problem:
             return Refused("schema", str(problem))
         return lambda value: {field.name: value if convert is None else convert(value)}
 

@@ -32,7 +32,7 @@ from jobs.schema.types import type_name
 from jobs.schema.wire import Wire
 
 
-class Misfit(Exception):
+class Unrepresentable(Exception):
     """A wire type that no value of the declared type can come from; the message names column and both types."""
 
 
@@ -40,7 +40,7 @@ def converter(wire: Wire, kind: pa.DataType, path: str = "") -> Convert | None:
     """A function for values that are not null, which raises Refused; None where values are right as they are.
 
     Raises:
-        Misfit: the types do not go together.
+        Unrepresentable: the types do not go together.
     """
     where = f"column {path}" if path else "the record"
     if wire.kind == "union":
@@ -54,7 +54,7 @@ def converter(wire: Wire, kind: pa.DataType, path: str = "") -> Convert | None:
     found = scalar_converter(wire, kind, where)
     if found is not None:
         return None if found is as_it_is else found
-    raise Misfit(f"{where}: expected {type_name(kind)}, the record's schema has {wire}")
+    raise Unrepresentable(f"{where}: expected {type_name(kind)}, the record's schema has {wire}")
 
 
 def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
@@ -149,7 +149,7 @@ def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
     for name, branch in wire.fields:
         told_by = name if name in named and len(named) > 1 else _PYTHON.get(branch.kind, object)
         if apart and told_by in converts:
-            raise Misfit(f"column {path}: the branches of a {wire} cannot be told apart by their values")
+            raise Unrepresentable(f"column {path}: the branches of a {wire} cannot be told apart by their values")
         converts[told_by] = _into(name, branch, kind, path) if apart else converter(branch, kind, path) or as_it_is
 
     def convert(value: Any) -> Any:

@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError as ProtobufError
 
 from jobs.decode.base import Refused
-from jobs.decode.convert import Misfit, converter
+from jobs.decode.convert import Unrepresentable, converter
 from jobs.decode.registered import RegisteredSchema, other_type, split, unknown
 from jobs.decode.rows import RowDecoder
 from jobs.decode.scalars import Convert
@@ -32,7 +32,7 @@ class Protobuf(RowDecoder):
         self._descriptors, self._message = descriptors, message
         try:
             _reading(descriptors, message, kind)
-        except Misfit as problem:
+        except Unrepresentable as problem:
             raise ConfigurationError(str(problem), remedy="declare the columns as the message has them") from None
 
     def __reduce__(self) -> tuple[type[Protobuf], tuple[pa.DataType, bytes, str]]:
@@ -82,7 +82,7 @@ class RegisteredProtobuf(RowDecoder):
             return _reading(schema.descriptors, indexes, self._type)
         except (KeyError, IndexError):
             return Refused("schema", f"schema id {schema_id} has no message at the indexes of the record")
-        except (Misfit, ConfigurationError) as problem:
+        except (Unrepresentable, ConfigurationError) as problem:
             return Refused("schema", f"schema id {schema_id}: {problem}")
 
 
@@ -132,7 +132,7 @@ class Reading:
 
 @lru_cache(256)
 def _reading(descriptors: bytes, message: str | tuple[int, ...], kind: pa.DataType) -> Reading:
-    """Made once per worker process; raises Misfit, or KeyError for indexes without a message."""
+    """Made once per worker process; raises Unrepresentable, or KeyError for indexes without a message."""
     messages = Messages(descriptors)
     found = messages.named(message) if isinstance(message, str) else messages.at(message)
     wanted = set(kind.names) if pa.types.is_struct(kind) else set()

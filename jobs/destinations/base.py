@@ -31,7 +31,7 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class Work:
+class MergeContext:
     """What a destination needs to do its part, beside its own connection.
 
     Attributes:
@@ -88,13 +88,15 @@ class Destination(Protocol):
             SchemaRefused, ConfigurationError: before anything is written.
         """
 
-    def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged | None:
+    def merge(
+        self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
+    ) -> Merged | None:
         """Applies these batches, which continue `committed`, in one atomic step with the state after the last.
 
         None where the table's own triggers (interval, record count) say that it is too early.
         """
 
-    def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         """Merges landed batches again, none newer than `committed`; the state does not move.
 
         For the keys that those batches touched, the newest landed change up to the committed batch is applied; an

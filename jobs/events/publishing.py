@@ -14,14 +14,14 @@ from jobs import offsets
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination
 from jobs.events.roles import LandingRole, TableRole
-from jobs.failpoints import GROUP, reached
+from jobs.failpoints import GROUP, failpoint
 from jobs.pipeline import Pipeline
 from resources.errors import BatchmergeError, Unavailable
 
 _LOG = logging.getLogger("batchmerge")
 
 
-class LandingNews:
+class LandingEvents:
     """What one run of landing tells."""
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -48,7 +48,7 @@ class LandingNews:
             self._role = None
 
 
-def publish_news(
+def publish_table_events(
     pipeline: Pipeline,
     destination: Destination,
     landed: Sequence[LandedBatch],
@@ -77,7 +77,7 @@ def _move_group(pipeline: Pipeline) -> None:
     if states:
         least = offsets.minimum(s.offsets for s in states)
         pipeline.kafka.commit_group(pipeline.group, {(tp.topic, tp.partition): o for tp, o in least.items()})
-    reached(GROUP)
+    failpoint(GROUP)
 
 
 def _states(pipeline: Pipeline) -> list[CommittedState] | None:

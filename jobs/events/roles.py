@@ -36,7 +36,7 @@ from jobs.events.messages import (
     make_event,
 )
 from jobs.events.pending import Said, newest_said, unsaid
-from jobs.failpoints import reached
+from jobs.failpoints import failpoint
 from jobs.pipeline import Pipeline
 from resources.control_topic import ControlWriter, GroupProgress, read_notes
 
@@ -68,8 +68,8 @@ class Role:
         self._open()
         pipeline = self._pipeline
         values = [encode(make_event(pipeline.name, pipeline.run_id, payload)) for payload in payloads]
-        self._writer.send(pipeline.name, values, progress, lambda: reached(f"news.{point}.written"))
-        reached(f"news.{point}.sent")
+        self._writer.send(pipeline.name, values, progress, lambda: failpoint(f"news.{point}.written"))
+        failpoint(f"news.{point}.sent")
 
     def tell_unsaid(
         self,

@@ -18,7 +18,7 @@ from jobs.batch import Batch, CommittedState, Counts, LandedBatch
 from jobs.changes.columns import KEPT, ROWS, landing_schema
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.merge import with_all_columns
-from jobs.failpoints import reached
+from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import landed_batches
 from jobs.landing.accounting import check, refuse_bad_records
@@ -60,7 +60,7 @@ class DirectLanding:
     def committed(self) -> CommittedState | None:
         return self.destination.committed()
 
-    def standing(self) -> tuple[CommittedState | None, int]:
+    def current_state(self) -> tuple[CommittedState | None, int]:
         """The destination's state; what a rollback means there, its `on_rollback` says."""
         state = self.destination.committed()
         return state, state.batch_number if state else 0
@@ -100,7 +100,7 @@ class DirectLanding:
         source = LandingSource(kafka, self.destination.spec, batch, value_type, self.dead_letters.registries)
         with spark_errors(self.destination.name):
             attempt = self.destination.attempt(committed)
-            reached("land.begun")
+            failpoint("land.begun")
             written = write_records(spark, source, attempt, Selection(ROWS, False, self.rows_for(attempt)))
             skip = self.destination.spec.on_bad_record == "skip"
             kept = 0 if skip else written.quarantined
@@ -108,7 +108,7 @@ class DirectLanding:
             refuse_bad_records(self.destination.spec, batch, counts, self.destination.name, lambda: source.bad(spark))
             if counts.quarantined:
                 self._keep_dead_letters(spark, source, counts.quarantined, summary)
-            reached("land.written")
+            failpoint("land.written")
         return publish_landed(attempt, batch, committed, counts, written.newest, log_ends, summary)
 
     def rows_for(self, attempt: Attempt) -> Callable[[DataFrame], DataFrame]:

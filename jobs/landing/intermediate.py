@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties
 from jobs.changes.columns import CHANGES, KEPT, landing_schema
 from jobs.evolution import plan_evolution
-from jobs.failpoints import reached
+from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import History, ancestors, landed_batches, read_history, state_properties
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
@@ -104,7 +104,7 @@ class IntermediateTable:
             )
         return history.committed
 
-    def standing(self) -> tuple[CommittedState | None, int]:
+    def current_state(self) -> tuple[CommittedState | None, int]:
         """The state that the table stands at now, be it by a rollback, and the highest batch number it ever had."""
         table = self.catalog.load(self.identifier)
         history = read_history(table.metadata, self.pipeline, "main") if table else History(None, None)
@@ -157,14 +157,14 @@ class IntermediateTable:
         """
         with spark_errors(self.identifier):
             attempt = Attempt(self.catalog, self.identifier, self.pipeline, committed)
-            reached("land.begun")
+            failpoint("land.begun")
             schema = attempt.schema
             source = LandingSource(
                 kafka, self.spec, batch, schema.field("value").type, self.registries, KEPT.name in schema.names
             )
             skip = self.spec.on_bad_record == "skip"
             written = write_records(spark, source, attempt, Selection(CHANGES, not skip, lambda rows: rows))
-            reached("land.written")
+            failpoint("land.written")
             counts = check(batch, self.identifier, written, attempt.added_rows(), skip)
             refuse_bad_records(self.spec, batch, counts, self.identifier, lambda: source.bad(spark))
         return publish_landed(attempt, batch, committed, counts, written.newest, log_ends, summary)
@@ -200,5 +200,5 @@ def publish_batch(attempt: Attempt, landed: LandedBatch, summary: dict[str, str]
     """Publishes what the attempt has written as this batch; returns it with its snapshot."""
     state = state_properties(CommittedState.after(landed), attempt.target)
     snapshot = attempt.publish_append({**landed_to_properties(landed), **summary}, state)
-    reached("land.published")
+    failpoint("land.published")
     return replace(landed, snapshot_id=snapshot)

@@ -35,7 +35,7 @@ class LandedRows(Protocol):
         """A snapshot that holds this batch and all before it."""
 
 
-class LandingPlace(LandedRows, Protocol):
+class LandingTable(LandedRows, Protocol):
     """An Iceberg table whose snapshots are batches."""
 
     def prepare(self) -> list[str]:
@@ -44,7 +44,7 @@ class LandingPlace(LandedRows, Protocol):
     def committed(self) -> CommittedState | None:
         """The newest landed state."""
 
-    def standing(self) -> tuple[CommittedState | None, int]:
+    def current_state(self) -> tuple[CommittedState | None, int]:
         """The state that it stands at now, be it by a rollback, and the highest batch number that it ever had."""
 
     def reset(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.changes.columns import ERROR, KAFKA, KEPT
-from jobs.changes.routing import Taken, taken_by_none
+from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import Decoded, Decoder
 from jobs.decode.by_topic import decode_by_topic
 from jobs.offsets import TopicPartition
@@ -61,7 +61,7 @@ class RecordReader:
     start: Mapping[TopicPartition, int]
     key_type: pa.DataType | None
     value_type: pa.DataType
-    routes: tuple[Taken, ...] | None = None
+    routes: tuple[RouteFilter, ...] | None = None
     topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
 
     required: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class RecordReader:
         key = self._key(batch, value, problems)
         op = self._operation(value, problems)
         if self.routes is not None:
-            left = taken_by_none(self.routes, batch.column("topic"), key, value, op)
+            left = matched_by_none(self.routes, batch.column("topic"), key, value, op)
             problems.add_where(left, _NO_TABLE, "NoTable", "no table takes this record")
         op = problems.without_skipped(op, self.FILTERED)
         good = problems.good()

@@ -30,7 +30,7 @@ from jobs.spec.transform import HEADERS, KEY, METADATA, RECORDS, REFUSED, Resolv
 from resources.errors import BadRecords
 
 Part = TypeVar("Part")
-Place = tuple[str, int, int]
+Coordinates = tuple[str, int, int]
 """Topic, partition, offset."""
 
 RAW = ("key", "value", "topic", "partition", "offset", "timestamp")
@@ -85,7 +85,7 @@ class DecodeStep:
     key_decoder: Decoder | None
     value_decoder: Decoder
     topic_decoders: Mapping[str, Mapping[str, Decoder]]
-    refused: Mapping[Place, str] = field(default_factory=dict)
+    refused: Mapping[Coordinates, str] = field(default_factory=dict)
     headers: bool = False
     carried: Mapping[str, pa.DataType] = field(default_factory=dict)
 
@@ -144,7 +144,7 @@ def transformed(
     records: DataFrame,
     resolved: Resolved,
     reader: RecordReader,
-    refused: Mapping[Place, str] | None = None,
+    refused: Mapping[Coordinates, str] | None = None,
     carried: Mapping[str, pa.DataType] | None = None,
 ) -> DataFrame:
     """Kafka records decoded and evaluated, for the reader to shape."""
@@ -212,7 +212,7 @@ def error_class(problem: PySparkException) -> str | None:
 
 def failing_records(
     ranges: Mapping[TopicPartition, OffsetRange], probe: Callable[[Mapping[TopicPartition, OffsetRange]], None]
-) -> dict[Place, str]:
+) -> dict[Coordinates, str]:
     """The records that the transform fails on, found by halving ranges.
 
     Args:
@@ -221,7 +221,7 @@ def failing_records(
     Raises:
         BadRecords: there are more than a few.
     """
-    found: dict[Place, str] = {}
+    found: dict[Coordinates, str] = {}
     for part, reason in failing(dict(ranges), _halves, probe):
         ((tp, only),) = ((tp, r) for tp, r in part.items() if len(r))
         found[tp.topic, tp.partition, only.start] = reason

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
 from jobs.changes.columns import KEPT, key_fields, landing_schema, value_fields
-from jobs.changes.routing import all_taken
+from jobs.changes.routing import route_filters
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
@@ -27,7 +27,7 @@ from jobs.iceberg import snapshot_summary
 from jobs.iceberg.attempt import Attempt
 from jobs.landing.records import Operations, RecordReader
 from jobs.landing.schema_ids import Registries, Schemas
-from jobs.landing.transforming import Place, error_class, failing_records, transformed
+from jobs.landing.transforming import Coordinates, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
 from jobs.spec.formats import Encoding, Format
 from jobs.spec.pipeline import PipelineSpec
@@ -142,7 +142,7 @@ class LandingSource:
     value_type: pa.DataType
     registries: Registries = field(default_factory=Registries)
     keeps: bool = False
-    refused: dict[Place, str] = field(default_factory=dict)
+    refused: dict[Coordinates, str] = field(default_factory=dict)
 
     def shaped(self, spark: SparkSession) -> DataFrame:
         """Landed rows of all records (`jobs.changes.columns`), and the reports of the tasks among them."""
@@ -217,7 +217,7 @@ def record_reader(
         value_type=value_type,
         keeps=keeps,
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
-        routes=all_taken(spec),
+        routes=route_filters(spec),
         topic_decoders={
             topic: {
                 column: decoder_of(encoding, columns, schemas, column == "key", spec.ignore_case, rules)

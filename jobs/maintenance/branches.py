@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotRefUpdate
 
 from jobs.iceberg.branches import begun_before
-from jobs.maintenance.maintained_table import KeptTable
+from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.spec.maintenance import Orphans
 
 
-def sweep(kept: KeptTable, options: Orphans) -> Mapping[str, int]:
+def sweep(kept: MaintainedTable, options: Orphans) -> Mapping[str, int]:
     """Removes them in one commit; none of them can be published any more."""
     table = kept.load()
     refs = table.metadata.refs

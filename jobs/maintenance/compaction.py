@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 
 from jobs.iceberg.attempt import point
 from jobs.iceberg.branches import maintenance_branch
-from jobs.maintenance.maintained_table import KeptTable, before_and_after, sizes
+from jobs.maintenance.maintained_table import MaintainedTable, before_and_after, sizes
 from jobs.spec.maintenance import Compaction
 from resources.errors import ConfigurationError
 
 
-def compact(spark: SparkSession, kept: KeptTable, options: Compaction) -> Mapping[str, int]:
+def compact(spark: SparkSession, kept: MaintainedTable, options: Compaction) -> Mapping[str, int]:
     """Rewrites what is worth it.
 
     Raises:
@@ -42,7 +42,7 @@ def compact(spark: SparkSession, kept: KeptTable, options: Compaction) -> Mappin
     }
 
 
-def _rewrite(spark: SparkSession, kept: KeptTable, options: Compaction, branch: str) -> Mapping[str, int]:
+def _rewrite(spark: SparkSession, kept: MaintainedTable, options: Compaction, branch: str) -> Mapping[str, int]:
     strategy, sort_by = order_of_files(kept, options, kept.load())
     return kept.call(
         spark,
@@ -56,7 +56,7 @@ def _rewrite(spark: SparkSession, kept: KeptTable, options: Compaction, branch: 
     )
 
 
-def order_of_files(kept: KeptTable, options: Compaction, table: Table) -> tuple[str, tuple[str, ...]]:
+def order_of_files(kept: MaintainedTable, options: Compaction, table: Table) -> tuple[str, tuple[str, ...]]:
     """Iceberg's strategy, and the columns to sort by; none where that is the table's own order.
 
     Raises:
@@ -85,7 +85,7 @@ def order_of_files(kept: KeptTable, options: Compaction, table: Table) -> tuple[
 
 
 @contextmanager
-def _branch(kept: KeptTable, table: Table) -> Iterator[str]:
+def _branch(kept: MaintainedTable, table: Table) -> Iterator[str]:
     """A branch of this compaction at the table's head, which is gone afterwards."""
     name = maintenance_branch(kept.pipeline, kept.branch, uuid.uuid4().hex, datetime.now(UTC))
     base = table.metadata.refs[kept.branch].snapshot_id
@@ -99,7 +99,7 @@ def _branch(kept: KeptTable, table: Table) -> Iterator[str]:
             kept.catalog.commit(left, [uuid_then], [RemoveSnapshotRefUpdate(ref_name=name)])
 
 
-def _publish(kept: KeptTable, before: Table, branch: str) -> None:
+def _publish(kept: MaintainedTable, before: Table, branch: str) -> None:
     """Moves the table to the compacted files, only if it is still where the compaction began."""
     table = kept.load()
     base = before.metadata.refs[kept.branch]

@@ -17,7 +17,7 @@ from sql import render
 
 
 @dataclass(frozen=True)
-class KeptTable:
+class MaintainedTable:
     """A table that is looked after.
 
     Attributes:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from jobs.maintenance.maintained_table import KeptTable
+from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.spec.maintenance import Manifests
 from resources.iceberg import catalog_errors
 
 
-def rewrite_manifests(spark: SparkSession, kept: KeptTable, options: Manifests) -> Mapping[str, int]:
+def rewrite_manifests(spark: SparkSession, kept: MaintainedTable, options: Manifests) -> Mapping[str, int]:
     """Only where there are enough of them: it is one more commit on the table.
 
     Iceberg rewrites those of `main` alone, so a table that is published to another branch is left as it is.
@@ -27,7 +27,7 @@ def rewrite_manifests(spark: SparkSession, kept: KeptTable, options: Manifests) 
     return {"manifests before": before, "manifests after": _count(kept)}
 
 
-def _count(kept: KeptTable) -> int:
+def _count(kept: MaintainedTable) -> int:
     table = kept.load()
     with catalog_errors(kept.identifier):
         snapshot = table.snapshot_by_name(kept.branch)

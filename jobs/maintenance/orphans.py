@@ -8,7 +8,7 @@ from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
-from jobs.maintenance.maintained_table import KeptTable
+from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.spec.maintenance import Orphans
 from resources.spark import spark_errors
 from sql import render
@@ -17,7 +17,7 @@ from sql import render
 _FILE_SYSTEMS = ("", "file", "hdfs")
 
 
-def remove_orphans(spark: SparkSession, kept: KeptTable, options: Orphans) -> Mapping[str, int]:
+def remove_orphans(spark: SparkSession, kept: MaintainedTable, options: Orphans) -> Mapping[str, int]:
     """Removes those that are old enough to be nobody's: a running attempt's files are younger."""
     instant = datetime.now(UTC) - timedelta(hours=options.older_than_hours)
     text = render(

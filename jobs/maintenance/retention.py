@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.maintenance.maintained_table import KeptTable, milliseconds_ago
+from jobs.maintenance.maintained_table import MaintainedTable, milliseconds_ago
 from jobs.maintenance.report import GaveWay
 from jobs.maintenance.snapshots import expirable, expire_these
 from jobs.pipeline import Pipeline
@@ -38,7 +38,7 @@ def first_kept(
     return landed[-1] if landed else None
 
 
-def retire(spark: SparkSession, pipeline: Pipeline, kept: KeptTable, options: Landed) -> Mapping[str, int]:
+def retire(spark: SparkSession, pipeline: Pipeline, kept: MaintainedTable, options: Landed) -> Mapping[str, int]:
     """Forgets old batches, then deletes their rows: a run that dies between the two leaves rows that nobody asks for,
     and the next maintenance deletes them. Whoever has forgotten a batch says so when it is asked for.
 
@@ -70,13 +70,13 @@ def _committed(pipeline: Pipeline) -> list[CommittedState | None]:
     return states
 
 
-def retire_dead_letters(spark: SparkSession, kept: KeptTable, options: Landed) -> Mapping[str, int]:
+def retire_dead_letters(spark: SparkSession, kept: MaintainedTable, options: Landed) -> Mapping[str, int]:
     """For a pipeline with `intermediate.direct`, where the dead letters are all that is kept beside the table."""
     instant = datetime.now(UTC) - timedelta(days=options.keep_days)
     return {"rows deleted": _delete(spark, kept, "landedAt", instant)}
 
 
-def _delete(spark: SparkSession, kept: KeptTable, column: str, below: object) -> int:
+def _delete(spark: SparkSession, kept: MaintainedTable, column: str, below: object) -> int:
     path = (kept.catalog.name, *kept.identifier.split("."))
     with spark_errors(kept.identifier):
         rows: int = spark.table(quote("spark", path)).where(F.col(column) < F.lit(below)).count()

@@ -11,7 +11,7 @@ from jobs.landing.direct import DirectLanding
 from jobs.landing.intermediate import IntermediateTable
 from jobs.maintenance.branches import sweep
 from jobs.maintenance.compaction import compact
-from jobs.maintenance.maintained_table import KeptTable
+from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.maintenance.manifests import rewrite_manifests
 from jobs.maintenance.orphans import remove_orphans
 from jobs.maintenance.report import Done, do
@@ -32,7 +32,7 @@ def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
     direct = isinstance(place, DirectLanding)
     table = place.dead_letters if isinstance(place, DirectLanding) else place
     assert isinstance(table, IntermediateTable)
-    kept = KeptTable(
+    kept = MaintainedTable(
         pipeline=pipeline.name,
         catalog=table.catalog,
         identifier=table.identifier,
@@ -85,7 +85,7 @@ def _iceberg_tables(pipeline: Pipeline, destination: IcebergDestination) -> Iter
     for identifier, branch in ((table.table, table.branch), (destination.tombstones, "main")):
         if identifier is None:
             continue
-        kept = KeptTable(
+        kept = MaintainedTable(
             pipeline=pipeline.name,
             catalog=destination.catalog,
             identifier=identifier,
@@ -103,7 +103,7 @@ def role_of(destination: Destination) -> str:
     return f"maintenance of {destination.name}"
 
 
-def _iceberg(pipeline: Pipeline, kept: KeptTable, role: str, oldest_kept: int | None) -> Iterator[Done]:
+def _iceberg(pipeline: Pipeline, kept: MaintainedTable, role: str, oldest_kept: int | None) -> Iterator[Done]:
     options = pipeline.spec.maintenance
     spark = pipeline.spark(role, kept.catalog)
     yield from _done(

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX
 from jobs.iceberg.history import ancestors
-from jobs.maintenance.maintained_table import KeptTable, milliseconds_ago
+from jobs.maintenance.maintained_table import MaintainedTable, milliseconds_ago
 from jobs.spec.maintenance import Orphans, Snapshots
 
 # Ids are listed in the statement.
@@ -53,7 +53,7 @@ def unreferenced(metadata: TableMetadata, before: int) -> list[int]:
 
 def expire(
     spark: SparkSession,
-    kept: KeptTable,
+    kept: MaintainedTable,
     options: Snapshots,
     orphans: Orphans,
     oldest_kept: int | None = None,
@@ -66,7 +66,7 @@ def expire(
     return expire_these(spark, kept, [*ids, *unreferenced(metadata, min(old, dead))])
 
 
-def expire_these(spark: SparkSession, kept: KeptTable, ids: list[int]) -> Mapping[str, int]:
+def expire_these(spark: SparkSession, kept: MaintainedTable, ids: list[int]) -> Mapping[str, int]:
     """Expires these snapshots. Branches do not move, so nobody's attempt is void by it."""
     before = {s.snapshot_id for s in kept.load().metadata.snapshots}
     files = 0

@@ -22,7 +22,7 @@ from jobs.offsets import OffsetRange, Offsets, TopicPartition, total
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.replay.landed import Replayed, check_coordinates, until_replayed
-from jobs.replay.reread import read_again
+from jobs.replay.reread import reread
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 
 _LOG = logging.getLogger("batchmerge")
@@ -49,11 +49,11 @@ def replay_from_kafka(pipeline: Pipeline, destination: Destination, wanted: Want
             return None
         topics = pipeline.topic_state()
         _check_order(pipeline, destination, committed)
-        batch = batch_again(committed, topics, *wanted(topics, committed), whole=destination.table.needs_key)
+        batch = reread_batch(committed, topics, *wanted(topics, committed), whole=destination.table.needs_key)
         if not total(batch.ranges):
             return None
-        with read_again(pipeline, destination.name, batch) as place:
-            work = replace(pipeline.work(destination), intermediate=place)
+        with reread(pipeline, destination.name, batch) as place:
+            work = replace(pipeline.merge_context(destination), intermediate=place)
             merged = destination.replay(work, committed, [place.batch])
         _LOG.info("replayed %d offsets from Kafka into %s", total(batch.ranges), destination.name)
         return Replayed([place.batch], merged)
@@ -61,7 +61,7 @@ def replay_from_kafka(pipeline: Pipeline, destination: Destination, wanted: Want
     return until_replayed(destination, once)
 
 
-def batch_again(
+def reread_batch(
     committed: CommittedState, topics: TopicState, start: Offsets, end: Offsets | None, whole: bool
 ) -> Batch:
     """The ranges that are read again, as a batch by the committed one's number. Pure but for its time.

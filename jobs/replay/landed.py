@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobs.batch import LandedBatch
-from jobs.commit_loop import until_committed
+from jobs.commit_loop import retry_on_conflict
 from jobs.destinations.base import Destination, Merged
 from jobs.lineage import next_batches
 from jobs.pipeline import Pipeline
@@ -77,7 +77,7 @@ def _replay(
         if not batches:
             return None
         pipeline.check_generation(committed, batches)
-        merged = destination.replay(pipeline.work(destination), committed, batches)
+        merged = destination.replay(pipeline.merge_context(destination), committed, batches)
         _LOG.info("replayed batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
         return Replayed(batches, merged)
 
@@ -96,7 +96,7 @@ def until_replayed(destination: Destination, once: Callable[[], Replayed | None]
         where=destination.name,
         remedy="let them write less often, or raise `max_commit_attempts`",
     )
-    return until_committed(once, attempts, failure)
+    return retry_on_conflict(once, attempts, failure)
 
 
 def _gone(destination: Destination, oldest: LandedBatch) -> ConfigurationError:

@@ -28,7 +28,7 @@ _LOG = logging.getLogger("batchmerge")
 
 
 @dataclass(frozen=True)
-class ReadAgain:
+class RereadRows:
     """What a destination reads in a replay from Kafka: one batch, by the number and identity of the committed one.
 
     Attributes:
@@ -54,7 +54,7 @@ class ReadAgain:
 
 
 @contextmanager
-def read_again(pipeline: Pipeline, table: str, batch: Batch) -> Iterator[ReadAgain]:
+def reread(pipeline: Pipeline, table: str, batch: Batch) -> Iterator[RereadRows]:
     """Reads the batch's ranges into a table that goes away with the context. Bad records are left out of it.
 
     Args:
@@ -80,7 +80,7 @@ def read_again(pipeline: Pipeline, table: str, batch: Batch) -> Iterator[ReadAga
             counts = check(batch, identifier, written, attempt.added_rows(), skip=True)
             refuse_bad_records(spec, batch, counts, identifier, lambda: source.bad(spark))
         snapshot = attempt.publish_head({}, {})
-        yield ReadAgain(catalog, identifier, LandedBatch(batch, counts, Watermark(), snapshot), snapshot)
+        yield RereadRows(catalog, identifier, LandedBatch(batch, counts, Watermark(), snapshot), snapshot)
     finally:
         _drop(catalog, identifier)
 

@@ -17,7 +17,7 @@ from jobs.destinations.bigquery.statement import partition_filter
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.destination import ClickHouseDestination
 from jobs.destinations.iceberg.destination import IcebergDestination
-from jobs.verify.values import compared_apart, texts
+from jobs.verify.values import compared_in_python, texts
 from sql import render
 
 # Rows that ClickHouse reads through (keys and versions only) in a fraction of a second.
@@ -100,7 +100,7 @@ class Contents:
 
         In the declared types, but for those that are compared apart.
         """
-        names, apart = [c.name for c in columns], compared_apart(self.destination, columns)
+        names, apart = [c.name for c in columns], compared_in_python(self.destination, columns)
         as_text = texts(self.destination, columns)
         found = self._ask("some_rows", columns=names, limit=limit, texts=as_text)
         types = {c.name: c.type for c in columns if c not in apart}

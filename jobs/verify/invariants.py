@@ -49,7 +49,7 @@ def _follows(before: LandedBatch, after: LandedBatch) -> bool:
     return after.batch.follows(before.batch.commit_id)
 
 
-def strayed(state: CommittedState | None, landed: Sequence[LandedBatch]) -> list[str]:
+def offset_mismatch(state: CommittedState | None, landed: Sequence[LandedBatch]) -> list[str]:
     """Where a table's committed state is not that of the landed batch of its number."""
     if state is None:
         return []

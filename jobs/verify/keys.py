@@ -26,6 +26,6 @@ def duplicate_keys(pipeline: Pipeline, destination: Destination, batches: Sequen
         keys=key.columns,
     )
     with spark_errors(destination.name):
-        spark = pipeline.work(destination).spark
+        spark = pipeline.merge_context(destination).spark
         found = spark.sql(query, args={"first": batches[0].number, "last": batches[-1].number}).first()
     return int(found["duplicates"]) if found else 0

@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import RowColumn
 from jobs.changes.reduction import Reduction
-from jobs.changes.routing import taken_by
+from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import columns_kept, may_keep
 from jobs.destinations.base import Destination
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
 from jobs.verify.contents import Contents
 from jobs.verify.landed_spans import from_the_first, landed_spans
-from jobs.verify.values import compared_apart, differences
+from jobs.verify.values import compared_in_python, differences
 from resources.errors import CommitFailed
 from resources.spark import spark_errors
 from sql import render
@@ -81,7 +81,7 @@ class _Comparison:
         self._spark = pipeline.spark(f"verify {destination.name}", *catalogs)
         self._pipeline, self._destination, self._state = pipeline, destination, state
         self._contents = Contents(destination, self._spark)
-        apart = compared_apart(destination, self._contents.columns)
+        apart = compared_in_python(destination, self._contents.columns)
         self._apart, self._columns = apart, [c for c in self._contents.columns if c not in apart]
         # Columns that some changes leave as they were.
         self._kept: tuple[RowColumn, ...] = ()
@@ -125,7 +125,7 @@ class _Comparison:
             columns=tuple(self._contents.columns),
             keys=tuple(c.name for c in self._contents.columns if c.is_key),
             order_by=spec.changes.ordered_by,
-            route=taken_by(spec, table),
+            route=route_filter(spec, table),
             kept=self._kept,
         )
         text, refused = reduction.landed, self._contents.refused()

@@ -27,7 +27,7 @@ _ROW = "__row"
 _AT_ONCE = 1000
 
 
-def compared_apart(destination: Destination, columns: Sequence[RowColumn]) -> list[RowColumn]:
+def compared_in_python(destination: Destination, columns: Sequence[RowColumn]) -> list[RowColumn]:
     """Those of the columns whose values Spark does not compare. By keys and coordinates it looks rows up."""
     named = getattr(destination.table, "column_types", {})
     values = [c for c in columns if c.path[0] == "value"]
@@ -36,7 +36,7 @@ def compared_apart(destination: Destination, columns: Sequence[RowColumn]) -> li
 
 def texts(destination: Destination, columns: Sequence[RowColumn]) -> dict[str, str]:
     """Columns that the system is to give as text, with their types there."""
-    apart = {c.name for c in compared_apart(destination, columns)}
+    apart = {c.name for c in compared_in_python(destination, columns)}
     if isinstance(destination, ClickHouseDestination):
         types = {c.name: c.type for c in destination.layout.columns}
         # A key of a named type is looked up as what it was declared as.

@@ -10,7 +10,7 @@ import click
 from jobs.destinations.base import Destination
 from jobs.landing.transforming import analyse
 from jobs.pipeline import Pipeline
-from jobs.time_limit import within
+from jobs.time_limit import with_timeout
 from orchestration.files import open_pipeline, pipeline_names
 from resources.connections import load_connections
 from resources.errors import BatchmergeError, TransientError
@@ -70,7 +70,7 @@ def _dry_run(destination: Destination) -> Callable[[], object]:
 
 def _answer(what: str, ask: Callable[[], object], pipeline: Pipeline) -> list[BatchmergeError]:
     try:
-        within(_LIMIT, what, ask, lambda: pipeline.interrupt("check"))
+        with_timeout(_LIMIT, what, ask, lambda: pipeline.interrupt("check"))
     except BatchmergeError as problem:
         return _told(what, problem)
     click.echo(f"ok    {what}")

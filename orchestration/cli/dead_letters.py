@@ -10,7 +10,7 @@ from dataclasses import asdict
 import click
 from rich.table import Table
 
-from jobs.dead_letters.listing import Letter, letters, letters_beside, summary
+from jobs.dead_letters.listing import Letter, letters, side_table_letters, summary
 from jobs.dead_letters.retry import retry as retry_letters
 from jobs.pipeline import Pipeline
 from orchestration.cli.progress import engine_log
@@ -72,7 +72,7 @@ def retry(pipeline: str) -> None:
 def _letters(pipeline: Pipeline, most: int, values: bool) -> Iterator[Letter]:
     yield from letters(pipeline, most, values)
     for destination in pipeline.destinations():
-        yield from letters_beside(destination, most, values)
+        yield from side_table_letters(destination, most, values)
 
 
 def _row(letter: Letter) -> dict[str, object]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from jobs.batch import CommittedState
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
-from jobs.time_limit import within
+from jobs.time_limit import with_timeout
 from orchestration.components.metadata import lag_behind
 from orchestration.files import open_pipeline, pipeline_names
 from orchestration.names import PIPELINE_TAG
@@ -99,7 +99,7 @@ def _table(name: str, ask: Callable[[], CommittedState | None], ends: Offsets | 
 
 
 def _limited(where: str, work: Callable[[], T]) -> T:
-    return within(_LIMIT, where, work, lambda: None)
+    return with_timeout(_LIMIT, where, work, lambda: None)
 
 
 def _last_errors(names: list[str]) -> dict[str, str]:

@@ -60,7 +60,7 @@ def table_results(
     """The table's own state against the landed batches, and what was merged now against itself."""
     batch = {"batch": state.batch_number if state else 0}
     return [
-        _result(OFFSETS, key, invariants.strayed(state, landed), batch),
+        _result(OFFSETS, key, invariants.offset_mismatch(state, landed), batch),
         _result(NEXT, key, invariants.not_next(merged), batch),
     ]
 

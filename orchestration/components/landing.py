@@ -10,7 +10,7 @@ import dagster as dg
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.pipeline import Pipeline
-from jobs.time_limit import within
+from jobs.time_limit import with_timeout
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig
 from orchestration.components.failures import as_failures, raise_for_checks
@@ -43,7 +43,7 @@ def _land(context: dg.AssetExecutionContext, pipeline: Pipeline, config: LandCon
             context.log.info("%s is landed; %.0f records/s so far", batch.batch, rate)
 
     limit = pipeline.spec.batch.time_limit_seconds
-    within(limit, f"landing of {pipeline.name}", work, lambda: pipeline.interrupt("landing"))
+    with_timeout(limit, f"landing of {pipeline.name}", work, lambda: pipeline.interrupt("landing"))
     if not done:
         context.log.info("Kafka has nothing new")
     return _shown(pipeline, done, time.monotonic() - began)

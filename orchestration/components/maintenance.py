@@ -9,7 +9,7 @@ from jobs.maintenance.report import Done
 from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, role_of
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
-from jobs.time_limit import within
+from jobs.time_limit import with_timeout
 from orchestration import names
 from orchestration.components.failures import as_failures, retry_policy
 from orchestration.components.launch import Launch
@@ -93,7 +93,9 @@ def _op(
         with as_failures(), engine_log_in_run(context.log):
             pipeline = launch.open(context.run_id)
             where, role, tasks = work(pipeline)
-            done = within(options.time_limit_seconds, where, lambda: list(tasks), lambda: pipeline.interrupt(role))
+            done = with_timeout(
+                options.time_limit_seconds, where, lambda: list(tasks), lambda: pipeline.interrupt(role)
+            )
             shown = metadata(done)
             context.log_event(dg.AssetObservation(key, metadata=shown))
             context.add_output_metadata(shown)

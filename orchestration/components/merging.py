@@ -15,7 +15,7 @@ from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_time, replay_from_kafka
 from jobs.replay.landed import replay_window
 from jobs.spec.tables import Table
-from jobs.time_limit import within
+from jobs.time_limit import with_timeout
 from jobs.verify.contents import Contents
 from jobs.verify.drift import schema_drift
 from jobs.verify.keys import duplicate_keys
@@ -56,7 +56,9 @@ def run_merge(
         def work() -> _Done:
             return _replay(pipeline, destination, replayed) if replayed else _advance(pipeline, destination)
 
-        done = within(table.time_limit_seconds, destination.name, work, lambda: pipeline.interrupt(destination.name))
+        done = with_timeout(
+            table.time_limit_seconds, destination.name, work, lambda: pipeline.interrupt(destination.name)
+        )
         now, behind = datetime.now(UTC), lag(pipeline, done.after)
     watermark = done.after.watermark if done.after else None
     results = checks.table_results(key, done.after, done.landed, done.batches)
@@ -123,7 +125,7 @@ def _settled(
 ) -> _Done:
     """Asks the table itself what it is now."""
     duplicates = duplicate_keys(pipeline, destination, batches) if checks.counts_keys(destination.table) else 0
-    spark = pipeline.work(destination).spark
+    spark = pipeline.merge_context(destination).spark
     drift, rows = schema_drift(destination, spark), Contents(destination, spark).known_count()
     landed = pipeline.intermediate.landed()[0]
     return _Done(batches, before, merged, destination.committed(), landed, duplicates, drift, rows)

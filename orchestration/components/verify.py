@@ -6,11 +6,11 @@ from itertools import groupby
 import dagster as dg
 from pydantic import Field
 
-from jobs.changes.routing import taken_by
+from jobs.changes.routing import route_filter
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
-from jobs.time_limit import within
+from jobs.time_limit import with_timeout
 from jobs.verify.reconciliation import Verdict, reconcile
 from orchestration import names
 from orchestration.components.failures import as_failures
@@ -97,7 +97,7 @@ def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | Batchmerg
     try:
         destination = pipeline.destination_of(table)
         stop = f"verify {destination.name}"
-        return within(
+        return with_timeout(
             table.time_limit_seconds,
             destination.name,
             lambda: reconcile(pipeline, destination, rows),
@@ -138,7 +138,7 @@ def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.As
 
 
 def _agreement(launch: Launch, verdicts: Sequence[tuple[Table, Verdict]]) -> dg.AssetCheckResult:
-    wrong = disagreements(launch.spec, verdicts)
+    wrong = row_count_mismatches(launch.spec, verdicts)
     return dg.AssetCheckResult(
         check_name=AGREE,
         asset_key=names.landing_key(launch.name),
@@ -148,12 +148,12 @@ def _agreement(launch: Launch, verdicts: Sequence[tuple[Table, Verdict]]) -> dg.
     )
 
 
-def disagreements(spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
+def row_count_mismatches(spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
     """Tables that should hold the same at the same batch, and do not."""
 
     def what(pair: tuple[Table, Verdict]) -> tuple[str, str, int]:
         table, verdict = pair
-        return table.mode, repr(taken_by(spec, table)), verdict.batch
+        return table.mode, repr(route_filter(spec, table)), verdict.batch
 
     wrong = []
     for (_, _, batch), group in groupby(sorted(verdicts, key=what), key=what):

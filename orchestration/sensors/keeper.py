@@ -16,7 +16,7 @@ from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.spec import PipelineSpec
 from jobs.spec.tables import ClickHouseTable
-from jobs.time_limit import within
+from jobs.time_limit import with_timeout
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.sensors.busy import busy_reason, paused_reason
 from orchestration.sensors.leases import Cursor, after_asking, is_due, left_behind, read_cursor
@@ -91,7 +91,7 @@ def _look(pipeline: Pipeline, table: ClickHouseTable) -> _Looked:
     destination = pipeline.destination_of(table)
     assert isinstance(destination, ClickHouseDestination)
     try:
-        return _Looked(table, within(_PATIENCE, destination.name, destination.leases, lambda: None))
+        return _Looked(table, with_timeout(_PATIENCE, destination.name, destination.leases, lambda: None))
     except BatchmergeError as problem:
         return _Looked(table, problem=str(problem))
 
@@ -99,7 +99,7 @@ def _look(pipeline: Pipeline, table: ClickHouseTable) -> _Looked:
 def _ends(pipeline: Pipeline) -> Offsets:
     """Where the topics end; nothing where Kafka does not answer: then lag is not shown."""
     try:
-        return within(_PATIENCE, "Kafka", pipeline.topic_state, lambda: None).stable
+        return with_timeout(_PATIENCE, "Kafka", pipeline.topic_state, lambda: None).stable
     except BatchmergeError:
         return {}
 

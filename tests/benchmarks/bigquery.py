@@ -98,7 +98,7 @@ def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: s
     wanted = intermediate_table(bigquery.table_id(staged), p.name, target, destination._staged)
     bigquery.create_table(wanted)
     (chunk,) = flush.chunks()
-    loader = destination._loader(p.work(destination), staged)
+    loader = destination._loader(p.merge_context(destination), staged)
     with loader.parquet(chunk, flush) as file:
         config = LoadJobConfig(source_format="PARQUET", write_disposition="WRITE_APPEND")
         began = time.monotonic()

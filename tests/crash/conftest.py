@@ -13,7 +13,7 @@ IN_EVERY_TEST_RUN = (
     "test_iceberg_crash.py::test_killed_direct_landing[land.written]",
     "test_iceberg_crash.py::test_run_that_wakes_up_late_is_refused",
     "test_iceberg_crash.py::test_two_runs_at_once",
-    "test_news_crash.py::test_news_of_a_killed_run_are_told_by_the_next[news.complete.written]",
+    "test_events_crash.py::test_news_of_a_killed_run_are_told_by_the_next[news.complete.written]",
     "test_dead_letters_crash.py::test_killed_retry_is_finished_by_the_next[mend.published]",
     "test_dead_letters_crash.py::test_killed_landing_sends_each_letter_once[dead-letters.written]",
     "test_clickhouse_crash.py::test_killed_upserts_are_finished[clickhouse.inserted]",

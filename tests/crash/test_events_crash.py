@@ -27,7 +27,7 @@ BEFORE_NEWS = ["land.published", "merge.published"]
 
 
 @dataclass
-class Told:
+class OptionReport:
     """A flow with a control topic of its own, whose log grows from test to test."""
 
     flow: Flow
@@ -48,20 +48,20 @@ class Told:
             assert rows(connections, self.flow.table(mode)) == model.expected(self.records, mode)
 
 
-def _told(topic: Callable[..., str], **control: object) -> Told:
+def _told(topic: Callable[..., str], **control: object) -> OptionReport:
     name = f"control-{uuid.uuid4().hex[:8]}"
     overrides: dict[str, object] = {"control": {"topic": name, **control}}
-    return Told(Flow(topic(partitions=2), MODES, max_records=80, overrides=overrides), name)
+    return OptionReport(Flow(topic(partitions=2), MODES, max_records=80, overrides=overrides), name)
 
 
 @pytest.fixture(scope="module")
-def told(module_topic: Callable[..., str]) -> Told:
+def told(module_topic: Callable[..., str]) -> OptionReport:
     return _told(module_topic)
 
 
 @pytest.mark.parametrize("point", [*BEFORE_NEWS, *failpoints.NEWS])
 def test_news_of_a_killed_run_are_told_by_the_next(
-    point: str, told: Told, stack: Path, connections: Connections
+    point: str, told: OptionReport, stack: Path, connections: Connections
 ) -> None:
     told.grow(connections)
     code, output = told.flow.run(stack, failpoint=point)

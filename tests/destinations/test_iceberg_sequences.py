@@ -59,7 +59,7 @@ def play(step: str, engine: Engine, mode: str) -> None:
     elif step == "crash":
         engine.land()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(iceberg, "reached", dies)
+            patch.setattr(iceberg, "failpoint", dies)
             with pytest.raises(Interrupted):
                 engine.merge(mode)
     elif step == "roll back":

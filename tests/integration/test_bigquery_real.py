@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from jobs.destinations.bigquery.job_sequence import Attempts
+from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.state import TableState
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
@@ -139,12 +139,14 @@ def test_landed_files_are_loaded_as_they_are(dataset: tuple[BigQuery, str]) -> N
 
 def test_one_job_id_is_accepted_once_by_many_at_once(dataset: tuple[BigQuery, str]) -> None:
     service, name = dataset
-    attempts = Attempts(service, f"batchmerge-test-{uuid.uuid4().hex}", 120)
+    attempts = JobSequence(service, f"batchmerge-test-{uuid.uuid4().hex}", 120)
     service.change(f"CREATE TABLE {name}.once (n INT64)", {}, "test")
 
     def submit(n: int) -> str:
         text = f"INSERT INTO {name}.once VALUES ({n})"
-        return str(attempts.closing(lambda i: service.submit_query(i, text, {}, {"n": str(n)}), lambda _: True).labels)
+        return str(
+            attempts.run_until_done(lambda i: service.submit_query(i, text, {}, {"n": str(n)}), lambda _: True).labels
+        )
 
     with ThreadPoolExecutor(8) as pool:
         labels = set(pool.map(submit, range(8)))

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import protocol
-from jobs.replay.landed import replay_batches
 from jobs.destinations.clickhouse.tables import describe
+from jobs.replay.landed import replay_batches
 from resources.connections import Connections
 from resources.errors import ConfigurationError, Interrupted, TableReplaced
 from tests.kit import model
@@ -137,10 +137,10 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     landed = pipeline.intermediate.landed()[0]
     present = describe(server, name.split("."))
     assert present
-    advance = shard._advance(pipeline.work(table), present)
+    advance = shard._advance(pipeline.merge_context(table), present)
     held = advance.take(lease, None)
-    rows_of = shard._pieces(pipeline.work(table), landed[0])
-    shard._insert_rows(pipeline.work(table), held, rows_of, shard._chunks(landed[:1]), landed[0], False)
+    rows_of = shard._pieces(pipeline.merge_context(table), landed[0])
+    shard._insert_rows(pipeline.merge_context(table), held, rows_of, shard._chunks(landed[:1]), landed[0], False)
     advance.free(held)
     assert rows(connections, name) == model.expected(more, "append")
     assert server.rows(f"SELECT sum(n) AS n FROM {name}_sums")[0]["n"] == counted
@@ -186,7 +186,7 @@ def test_run_that_lost_its_lease_cannot_insert(
     (table,) = pipeline.destinations()
     table.prepare()
     shard = destination(pipeline, flow.table("append")).shards[0]
-    work, landed = pipeline.work(table), pipeline.intermediate.landed()[0]
+    work, landed = pipeline.merge_context(table), pipeline.intermediate.landed()[0]
     advance = shard._advance(work, shard._require_table())
     old = advance.take(None, landed[0])
     advance.take(old, landed[0])

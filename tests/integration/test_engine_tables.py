@@ -63,12 +63,12 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], No
     def arrange(point: str, act: Callable[[], None]) -> list[str]:
         seen: list[str] = []
 
-        def reached(name: str) -> None:
+        def failpoint(name: str) -> None:
             seen.append(name)
             if name == point and seen.count(name) == 1:
                 act()
 
-        monkeypatch.setattr(iceberg_destination, "reached", reached)
+        monkeypatch.setattr(iceberg_destination, "failpoint", failpoint)
         return seen
 
     return arrange

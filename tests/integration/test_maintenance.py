@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
 from jobs.iceberg.branches import attempt_branch
-from jobs.maintenance.maintained_table import KeptTable
+from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.maintenance.report import Done
 from jobs.maintenance.run import maintain_landing, maintain_table
 from jobs.protocol import MergedBatches
@@ -192,12 +192,12 @@ def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeyp
     seen: list[str] = []
     notes: dict[str, str] = {}
 
-    def reached(name: str) -> None:
+    def failpoint(name: str) -> None:
         seen.append(name)
         if name == "merge.written" and seen.count(name) == 1:
             notes.update({task: done.note for (_, task), done in maintain(one).items()})
 
-    monkeypatch.setattr(iceberg_destination, "reached", reached)
+    monkeypatch.setattr(iceberg_destination, "failpoint", failpoint)
     tell(one, put(0, "b"))
     one.advance()
     assert seen == ["merge.begun", "merge.written", "merge.published"]
@@ -222,7 +222,7 @@ def test_compaction_that_was_overtaken_is_dropped(
 
     publish = compaction._publish
 
-    def merge_meanwhile(kept: KeptTable, before: Table, branch: str) -> None:
+    def merge_meanwhile(kept: MaintainedTable, before: Table, branch: str) -> None:
         if not merged:
             merged.append(one.merge("upsert"))
         publish(kept, before, branch)
@@ -312,13 +312,13 @@ def test_writer_that_is_always_faster_ends_in_a_clear_error(
     bounded = one.edited(tables=[{**tables[0], "max_commit_attempts": 3}])
     seen: list[str] = []
 
-    def reached(name: str) -> None:
+    def failpoint(name: str) -> None:
         seen.append(name)
         if name == "merge.written":
             _append(table_of(one, "upsert"), 1000 + len(seen))
 
     with monkeypatch.context() as patch:
-        patch.setattr(iceberg_destination, "reached", reached)
+        patch.setattr(iceberg_destination, "failpoint", failpoint)
         with pytest.raises(TerminalError, match="during each of 3 attempts") as caught:
             bounded.merge("upsert")
     assert "max_commit_attempts" in caught.value.remedy

@@ -139,7 +139,7 @@ def test_tables_of_a_batch_are_committed_together(
     seen: list[str] = []
     between: list[int] = []
 
-    def reached(name: str) -> None:
+    def failpoint(name: str) -> None:
         seen.append(name)
         if name == "together.written" and seen.count(name) == 1:
             table = catalog(rest).require(flow.table("upsert"))
@@ -147,8 +147,8 @@ def test_tables_of_a_batch_are_committed_together(
         if name == "merge.planned" and seen.count(name) == 3:
             between.extend(len(one.read(mode)) for mode in flow.modes)
 
-    monkeypatch.setattr("jobs.multi_table_commit.reached", reached)
-    monkeypatch.setattr(iceberg_destination, "reached", seen.append)
+    monkeypatch.setattr("jobs.multi_table_commit.failpoint", failpoint)
+    monkeypatch.setattr(iceberg_destination, "failpoint", seen.append)
     done = merge_together(one.pipeline)
     assert [table.merged.after.batch_number for table in done if table.merged] == [2, 2]
     assert seen.count("together.written") == 2

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.changes.routing import Taken
+from jobs.changes.routing import RouteFilter
 from jobs.spec.routing import Route
 from resources.connections import Connections
 from resources.errors import BadRecords, ConfigurationError
@@ -66,7 +66,7 @@ def test_spark_and_arrow_decide_alike(pattern: str, spark: SparkSession) -> None
     """What is landed as taken by a table is what the table reads."""
     Route(field="v", matches=pattern)
     values = [*NASTY, None]
-    taken = Taken(path=("value", "v"), pattern=pattern)
+    taken = RouteFilter(path=("value", "v"), pattern=pattern)
     struct = pa.array([{"v": v} for v in values], pa.struct([("v", pa.string())]))
     upserts = pa.array(["upsert"] * len(values))
     by_arrow = taken.mask(upserts, None, struct, upserts).to_pylist()

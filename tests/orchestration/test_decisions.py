@@ -124,7 +124,7 @@ def test_a_good_chain() -> None:
     assert not invariants.offset_jumps(CHAIN)
     assert not invariants.unbalanced(CHAIN)
     assert not invariants.not_next(CHAIN)
-    assert not invariants.strayed(CommittedState.after(CHAIN[1]), CHAIN)
+    assert not invariants.offset_mismatch(CommittedState.after(CHAIN[1]), CHAIN)
 
 
 def test_broken_chains_are_told() -> None:
@@ -137,8 +137,10 @@ def test_broken_chains_are_told() -> None:
     assert "follows c0" in invariants.not_next([CHAIN[0], _batch(2, 10, 30, "c0")])[0]
     assert invariants.not_next([CHAIN[0], _batch(3, 10, 30, "c1")])
     state = CommittedState.after(CHAIN[1])
-    assert "ends at 30 of t-0, the table says 29" in invariants.strayed(replace(state, offsets={A: 29}), CHAIN)[0]
-    assert "landed as c2" in invariants.strayed(replace(state, commit_id="x"), CHAIN)[0]
+    assert (
+        "ends at 30 of t-0, the table says 29" in invariants.offset_mismatch(replace(state, offsets={A: 29}), CHAIN)[0]
+    )
+    assert "landed as c2" in invariants.offset_mismatch(replace(state, commit_id="x"), CHAIN)[0]
 
 
 def test_lag_and_freshness() -> None:

@@ -11,7 +11,7 @@ from pyiceberg.types import StringType
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import ClickHouseTable, IcebergTable
 from jobs.verify.reconciliation import Verdict
-from orchestration.components.verify import disagreements
+from orchestration.components.verify import row_count_mismatches
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
 from tests.kit.bigquery import service
@@ -89,11 +89,11 @@ def test_only_tables_of_one_mode_and_route_at_one_batch_have_to_agree() -> None:
         "tables": [table.model_dump() for table in (lake, house, log, other)],
     }
     spec = PipelineSpec.model_validate(document)
-    assert disagreements(spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 10)), (log, Verdict(3, 40))]) == []
-    assert disagreements(spec, [(lake, Verdict(3, 10)), (house, Verdict(2, 9))]) == []
-    assert disagreements(spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 9)), (log, Verdict(3, 40))]) == [
+    assert row_count_mismatches(spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 10)), (log, Verdict(3, 40))]) == []
+    assert row_count_mismatches(spec, [(lake, Verdict(3, 10)), (house, Verdict(2, 9))]) == []
+    assert row_count_mismatches(spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 9)), (log, Verdict(3, 40))]) == [
         "at batch 3: iceberg a.t has 10 rows, clickhouse a.t has 9 rows"
     ]
     named = PipelineSpec.model_validate({**document, "route_by": "into"})
-    assert disagreements(named, [(lake, Verdict(3, 10)), (other, Verdict(3, 7))]) == []
-    assert disagreements(named, [(lake, Verdict(3, 10)), (house, Verdict(3, 9))])
+    assert row_count_mismatches(named, [(lake, Verdict(3, 10)), (other, Verdict(3, 7))]) == []
+    assert row_count_mismatches(named, [(lake, Verdict(3, 10)), (house, Verdict(3, 9))])

@@ -19,8 +19,8 @@ from jobs.lineage import next_batches
 from jobs.offset_reset import Known
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, plan_batch
-from jobs.replay.from_kafka import batch_again
-from jobs.verify.invariants import not_next, offset_jumps, strayed
+from jobs.replay.from_kafka import reread_batch
+from jobs.verify.invariants import not_next, offset_jumps, offset_mismatch
 from jobs.watermark import Watermark
 from resources.errors import LineageBroken, OffsetsGone
 
@@ -193,7 +193,7 @@ class AnySequence(RuleBasedStateMachine):
         start = {tp: o * share // 10 for tp, o in table.state.offsets.items()}
         last = None if end is None else {tp: o * end // 10 for tp, o in table.state.offsets.items()}
         try:
-            batch = batch_again(table.state, self.topics, start, last, whole=mode != "append")
+            batch = reread_batch(table.state, self.topics, start, last, whole=mode != "append")
         except OffsetsGone:
             assert any(start[tp] < self.first[tp] for tp in PARTITIONS)
             return
@@ -246,7 +246,7 @@ class AnySequence(RuleBasedStateMachine):
         assert not not_next(self.landed)
         for mode, destination in self.tables.items():
             if not self.broken(mode):
-                assert not strayed(destination.now.state, self.landed)
+                assert not offset_mismatch(destination.now.state, self.landed)
 
 
 TestAnySequence = AnySequence.TestCase

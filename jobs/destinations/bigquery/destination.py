@@ -38,11 +38,11 @@ from google.cloud.bigquery import SchemaField
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import keeps
 from jobs.changes.unchanged_columns import may_keep
-from jobs.destinations.base import Merged, Work
+from jobs.destinations.base import MergeContext, Merged
 from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due
-from jobs.destinations.bigquery.job_sequence import Attempts
+from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix, merge_prefix
@@ -55,7 +55,7 @@ from jobs.destinations.bigquery.statement import order_column
 from jobs.destinations.bigquery.tables import intermediate_table
 from jobs.destinations.emptiness import require_empty
 from jobs.destinations.stages import Stages
-from jobs.failpoints import reached
+from jobs.failpoints import failpoint
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import BigQueryTable
 from jobs.spec.unchanged_columns import can_keep
@@ -144,7 +144,9 @@ class BigQueryDestination:
         self.state.forget(row)
         return True
 
-    def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged | None:
+    def merge(
+        self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
+    ) -> Merged | None:
         """As in the protocol; None where neither trigger of the flush is due.
 
         Raises:
@@ -154,21 +156,21 @@ class BigQueryDestination:
         if not is_due(self.table, batches, int(time.time() * 1000)):
             return None
         clock = Stages()
-        reached("bigquery.begun")
+        failpoint("bigquery.begun")
         wanted = Flush(tuple(batches), self.table.rows_a_load)
         attempts = self._merge_attempts(row)
         job = attempts.closed(applies)
         if job is None:
-            loader = self._loader(work, row.intermediate)
+            loader = self._loader(context, row.intermediate)
             flush = clock.time("load", lambda: self._load(loader, row, wanted))
-            reached("bigquery.loaded")
+            failpoint("bigquery.loaded")
             job = clock.time("merge", lambda: self._apply(loader, attempts, flush))
-        flush = adopted(job.labels, work.intermediate.landed()[0], self.name)
-        reached("bigquery.merged")
+        flush = adopted(job.labels, context.intermediate.landed()[0], self.name)
+        failpoint("bigquery.merged")
         clock.time("state", lambda: self.state.move(row, CommittedState.after(flush.last)))
-        reached("bigquery.moved")
+        failpoint("bigquery.moved")
         clock.time("clean-up", lambda: self._cleaning.after(row, flush))
-        reached("bigquery.cleaned")
+        failpoint("bigquery.cleaned")
         if flush.batches != wanted.batches:
             raise CommitFailed(
                 f"another run had begun to merge up to {flush.last.batch}; that is complete now",
@@ -186,21 +188,21 @@ class BigQueryDestination:
             self._expect(row.committed)
             raise
 
-    def _loader(self, work: Work, intermediate: str, touched: tuple[int, int] | None = None) -> Loader:
+    def _loader(self, context: MergeContext, intermediate: str, touched: tuple[int, int] | None = None) -> Loader:
         schema, order = self._schema(intermediate), self._order
         return Loader(
             bigquery=self.bigquery,
-            work=work,
+            context=context,
             intermediate=intermediate,
             schema=schema,
             columns=self.columns,
             rows=ChunkRows(
-                work=work,
+                context=context,
                 table=self.table,
                 columns=self.columns,
                 order_by=order.source if order else None,
                 where=self.name,
-                keeps=has_kept(schema) and may_keep(self.spec, self.table, work.intermediate),
+                keeps=has_kept(schema) and may_keep(self.spec, self.table, context.intermediate),
                 touched=touched,
             ),
             table=self.table,
@@ -217,25 +219,25 @@ class BigQueryDestination:
             )
         return list(found.schema)
 
-    def _apply(self, loader: Loader, attempts: Attempts, flush: Flush) -> Job:
+    def _apply(self, loader: Loader, attempts: JobSequence, flush: Flush) -> Job:
         text, values = self._bound(loader, flush)
-        labels = flush.labels("merge", loader.work.run_id)
+        labels = flush.labels("merge", loader.context.run_id)
 
         def submit(job_id: str) -> Job:
             job = self.bigquery.submit_query(job_id, text, values, labels)
-            reached("bigquery.submitted")
+            failpoint("bigquery.submitted")
             return job
 
-        return attempts.closing(submit, applies)
+        return attempts.run_until_done(submit, applies)
 
     def _bound(self, loader: Loader, flush: Flush, coordinates: tuple[str, ...] = ()) -> tuple[str, Values]:
         return self._binding.bound(
             loader.intermediate, loader.schema, flush.first.number, flush.last.number, coordinates
         )
 
-    def _merge_attempts(self, row: StateRow) -> Attempts:
+    def _merge_attempts(self, row: StateRow) -> JobSequence:
         prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
-        return Attempts(self.bigquery, prefix, self.table.time_limit_seconds)
+        return JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
 
     @property
     def _cleaning(self) -> CleanUp:
@@ -253,7 +255,7 @@ class BigQueryDestination:
         """Where an order is named, deletes stay known: an older change that comes later must not bring a row back."""
         return self._order is not None and self.table.mode in ("upsert_delete", "delete")
 
-    def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         """As in the protocol. It takes a number in the sequence of attempts of the merges on top of `committed`.
 
         So no merge runs beside it or gets in between what it reads and writes; if it is late, its number is taken.
@@ -261,16 +263,16 @@ class BigQueryDestination:
         row = self._expect(committed)
         clock = Stages()
         until = committed.batch_number if self.table.needs_key else batches[-1].number
-        landed = [b for b in work.intermediate.landed()[0] if batches[0].number <= b.number <= until]
+        landed = [b for b in context.intermediate.landed()[0] if batches[0].number <= b.number <= until]
         flush = Flush(tuple(landed), self.table.rows_a_load)
         touched = (batches[0].number, batches[-1].number) if self.table.needs_key else None
         staging = self._replay_table(row)
         try:
-            loader = self._loader(work, staging, touched)
+            loader = self._loader(context, staging, touched)
             rows = clock.time("load", lambda: loader.copy(flush))
             if self._keeps_deletes:
                 loader.copy_deletes(row.intermediate, committed.batch_number)
-            reached("bigquery.replay-loaded")
+            failpoint("bigquery.replay-loaded")
             job = clock.time("merge", lambda: self._replay(loader, row, flush))
         finally:
             self.bigquery.delete_table(staging)
@@ -293,7 +295,7 @@ class BigQueryDestination:
             coordinates = tuple(c.name for c in self.columns if c.source in wanted)
         text, values = self._bound(loader, flush, coordinates)
         token = uuid.uuid4().hex
-        labels = {**flush.labels("replay", loader.work.run_id), "batchmerge-replay": token}
+        labels = {**flush.labels("replay", loader.context.run_id), "batchmerge-replay": token}
         job = self._merge_attempts(row).step(
             lambda job_id: self.bigquery.submit_query(job_id, text, values, labels), applies
         )

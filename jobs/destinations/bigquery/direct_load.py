@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from google.cloud.bigquery import SchemaField
 
-from jobs.changes.routing import taken_by
+from jobs.changes.routing import route_filter
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.statement import order_column
 from jobs.spec.pipeline import PipelineSpec
@@ -30,7 +30,7 @@ def takes_landed_rows(spec: PipelineSpec, table: BigQueryTable, columns: Sequenc
     """Whether a landed row is a row of the intermediate table, without a change to it."""
     return (
         table.load_rows is None
-        and taken_by(spec, table) is None
+        and route_filter(spec, table) is None
         and order_column(spec, columns) is None
         # The intermediate table of a table of nothing but keys has a value that is not landed.
         and any(not c.is_key for c in columns)

@@ -16,7 +16,7 @@ from resources.errors import BatchmergeError, CommitFailed
 
 
 @dataclass(frozen=True)
-class Attempts:
+class JobSequence:
     """The attempts ``<prefix>-1``, ``<prefix>-2``, … at one matter.
 
     Attributes:
@@ -27,7 +27,7 @@ class Attempts:
     prefix: str
     seconds: float
 
-    def closing(self, submit: Callable[[str], Job], closes: Callable[[Job], bool]) -> Job:
+    def run_until_done(self, submit: Callable[[str], Job], closes: Callable[[Job], bool]) -> Job:
         """The job that closed the matter; submits attempts until there is one.
 
         Args:

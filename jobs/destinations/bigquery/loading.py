@@ -28,14 +28,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from google.cloud.bigquery import SchemaField
 
-from jobs.destinations.base import Work
+from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.flush import Chunk, Flush, adopted
-from jobs.destinations.bigquery.job_sequence import Attempts
+from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.rows import ChunkRows
 from jobs.destinations.bigquery.staging import Stager
-from jobs.failpoints import reached
+from jobs.failpoints import failpoint
 from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
 from resources.errors import InvariantBroken, TerminalError
@@ -55,7 +55,7 @@ class Loader:
     """
 
     bigquery: BigQuery
-    work: Work
+    context: MergeContext
     intermediate: str
     schema: Sequence[SchemaField]
     columns: Sequence[Column]
@@ -75,9 +75,9 @@ class Loader:
         """
         token = {_TOKEN: uuid.uuid4().hex}
         begun, first = self._begin(wanted, prefix, token)
-        reached("bigquery.first-load")
+        failpoint("bigquery.first-load")
         ours = _is_ours(first, token)
-        flush = begun if ours else adopted(first.labels, self.work.intermediate.landed()[0], self.where)
+        flush = begun if ours else adopted(first.labels, self.context.intermediate.landed()[0], self.where)
         jobs = [first, *(self._load_once(chunk, flush, prefix, token) for chunk in flush.chunks()[1:])]
         # What we have loaded ourselves we know; what others have loaded has to be there still.
         wanted_rows = self.rows.count(flush)
@@ -90,8 +90,8 @@ class Loader:
         rows = 0
         for chunk in flush.chunks():
             with self.parquet(chunk, flush) as file:
-                job_id = f"batchmerge-{self.work.pipeline}-replay-{uuid.uuid4().hex}"
-                labels = flush.labels("replay-load", self.work.run_id)
+                job_id = f"batchmerge-{self.context.pipeline}-replay-{uuid.uuid4().hex}"
+                labels = flush.labels("replay-load", self.context.run_id)
                 job = self.bigquery.submit_load(job_id, file, self.intermediate, self.schema, labels)
                 failure = self.bigquery.wait(job, self.table.time_limit_seconds)
                 if failure is not None:
@@ -125,8 +125,8 @@ class Loader:
         files: Sequence[str] = (),
     ) -> Job:
         """Loads a chunk, unless somebody has; from these files, or with rows that are sent."""
-        attempts = Attempts(self.bigquery, prefix(chunk.number), self.table.time_limit_seconds)
-        labels = {**flush.labels("load", self.work.run_id), **token}
+        attempts = JobSequence(self.bigquery, prefix(chunk.number), self.table.time_limit_seconds)
+        labels = {**flush.labels("load", self.context.run_id), **token}
 
         def submit(job_id: str) -> Job:
             if files:
@@ -134,7 +134,7 @@ class Loader:
             with self.parquet(chunk, flush) as file:
                 return self.bigquery.submit_load(job_id, file, self.intermediate, self.schema, labels)
 
-        return attempts.closing(submit, lambda _job: True)
+        return attempts.run_until_done(submit, lambda _job: True)
 
     def parquet(self, chunk: Chunk, flush: Flush) -> IO[bytes]:
         """The rows of a chunk as a Parquet file that vanishes when it is closed."""

@@ -10,7 +10,7 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.flush import applies
-from jobs.destinations.bigquery.job_sequence import Attempts
+from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.state import StateRow, TableState, identity
 from jobs.destinations.bigquery.tables import destination_table, evolve, intermediate_table
@@ -51,7 +51,7 @@ class Preparation:
     columns: Sequence[Column]
     staged: Sequence[SchemaField]
     state: TableState
-    merge_attempts: Callable[[StateRow], Attempts]
+    merge_attempts: Callable[[StateRow], JobSequence]
 
     @property
     def _where(self) -> str:
@@ -135,7 +135,7 @@ class Preparation:
 
     def _was_used(self, row: StateRow) -> bool:
         prefix = load_prefix(self.pipeline, self.table.table, row.generation, row.next_batch, 0)
-        loads = Attempts(self.bigquery, prefix, self.table.time_limit_seconds)
+        loads = JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
         return row.committed is not None or loads.newest()[0] > 0 or self.merge_attempts(row).newest()[0] > 0
 
     def _row(self) -> StateRow:

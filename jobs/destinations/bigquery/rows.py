@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from jobs.changes.columns import CHANGES, KEPT
-from jobs.changes.files import LandedFiles, Piece, between
-from jobs.changes.routing import taken_by
-from jobs.destinations.base import Work
+from jobs.changes.files import LandedFiles, LandedSlice, in_range
+from jobs.changes.routing import route_filter
+from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.flush import Chunk, Flush
 from jobs.spec.tables import BigQueryTable
@@ -33,7 +33,7 @@ class ChunkRows:
         touched: only keys with a change in these batches (replay).
     """
 
-    work: Work
+    context: MergeContext
     table: BigQueryTable
     columns: Sequence[Column]
     order_by: tuple[str, ...] | None
@@ -61,16 +61,16 @@ class ChunkRows:
 
     def count(self, flush: Flush) -> int:
         """How many landed rows of a flush the table takes."""
-        if taken_by(self.work.spec, self.table) is None:
+        if route_filter(self.context.spec, self.table) is None:
             return flush.rows
         files = self._files(flush)
         return sum(len(_landed(files, chunk)) for chunk in flush.chunks())
 
     def _files(self, flush: Flush) -> LandedFiles:
-        files = LandedFiles.up_to(flush.last, self.work.intermediate)
-        return files.taking(CHANGES, taken_by(self.work.spec, self.table))
+        files = LandedFiles.up_to(flush.last, self.context.intermediate)
+        return files.taking(CHANGES, route_filter(self.context.spec, self.table))
 
-    def _select(self, landed: Piece) -> pa.Table:
+    def _select(self, landed: LandedSlice) -> pa.Table:
         rows = {f"c{n}": landed.at(c.source) for n, c in enumerate(self.columns)}
         rows["op"] = landed.at(["op"])
         if self.order_by:
@@ -80,15 +80,15 @@ class ChunkRows:
         return pa.table({**rows, **{name: landed.at([name]) for name in ("partitionTime", "i", "batchNumber")}})
 
     def _of_touched_keys(self, chunk: Chunk, flush: Flush) -> DataFrame:
-        route = taken_by(self.work.spec, self.table)
+        route = route_filter(self.context.spec, self.table)
         text = render(
             "spark",
             "staged_rows",
             columns=[c.source for c in self.columns],
             order_by=self.order_by,
             keeps=self.keeps,
-            table=self.work.intermediate.path,
-            snapshot=self.work.intermediate.snapshot_with(flush.last),
+            table=self.context.intermediate.path,
+            snapshot=self.context.intermediate.snapshot_with(flush.last),
             touched=self.touched,
             route=route,
         )
@@ -99,8 +99,8 @@ class ChunkRows:
             "end_i": chunk.end_i,
             **(route.parameters if route else {}),
         }
-        return self.work.spark.sql(text, args=places)
+        return self.context.spark.sql(text, args=places)
 
 
-def _landed(files: LandedFiles, chunk: Chunk) -> Piece:
-    return files.read(between(chunk.first_batch, chunk.first_i, chunk.last_batch, chunk.end_i))
+def _landed(files: LandedFiles, chunk: Chunk) -> LandedSlice:
+    return files.read(in_range(chunk.first_batch, chunk.first_i, chunk.last_batch, chunk.end_i))

@@ -18,7 +18,7 @@ from google.cloud import bigquery
 from google.cloud.bigquery import SchemaField
 
 from jobs.batch import CommittedState
-from jobs.destinations.bigquery.job_sequence import Attempts
+from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import intermediate_name, state_prefix
 from resources.bigquery import BigQuery, Job
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
@@ -96,7 +96,7 @@ class TableState:
         """The row, made by whoever comes first."""
         state_table = self._create_table()
         created = int(state_table.created.timestamp() * 1000)
-        attempts = Attempts(
+        attempts = JobSequence(
             self._bigquery, state_prefix(self._pipeline, self._bigquery.table_id(self._table), created), seconds
         )
         while (row := self.read()) is None:

@@ -25,7 +25,7 @@ from jobs.destinations.clickhouse.lease import (
     state_text,
 )
 from jobs.destinations.clickhouse.transitions import Phase, Span, decide
-from jobs.failpoints import reached
+from jobs.failpoints import failpoint
 from jobs.lineage import choices
 from jobs.offsets import TopicPartition
 from resources.errors import CommitFailed, LineageBroken
@@ -101,10 +101,10 @@ class Advance:
         if first and not old.left_behind:
             wanted = self._under_way(wanted, first.batch)
         held = self.store.swap(seen, wanted)
-        reached("clickhouse.leased")
+        failpoint("clickhouse.leased")
         if old.owner:
             self.stop_older(held)
-            reached("clickhouse.taken_over")
+            failpoint("clickhouse.taken_over")
         return held
 
     def _under_way(self, lease: Lease, batch: Batch) -> Lease:
@@ -122,11 +122,11 @@ class Advance:
             return Inserted()
         begun = {chunk.tp: spans[chunk.tp] for chunk in chunks}
         self.store.write(held, PartitionWrite(batch, Phase.BEFORE, begun), known)
-        reached("clickhouse.before")
+        failpoint("clickhouse.before")
         inserted = self.insert(held, landed, chunks, recovering)
-        reached("clickhouse.inserted")
+        failpoint("clickhouse.inserted")
         self.store.write(held, PartitionWrite(batch, Phase.AFTER, begun), begun)
-        reached("clickhouse.after")
+        failpoint("clickhouse.after")
         return inserted
 
     def _forget(self, held: Lease, batch: Batch) -> None:
@@ -166,7 +166,7 @@ class Advance:
         else:
             wanted = replace(held, state=state, batch=0, commit_id="", chunk_rows=0, owner="")
         moved = self.store.swap(held, wanted)
-        reached("clickhouse.committed")
+        failpoint("clickhouse.committed")
         return moved
 
     def free(self, held: Lease) -> None:

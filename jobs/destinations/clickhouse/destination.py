@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import RowColumn, row_columns
-from jobs.destinations.base import Merged, Work
+from jobs.destinations.base import MergeContext, Merged
 from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.columns import table_column
@@ -61,22 +61,22 @@ class ClickHouseDestination:
         self._check_order()
         return [done for shard in self.shards for done in prepare(shard, dry_run)]
 
-    def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
+    def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         began = time.monotonic()
         results, failed = [], list[BatchmergeError]()
         for shard in self.shards:
             # A shard that is down does not keep the others from going on.
             try:
-                results.append(shard.merge(work, committed, batches))
+                results.append(shard.merge(context, committed, batches))
             except BatchmergeError as problem:
                 failed.append(problem)
         if failed:
             raise failed[0]
         return self._merged(results, began, sum(b.counts.landed for b in batches))
 
-    def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         began = time.monotonic()
-        results = [shard.replay(work, committed, batches) for shard in self.shards]
+        results = [shard.replay(context, committed, batches) for shard in self.shards]
         return self._merged(results, began, sum(b.counts.landed for b in batches))
 
     def forget(self) -> bool:

@@ -23,7 +23,7 @@ from jobs.destinations.clickhouse.dead_letters import DeadLetters
 from jobs.destinations.clickhouse.unrepresentable import (
     NULL_COLLECTION,
     OUT_OF_RANGE,
-    may_misfit,
+    may_be_unrepresentable,
     null_collections,
     out_of_range,
 )
@@ -104,7 +104,7 @@ class Insertion:
         """Rows, deletes among them, dead letters, and rows that the server says it has written."""
         if chunk.dead:
             reason = "the state says that it was begun as part of a larger insert, whose end is not known"
-            self._bury(chunk, self.dead_letters.of_all(rows, reason))
+            self._write_dead_letters(chunk, self.dead_letters.of_all(rows, reason))
             return 0, 0, rows.num_rows, 0
         good, letters = self._without_flawed(rows)
         try:
@@ -112,13 +112,13 @@ class Insertion:
         except TerminalError as problem:
             if problem.facts.get("code") not in _DOES_NOT_FIT:
                 raise
-            good, more = self._without_misfits(good)
+            good, more = self._without_unrepresentable(good)
             if not more.num_rows:
                 raise
             letters = pa.concat_tables([letters, more])
             written = self._send(chunk, good)
         # After the rows: were it before, a crash in between could leave a letter of a row that a mended table takes.
-        self._bury(chunk, letters)
+        self._write_dead_letters(chunk, letters)
         deletes = pc.sum(good[DELETED]).as_py() or 0 if DELETED in good.column_names else 0
         return good.num_rows, deletes, letters.num_rows, written
 
@@ -143,7 +143,7 @@ class Insertion:
         query = f"{self.query_prefix}{uuid.uuid4().hex}"
         return {**self.settings, "insert_deduplication_token": token, "query_id": query}
 
-    def _bury(self, chunk: Chunk, letters: pa.Table) -> None:
+    def _write_dead_letters(self, chunk: Chunk, letters: pa.Table) -> None:
         if letters.num_rows:
             token = f"{self.token_prefix}/{chunk.tp}/{chunk.span}/dead"
             lease = {name: self.parameters[name] for name in ("lease", "owner")}
@@ -163,11 +163,11 @@ class Insertion:
 
     def _rules(self, column: Column) -> dict[str, Callable[[pa.Array], np.ndarray | None]]:
         """What to look for in a column."""
-        if not may_misfit(column.arrow):
+        if not may_be_unrepresentable(column.arrow):
             return {}
         return {OUT_OF_RANGE: out_of_range, **({} if self.empty_collections else {NULL_COLLECTION: null_collections})}
 
-    def _without_misfits(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    def _without_unrepresentable(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Without rows with values that the declared ClickHouse types cannot hold, and those rows' dead letters."""
         letters = self.dead_letters.none()
         for column in self.columns:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from jobs.changes.columns import RowColumn
-from jobs.changes.files import LandedFiles, Piece, of_partition
+from jobs.changes.files import LandedFiles, LandedSlice, of_partition
 from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.chunks import Chunk
 from jobs.destinations.clickhouse.insertion import (
@@ -45,7 +45,7 @@ class RowShape:
     order_by: RowColumn | None
     deletes: bool
 
-    def of(self, landed: Piece) -> pa.Table:
+    def of(self, landed: LandedSlice) -> pa.Table:
         rows = {c.name: landed.at(c.path) for c in self.columns}
         rows |= {
             TOPIC: landed.at(("kafka", "topic")),
@@ -62,7 +62,7 @@ class RowShape:
 
 
 @dataclass(frozen=True)
-class LandedPieces:
+class LandedSlices:
     """The rows of one landed batch, chunk by chunk."""
 
     spark: SparkSession

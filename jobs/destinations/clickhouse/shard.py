@@ -14,8 +14,8 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import CHANGES, ROWS, RowColumn
 from jobs.changes.files import LandedFiles
 from jobs.changes.reduction import Reduction
-from jobs.changes.routing import taken_by
-from jobs.destinations.base import Work
+from jobs.changes.routing import route_filter
+from jobs.destinations.base import MergeContext
 from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.advance import Advance, Inserted
 from jobs.destinations.clickhouse.checks import check_continues, check_endpoints, check_table
@@ -23,13 +23,13 @@ from jobs.destinations.clickhouse.chunks import Chunk, count, cut
 from jobs.destinations.clickhouse.dead_letters import DeadLetters
 from jobs.destinations.clickhouse.insertion import Insertion
 from jobs.destinations.clickhouse.keeper import KeeperStore
-from jobs.destinations.clickhouse.landed_slices import LandedPieces, RowShape
+from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.lease import Lease
 from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.tables import Layout, Present
 from jobs.destinations.clickhouse.transitions import Span
-from jobs.failpoints import reached
+from jobs.failpoints import failpoint
 from jobs.offsets import TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import ClickHouseTable
@@ -108,10 +108,12 @@ class Shard:
         """The table for rows that do not fit is there: a run has made it."""
         return tables.describe(self.server, self.statements.dead_letters) is not None
 
-    def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Inserted:
+    def merge(
+        self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
+    ) -> Inserted:
         """Applies those of these batches that this shard does not have yet."""
         lease = self.store.lease()
-        reached("merge.begun")
+        failpoint("merge.begun")
         state = lease.committed if lease else None
         if (committed.batch_number if committed else 0) > (state.batch_number if state else 0):
             raise CommitFailed("the state has gone back since it was read", where=self.where)
@@ -122,32 +124,32 @@ class Shard:
         present = self._require_table()
         rows = lease.chunk_rows if lease and lease.left_behind else self.table.chunk_rows
         window.check_window(self.server, self.layout.path, present, max(count(b.batch, rows) for b in newer))
-        inserted = self._advance(work, present).run(lease, newer)
+        inserted = self._advance(context, present).run(lease, newer)
         if inserted.dead:
             _LOG.warning("%s: %d dead letters in %s", self.where, inserted.dead, ".".join(self.statements.dead_letters))
-        reached("merge.published")
+        failpoint("merge.published")
         return inserted
 
-    def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Inserted:
+    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Inserted:
         """Inserts what is missing of these batches (append), or the newest version of their keys (upserts)."""
         lease = self.store.lease()
         state = lease.committed if lease else None
         if lease is None or state is None or lease.left_behind or state.batch_number < committed.batch_number:
             raise CommitFailed("a batch is under way: replay after it is committed", where=self.where)
-        advance = self._advance(work, self._require_table())
+        advance = self._advance(context, self._require_table())
         held = advance.take(lease, None)
         suffix = f"/replay-{uuid.uuid4().hex}"
         done = Inserted()
-        newest = next(b for b in work.intermediate.landed()[0] if b.number == committed.batch_number)
+        newest = next(b for b in context.intermediate.landed()[0] if b.number == committed.batch_number)
         if self.table.mode == "append":
             for landed in batches:
-                rows, chunks = self._pieces(work, landed), self._chunks([landed])
-                done += self._insert_rows(work, held, rows, chunks, landed, True, suffix)
+                rows, chunks = self._pieces(context, landed), self._chunks([landed])
+                done += self._insert_rows(context, held, rows, chunks, landed, True, suffix)
         else:
             touched = (batches[0].number, batches[-1].number)
-            since = [b for b in work.intermediate.landed()[0] if touched[0] <= b.number <= committed.batch_number]
-            newest_rows = self._newest(work, newest, touched)
-            done += self._insert_rows(work, held, newest_rows, self._chunks(since), newest, False, suffix)
+            since = [b for b in context.intermediate.landed()[0] if touched[0] <= b.number <= committed.batch_number]
+            newest_rows = self._newest(context, newest, touched)
+            done += self._insert_rows(context, held, newest_rows, self._chunks(since), newest, False, suffix)
         advance.free(held)
         return done
 
@@ -161,16 +163,16 @@ class Shard:
                     spans[tp] = Span(first, piece.end - 1)
         return [chunk for tp, span in sorted(spans.items()) for chunk in cut(tp, span, self.table.chunk_rows)]
 
-    def _advance(self, work: Work, present: Present) -> Advance:
+    def _advance(self, context: MergeContext, present: Present) -> Advance:
         def insert(held: Lease, landed: LandedBatch, chunks: list[Chunk], recovering: bool) -> Inserted:
             # Only rows that are told apart by their coordinates can be looked up.
             missing = recovering and self.table.mode == "append"
-            return self._insert_rows(work, held, self._pieces(work, landed), chunks, landed, missing)
+            return self._insert_rows(context, held, self._pieces(context, landed), chunks, landed, missing)
 
         return Advance(
             store=self.store,
             where=self.where,
-            run_id=work.run_id,
+            run_id=context.run_id,
             chunk_rows=self.table.chunk_rows,
             endpoints=self.endpoints,
             table_id=present.id,
@@ -178,33 +180,33 @@ class Shard:
             insert=insert,
         )
 
-    def _pieces(self, work: Work, landed: LandedBatch) -> LandedPieces:
+    def _pieces(self, context: MergeContext, landed: LandedBatch) -> LandedSlices:
         """All rows of a batch that the table takes."""
         deletes = self.table.mode == "upsert_delete"
-        files = LandedFiles.up_to(landed, work.intermediate)
-        wanted = files.taking(CHANGES if deletes else ROWS, taken_by(self.spec, self.table))
-        return LandedPieces(work.spark, wanted, landed.number, RowShape(self.rows, self.order_by, deletes))
+        files = LandedFiles.up_to(landed, context.intermediate)
+        wanted = files.taking(CHANGES if deletes else ROWS, route_filter(self.spec, self.table))
+        return LandedSlices(context.spark, wanted, landed.number, RowShape(self.rows, self.order_by, deletes))
 
-    def _newest(self, work: Work, newest: LandedBatch, touched: tuple[int, int]) -> NewestRows:
+    def _newest(self, context: MergeContext, newest: LandedBatch, touched: tuple[int, int]) -> NewestRows:
         wanted = Reduction(
-            table=work.intermediate.path,
-            snapshot=work.intermediate.snapshot_with(newest),
+            table=context.intermediate.path,
+            snapshot=context.intermediate.snapshot_with(newest),
             first=touched[0],
             last=newest.number,
             mode=self.table.mode,
             columns=self.rows,
             keys=tuple(c.name for c in self.rows if c.is_key),
             order_by=self.order_by.name if self.order_by else None,
-            route=taken_by(self.spec, self.table),
+            route=route_filter(self.spec, self.table),
             touched=touched,
         )
-        return NewestRows(work.spark, wanted, self.order_by)
+        return NewestRows(context.spark, wanted, self.order_by)
 
     def _insert_rows(
         self,
-        work: Work,
+        context: MergeContext,
         held: Lease,
-        rows: LandedPieces | NewestRows,
+        rows: LandedSlices | NewestRows,
         chunks: Sequence[Chunk],
         landed: LandedBatch,
         missing: bool,
@@ -222,7 +224,7 @@ class Shard:
             settings={
                 **_INSERT,
                 "max_execution_time": self.server.connection.statement_timeout_seconds,
-                "log_comment": comment(self.pipeline, work.run_id),
+                "log_comment": comment(self.pipeline, context.run_id),
             },
             chunks=tuple(chunks),
             token_prefix=f"{self.pipeline}/{self.table.table}/{landed.batch.commit_id}",

@@ -18,7 +18,7 @@ _MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 Mask = np.ndarray  # of bool, one per row
 
 
-def may_misfit(kind: pa.DataType) -> bool:
+def may_be_unrepresentable(kind: pa.DataType) -> bool:
     """Whether values of this declared type can be ones that ClickHouse would change."""
     return bool(pa.types.is_nested(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import RowColumn, row_columns
 from jobs.changes.reduction import Reduction
-from jobs.changes.routing import taken_by
+from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import may_keep
-from jobs.destinations.base import Merged, Work
+from jobs.destinations.base import MergeContext, Merged
 from jobs.destinations.iceberg.merge import Changes
 from jobs.destinations.stages import Stages
 from jobs.evolution import plan_evolution
-from jobs.failpoints import reached
+from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt, Publish
 from jobs.iceberg.history import read_history, state_properties
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
@@ -141,30 +141,30 @@ class IcebergDestination:
             self.catalog.create(self.tombstones, iceberg_schema(kept), properties=_PROPERTIES)
         return [f"create {self.tombstones} for the order of deletes"]
 
-    def merge(self, work: Work, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
+    def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         state = CommittedState.after(batches[-1])
-        snapshot = work.intermediate.snapshot_with(batches[-1])
-        changes = self._changes(work, batches[0].number, batches[-1].number, snapshot)
+        snapshot = context.intermediate.snapshot_with(batches[-1])
+        changes = self._changes(context, batches[0].number, batches[-1].number, snapshot)
         if self.table.mode == "append":
-            return self._append(work, committed, state, changes)
-        return self._merge(work, committed, state, changes)
+            return self._append(context, committed, state, changes)
+        return self._merge(context, committed, state, changes)
 
-    def replay(self, work: Work, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        newest = next(b for b in work.intermediate.landed()[0] if b.number == committed.batch_number)
-        snapshot = work.intermediate.snapshot_with(newest)
-        changes = self._changes(work, batches[0].number, committed.batch_number, snapshot)
+    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+        newest = next(b for b in context.intermediate.landed()[0] if b.number == committed.batch_number)
+        snapshot = context.intermediate.snapshot_with(newest)
+        changes = self._changes(context, batches[0].number, committed.batch_number, snapshot)
         touched = (batches[0].number, batches[-1].number)
         if self.table.mode == "append":
-            return self._append(work, committed, committed, changes.missing_from(*touched))
+            return self._append(context, committed, committed, changes.missing_from(*touched))
         changes = changes.of_keys_in(touched)
         if self.table.mode == "delete":
             changes = replace(changes, missing=True)
-        return self._merge(work, committed, committed, changes)
+        return self._merge(context, committed, committed, changes)
 
-    def _changes(self, work: Work, first: int, last: int, snapshot: int) -> Changes:
+    def _changes(self, context: MergeContext, first: int, last: int, snapshot: int) -> Changes:
         key = self.spec.changes.key
         wanted = Reduction(
-            table=work.intermediate.path,
+            table=context.intermediate.path,
             snapshot=snapshot,
             first=first,
             last=last,
@@ -172,14 +172,14 @@ class IcebergDestination:
             columns=tuple(self.columns()),
             keys=tuple(key.columns) if key else (),
             order_by=self.spec.changes.ordered_by,
-            route=taken_by(self.spec, self.table),
+            route=route_filter(self.spec, self.table),
         )
         return Changes(
-            spark=work.spark,
+            spark=context.spark,
             wanted=wanted,
             tombstones=(self.catalog.name, *self.tombstones.split(".")) if self.tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
-            keeps=may_keep(self.spec, self.table, work.intermediate),
+            keeps=may_keep(self.spec, self.table, context.intermediate),
         )
 
     @property
@@ -205,35 +205,39 @@ class IcebergDestination:
         added = row_columns(self.spec, list(self.table.metadata_columns))
         return [replace(c, name="__partition") if c.path == ("kafka", "partition") else c for c in added]
 
-    def _append(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
+    def _append(
+        self, context: MergeContext, committed: CommittedState | None, state: CommittedState, changes: Changes
+    ) -> Merged:
         clock = Stages()
-        attempt = self.attempt(committed, work.publish)
-        reached("merge.begun")
+        attempt = self.attempt(committed, context.publish)
+        failpoint("merge.begun")
         with spark_errors(self.name):
             clock.time("write", lambda: changes.append_to(attempt))
         rows = attempt.added_rows()
-        reached("merge.written")
-        summary = {**state.to_properties(), **self._run(work)}
+        failpoint("merge.written")
+        summary = {**state.to_properties(), **self._run(context)}
         snapshot = clock.time(
             "publish", lambda: attempt.publish_append(summary, state_properties(state, self.table.branch))
         )
-        if work.publish is None:
-            reached("merge.published")
+        if context.publish is None:
+            failpoint("merge.published")
         return Merged(MergeCounts(changes=rows, inserted=rows), str(snapshot), clock.seconds)
 
-    def _merge(self, work: Work, committed: CommittedState | None, state: CommittedState, changes: Changes) -> Merged:
+    def _merge(
+        self, context: MergeContext, committed: CommittedState | None, state: CommittedState, changes: Changes
+    ) -> Merged:
         clock = Stages()
         mirrored = state_properties(state, self.table.branch)
-        attempt = self.attempt(committed, work.publish)
-        reached("merge.begun")
-        summary = {**attempt.summary, **state.to_properties(), **self._run(work)}
+        attempt = self.attempt(committed, context.publish)
+        failpoint("merge.begun")
+        summary = {**attempt.summary, **state.to_properties(), **self._run(context)}
         with spark_errors(self.name):
             counts = clock.time("plan", lambda: changes.effect_on(attempt))
             clock.time("write", lambda: changes.merge_into(attempt, summary))
-        reached("merge.written")
+        failpoint("merge.written")
         snapshot = clock.time("publish", lambda: attempt.publish_head(summary, mirrored))
-        if work.publish is None:
-            reached("merge.published")
+        if context.publish is None:
+            failpoint("merge.published")
         return Merged(counts, str(snapshot), clock.seconds)
 
     def attempt(self, committed: CommittedState | None, publish: Publish | None = None) -> Attempt:
@@ -248,5 +252,5 @@ class IcebergDestination:
             publish=publish,
         )
 
-    def _run(self, work: Work) -> dict[str, str]:
-        return {PREFIX + "run-id": work.run_id}
+    def _run(self, context: MergeContext) -> dict[str, str]:
+        return {PREFIX + "run-id": context.run_id}

@@ -13,8 +13,8 @@ from pyiceberg.types import StringType
 
 from jobs.batch import Batch, Counts, LandedBatch
 from jobs.changes.columns import ROWS, landing_schema
-from jobs.changes.files import LandedFiles, between, of_partition
-from jobs.changes.routing import Taken
+from jobs.changes.files import LandedFiles, in_range, of_partition
+from jobs.changes.routing import RouteFilter
 from jobs.iceberg.schema import iceberg_schema
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.pipeline import PipelineSpec
@@ -112,22 +112,22 @@ def test_a_piece_of_a_partition_is_its_offsets_in_one_batch_in_order(files: Land
 
 
 def test_a_piece_of_the_log_goes_from_place_to_place(files: LandedFiles) -> None:
-    assert places(files, between(1, 4, 2, 1)) == [(1, 4), (1, 5), (2, 0)]
-    assert places(files, between(1, 1, 1, 3)) == [(1, 1), (1, 2)]
+    assert places(files, in_range(1, 4, 2, 1)) == [(1, 4), (1, 5), (2, 0)]
+    assert places(files, in_range(1, 1, 1, 3)) == [(1, 1), (1, 2)]
 
 
 def test_dead_letters_are_left_out_and_operations_chosen(files: LandedFiles) -> None:
-    everything = between(1, 0, 2, 100)
+    everything = in_range(1, 0, 2, 100)
     assert (2, 3) not in places(files, everything)
     assert (2, 2) in places(files, everything)
     assert (2, 2) not in places(files.taking(ROWS, None), everything)
 
 
 def test_only_what_the_route_takes(files: LandedFiles) -> None:
-    routed = files.taking(ROWS, Taken(topics=("u",)))
-    assert places(routed, between(1, 0, 2, 100)) == [(1, 3), (1, 4), (1, 5)]
-    named = files.taking(ROWS, Taken(path=("value", "name"), names=("t2",)))
-    assert places(named, between(1, 0, 2, 100)) == [(2, 0), (2, 1), (2, 4)]
+    routed = files.taking(ROWS, RouteFilter(topics=("u",)))
+    assert places(routed, in_range(1, 0, 2, 100)) == [(1, 3), (1, 4), (1, 5)]
+    named = files.taking(ROWS, RouteFilter(path=("value", "name"), names=("t2",)))
+    assert places(named, in_range(1, 0, 2, 100)) == [(2, 0), (2, 1), (2, 4)]
 
 
 def landed(number: int, rows: int, snapshot: int) -> LandedBatch:
@@ -168,4 +168,4 @@ def test_parts_of_a_missing_value_are_null(files: LandedFiles) -> None:
 def test_files_that_are_gone_are_named_and_no_traceback(files: LandedFiles) -> None:
     Path(files.metadata.removeprefix("file://")).unlink()
     with pytest.raises(StorageError, match=r"landing\.flow"):
-        files.read(between(1, 0, 2, 100))
+        files.read(in_range(1, 0, 2, 100))

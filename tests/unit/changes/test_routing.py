@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.changes.routing import Taken, all_taken, table_names, taken_by
+from jobs.changes.routing import RouteFilter, route_filter, route_filters, table_names
 from jobs.spec import PipelineSpec
 
 TOPICS = pa.array(["a", "a", "b", "b", "b"])
@@ -28,21 +28,25 @@ OP = pa.array(["insert", "upsert", "delete", "update", None])
 @pytest.mark.parametrize(
     ("taken", "expected"),
     [
-        (Taken(), [0, 1, 2, 3, 4]),
-        (Taken(topics=("b",)), [2, 3, 4]),
-        (Taken(topics=("a", "c")), [0, 1]),
-        pytest.param(Taken(path=("value", "name"), pattern="A+"), [0, 2], id="whole value; a tombstone goes anywhere"),
-        pytest.param(Taken(path=("value", "name"), pattern="AA.*"), [0, 1, 2], id=". is any character"),
-        pytest.param(Taken(path=("value", "name"), pattern="aa"), [2], id="case counts"),
-        pytest.param(Taken(path=("value", "name"), pattern="x|"), [2], id="null is not empty"),
-        pytest.param(Taken(path=("value", "name"), pattern="x|xAA"), [2, 4], id="alternatives are whole"),
-        (Taken(path=("value", "good"), pattern="true"), [0, 2, 4]),
-        pytest.param(Taken(path=("key", "id"), pattern="[34]"), [2, 3], id="a delete has its key"),
-        pytest.param(Taken(path=("value", "at", "place"), names=("air.flights", "flights")), [0, 2, 4], id="names"),
-        (Taken(topics=("a",), path=("value", "name"), pattern="x?AA"), [0]),
+        (RouteFilter(), [0, 1, 2, 3, 4]),
+        (RouteFilter(topics=("b",)), [2, 3, 4]),
+        (RouteFilter(topics=("a", "c")), [0, 1]),
+        pytest.param(
+            RouteFilter(path=("value", "name"), pattern="A+"), [0, 2], id="whole value; a tombstone goes anywhere"
+        ),
+        pytest.param(RouteFilter(path=("value", "name"), pattern="AA.*"), [0, 1, 2], id=". is any character"),
+        pytest.param(RouteFilter(path=("value", "name"), pattern="aa"), [2], id="case counts"),
+        pytest.param(RouteFilter(path=("value", "name"), pattern="x|"), [2], id="null is not empty"),
+        pytest.param(RouteFilter(path=("value", "name"), pattern="x|xAA"), [2, 4], id="alternatives are whole"),
+        (RouteFilter(path=("value", "good"), pattern="true"), [0, 2, 4]),
+        pytest.param(RouteFilter(path=("key", "id"), pattern="[34]"), [2, 3], id="a delete has its key"),
+        pytest.param(
+            RouteFilter(path=("value", "at", "place"), names=("air.flights", "flights")), [0, 2, 4], id="names"
+        ),
+        (RouteFilter(topics=("a",), path=("value", "name"), pattern="x?AA"), [0]),
     ],
 )
-def test_mask(taken: Taken, expected: list[int]) -> None:
+def test_mask(taken: RouteFilter, expected: list[int]) -> None:
     found = taken.mask(TOPICS, KEY, VALUE, OP).to_pylist()
     assert [n for n, one in enumerate(found) if one] == expected
     assert None not in found
@@ -65,20 +69,20 @@ def spec(tables: list[dict[str, Any]], **parts: Any) -> PipelineSpec:
 
 def test_routes_of_a_pipeline_file() -> None:
     made = spec([{"route": {"topics": ["a"]}}, {"route": {"field": "name", "matches": "x"}}])
-    assert all_taken(made) == (Taken(topics=("a",)), Taken(path=("value", "name"), pattern="x"))
-    assert taken_by(spec([{}]), spec([{}]).tables[0]) is None
+    assert route_filters(made) == (RouteFilter(topics=("a",)), RouteFilter(path=("value", "name"), pattern="x"))
+    assert route_filter(spec([{}]), spec([{}]).tables[0]) is None
 
 
 def test_a_table_without_a_route_leaves_nothing_unroutable() -> None:
-    assert all_taken(spec([{"route": {"topics": ["a"]}}, {}])) is None
+    assert route_filters(spec([{"route": {"topics": ["a"]}}, {}])) is None
 
 
 def test_route_by_the_key_where_it_has_the_field() -> None:
     made = spec([{}, {}], route_by="id")
-    assert [t.path for t in all_taken(made) or ()] == [("key", "id")] * 2
+    assert [t.path for t in route_filters(made) or ()] == [("key", "id")] * 2
     assert table_names(made.tables[1]) == ("n.t1", "t1")
 
 
 def test_parameters_hold_the_values() -> None:
-    taken = Taken(topics=("a", "b"), path=("value", "name"), pattern="x")
+    taken = RouteFilter(topics=("a", "b"), path=("value", "name"), pattern="x")
     assert taken.parameters == {"route_topic_0": "a", "route_topic_1": "b", "route_matches": r"(?s)\A(?:x)\z"}

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.changes.routing import Taken
+from jobs.changes.routing import RouteFilter
 from jobs.decode.base import Decoded
 from jobs.decode.json_fast import Json
 from jobs.decode.text import Text
@@ -230,7 +230,7 @@ def test_task_without_records_says_nothing() -> None:
 
 
 def test_record_that_no_table_takes_is_a_dead_letter() -> None:
-    routes = (Taken(path=("value", "name"), pattern="a|b"), Taken(topics=("u",)))
+    routes = (RouteFilter(path=("value", "name"), pattern="a|b"), RouteFilter(topics=("u",)))
     given = [({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, {"id": 2, "name": "c"}), ({"id": 2}, None)]
     landed = reader(routes=routes).read(records(*given))
     assert problems(landed) == [None, ("route", "NoTable"), None]

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.iceberg.schema import iceberg_schema, sort_order
 from jobs.maintenance.compaction import order_of_files
-from jobs.maintenance.maintained_table import KeptTable
+from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.spec.maintenance import Compaction
 from resources.connections import IcebergConnection
 from resources.errors import ConfigurationError
@@ -46,7 +46,7 @@ def test_strategy_and_order(
     expected: tuple[str, tuple[str, ...]] | str,
 ) -> None:
     table = lake.create("n.t", SCHEMA, sort=sort_order(SCHEMA, own, "n.t"))
-    kept = KeptTable("p", lake, "n.t", "main", True, usual, 60)
+    kept = MaintainedTable("p", lake, "n.t", "main", True, usual, 60)
     if isinstance(expected, str):
         with pytest.raises(ConfigurationError, match=expected):
             order_of_files(kept, Compaction.model_validate(options), table)

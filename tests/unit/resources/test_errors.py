@@ -42,7 +42,7 @@ ALL = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, 
 @pytest.mark.parametrize("kind", ALL)
 def test_every_error_says_what_where_and_the_remedy_and_survives_pickling(kind: type[BatchmergeError]) -> None:
     problem = kind("it broke.", where="table t", remedy="mend it", wanted=7)
-    assert str(problem) == "table t: it broke. To mend it: mend it"
+    assert str(problem) == "table t: it broke. Fix: mend it"
     again = pickle.loads(pickle.dumps(problem))
     assert type(again) is kind
     assert (str(again), again.where, again.remedy, again.facts) == (str(problem), "table t", "mend it", {"wanted": 7})

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.changes.columns import RowColumn
-from jobs.changes.routing import Taken
+from jobs.changes.routing import RouteFilter
 from sql import quote, render
 
 GOLDEN = Path(__file__).parent / "golden" / "spark"
@@ -102,14 +102,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "landed_rows.upsert_delete": ("landed_rows", ROWS),
     "landed_rows.append": ("landed_rows", {**ROWS, "mode": "append"}),
     "landed_rows.ordered_replay": ("landed_rows", {**ROWS, "order_by": ("value", "version"), "touched": (3, 5)}),
-    "landed_rows.route_topics": ("landed_rows", {**ROWS, "route": Taken(topics=("a", "b"))}),
+    "landed_rows.route_topics": ("landed_rows", {**ROWS, "route": RouteFilter(topics=("a", "b"))}),
     "landed_rows.route_field": (
         "landed_rows",
-        {**ROWS, "mode": "append", "route": Taken(("a",), ("value", "address", "zip`"), pattern="1.*")},
+        {**ROWS, "mode": "append", "route": RouteFilter(("a",), ("value", "address", "zip`"), pattern="1.*")},
     ),
     "landed_rows.route_name": (
         "landed_rows",
-        {**ROWS, "route": Taken(path=("key", "carrier"), names=("air.aa", "aa")), "touched": (3, 5)},
+        {**ROWS, "route": RouteFilter(path=("key", "carrier"), names=("air.aa", "aa")), "touched": (3, 5)},
     ),
     "last_change_per_key": ("last_change_per_key", REDUCED),
     "last_change_per_key.ordered": ("last_change_per_key", {**REDUCED, "order_by": "version"}),
