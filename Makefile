@@ -70,7 +70,7 @@ crash: setup ## Kill the real process at every boundary, many times (minutes)
 	BATCHMERGE_KILLS=200 BATCHMERGE_KILL_ROWS=5000000 $(BIN)/python -m pytest tests/crash
 
 .PHONY: thorough
-thorough: setup ## The long tests that `make test` leaves out (README's tutorial too), beside those of the other targets
+thorough: setup ## The long tests that `make test` leaves out (the tutorial of docs too), beside those of the other targets
 	$(BIN)/python -m pytest -m "slow and not bigquery_real" --ignore tests/crash --ignore tests/browser --ignore tests/cdc --ignore tests/production
 
 .PHONY: cdc
@@ -86,8 +86,8 @@ production: setup ## Dagster on PostgreSQL, two code locations, a Spark cluster,
 	$(BIN)/python -m pytest -m production tests/production
 
 .PHONY: screenshots
-screenshots: setup ## Drive the Dagster UI with a browser (needs Chromium) and renew the pictures in the README
-	SCREENSHOTS=orchestration/pictures $(BIN)/python -m pytest tests/browser
+screenshots: setup ## Drive the Dagster UI with a browser (needs Chromium) and renew the pictures of README and docs
+	SCREENSHOTS=docs/pictures $(BIN)/python -m pytest tests/browser
 
 .PHONY: clean
 clean: down ## Stop the services and remove their data and caches (.venv stays)

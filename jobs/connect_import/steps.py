@@ -1,4 +1,4 @@
-"""What each transform of Kafka Connect, and of the sinks' own, does to the chain (`jobs/TRANSFORMS.md` in code).
+"""What each transform of Kafka Connect, and of the sinks' own, does to the chain (`docs/transforms.md` in code).
 
 A step returns what became of the transform, for the report. Sources: Apache Kafka's documentation, "Transformations";
 the sinks' own (`peer-features`, section 21).

@@ -101,7 +101,7 @@ def _apply(chain: Chain, kind: str, options: Options, configuration: Configurati
     if kind in STEPS and not options.get("type", "").endswith("$Key"):
         return _step(chain, kind, options, configuration)
     if kind not in STEPS and kind not in _OTHERS:
-        chain.todo.append(f"{kind}: {_INSTEAD.get(kind, 'nothing stands in for it; see jobs/TRANSFORMS.md')}")
+        chain.todo.append(f"{kind}: {_INSTEAD.get(kind, 'nothing stands in for it; see docs/transforms.md')}")
         return "see below"
     return _OTHERS.get(kind, "of the key: its columns are named in source.key and changes.key")
 

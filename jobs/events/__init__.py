@@ -1,1 +1,1 @@
-"""The control topic: what a pipeline tells others about its batches, and how they read it (see README.md here)."""
+"""The control topic: what a pipeline tells others about its batches, and how they read it (docs/events.md)."""

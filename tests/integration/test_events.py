@@ -34,7 +34,7 @@ from tests.kit.events import check_all_told, check_groups, cluster, effective, e
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap, produce, random_changes
 
-README = Path(__file__).parents[2] / "jobs" / "control" / "README.md"
+README = Path(__file__).parents[2] / "docs" / "events.md"
 
 
 @pytest.fixture

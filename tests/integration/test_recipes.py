@@ -1,4 +1,4 @@
-"""Every recipe of jobs/TRANSFORMS.md gives what stands beside it, on a real Spark."""
+"""Every recipe of docs/transforms.md gives what stands beside it, on a real Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.schema.types import parse_columns
 from jobs.spec.source import Source
 from jobs.spec.transform import HEADERS
 
-_TEXT = (Path(__file__).parents[2] / "jobs" / "TRANSFORMS.md").read_text()
+_TEXT = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text()
 _RECIPE = re.compile(r"^## (.+?)\n(?:(?!^## ).)*?```yaml\n(.*?)```\n```json\n(.*?)```", re.MULTILINE | re.DOTALL)
 RECIPES = [(name, yaml.safe_load(part), json.loads(example)) for name, part, example in _RECIPE.findall(_TEXT)]
 

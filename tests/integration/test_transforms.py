@@ -1,4 +1,4 @@
-"""The transform of a pipeline, and the recipes of jobs/TRANSFORMS.md, on a real Spark."""
+"""The transform of a pipeline, and the recipes of docs/transforms.md, on a real Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code blocks of our guides (README.md, PRODUCTION.md), so that a test runs what people are told to run."""
+"""The code blocks of our guides (README.md, docs/production.md), so that a test runs what people are told to run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-README, PRODUCTION = ROOT / "README.md", ROOT / "orchestration" / "PRODUCTION.md"
+README, PRODUCTION = ROOT / "README.md", ROOT / "docs" / "production.md"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""What PRODUCTION.md gives to Kubernetes is what `dagster.yaml` says everywhere else."""
+"""What docs/production.md gives to Kubernetes is what `dagster.yaml` says everywhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two code servers with pipelines of their own, one daemon, one webserver and PostgreSQL, as PRODUCTION.md has them."""
+"""Two code servers with pipelines of their own, one daemon, one webserver and PostgreSQL, as docs/production.md has them."""
 
 from __future__ import annotations
 

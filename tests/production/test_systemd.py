@@ -1,4 +1,4 @@
-"""The unit in PRODUCTION.md, with the command of each process, as systemd itself reads it."""
+"""The unit in docs/production.md, with the command of each process, as systemd itself reads it."""
 
 from __future__ import annotations
 

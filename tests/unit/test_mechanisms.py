@@ -11,7 +11,7 @@ from jobs import failpoints
 ROOT = Path(__file__).parents[2]
 ROWS = [
     line.strip("| ").split(" | ")
-    for line in (ROOT / "jobs/MECHANISMS.md").read_text().split("## Crash points")[1].splitlines()
+    for line in (ROOT / "docs/internals.md").read_text().split("## Crash points")[1].splitlines()
     if line.startswith("| ") and not line.startswith(("| ---", "| point |", "| there |"))
 ]
 
