@@ -1,4 +1,4 @@
-"""Two code servers with pipelines of their own, one daemon, one webserver and PostgreSQL, as docs/production.md has them."""
+"""Two code servers with pipelines of their own, one daemon, one webserver, PostgreSQL: as docs/production.md has it."""
 
 from __future__ import annotations
 
