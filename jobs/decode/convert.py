@@ -7,7 +7,8 @@ declared              accepted
 ====================  ===============================================================================================
 ``boolean``           boolean
 ``int``, ``long``     whole numbers that fit; dates and times as the number that they are
-``float``, ``double``  numbers; infinities and NaN as they are, but no overflow from double to float
+``float``, ``double``  numbers; infinities and NaN as they are, but no overflow from double to float;
+                      in Connect's JSON these three are strings
 ``decimal(p,s)``      decimals, whole numbers, text that is a number, floats: if the number fits exactly
 ``string``            text, enum, uuid, time of day (ISO), decimals as plain text
 ``binary``            bytes, fixed

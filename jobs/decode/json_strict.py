@@ -5,7 +5,7 @@ declared              accepted
 ====================  ================================================================================
 ``boolean``           ``true``, ``false``
 ``int``, ``long``     a number without fraction (``1``, ``1.0``, ``1e3``) that fits
-``float``, ``double`` any number that does not overflow; nearest value
+``float``, ``double`` any number that does not overflow; nearest value; the strings ``NaN``, ``Infinity``, ``-Infinity``
 ``decimal(p,s)``      a number, or a string that is one, that fits exactly
 ``string``            a string
 ``binary``            a base64 string

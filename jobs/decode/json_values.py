@@ -29,6 +29,10 @@ _TIMESTAMP = re.compile(
 )
 
 
+# JSON has no such numbers; Debezium, Kafka Connect and Jackson write these texts.
+NON_FINITE = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
+
+
 class Integer(str):
     """The text of a JSON number without fraction and exponent: converted only where a column wants it, exactly."""
 
@@ -148,13 +152,20 @@ def _float(where: str) -> Convert:
 def _floating(where: str, expected: str) -> Callable[[Any], float]:
     def convert(value: Any) -> float:
         if type(value) is not Integer and type(value) is not Real:
-            raise mismatch(where, expected, value)
+            return non_finite(value, expected, where)
         number = float(value)
         if number in (float("inf"), float("-inf")):
             raise _unfit(where, expected)
         return number
 
     return convert
+
+
+def non_finite(value: Any, expected: str, where: str) -> float:
+    """The number that JSON writes as a text (`NON_FINITE`); raises Refused for any other value."""
+    if type(value) is not str or value not in NON_FINITE:
+        raise mismatch(where, expected, value)
+    return NON_FINITE[value]
 
 
 def _decimal(kind: pa.Decimal128Type, where: str) -> Convert:

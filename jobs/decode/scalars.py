@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ from jobs.decode.json_values import (
     Exact,
     base64_bytes,
     exact_decimal,
+    non_finite,
     text_to_date,
     text_to_microseconds,
 )
@@ -66,6 +68,10 @@ def _integer(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
 def _float(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     if wire.kind not in ("float", "double", "int", "long", "ulong") or wire.logical:
         return None
+    if wire.quoted:
+        unquoted, expected = _float(replace(wire, quoted=False), kind, where), type_name(kind)
+        assert unquoted is not None
+        return lambda value: non_finite(value, expected, where) if type(value) is str else unquoted(value)
     if wire.kind == "float" or (wire.kind == "double" and kind == pa.float64()):
         return _AS_IT_IS
     if kind == pa.float64():

@@ -49,6 +49,7 @@ class Wire:
         nullable: null is among its values.
         local: a timestamp without a zone.
         bytes_as: how bytes are written where the format has none (``base64``); empty: as bytes.
+        quoted: NaN and the infinities are strings of these names, as the format has no such numbers.
     """
 
     kind: str
@@ -60,6 +61,7 @@ class Wire:
     nullable: bool = False
     local: bool = False
     bytes_as: str = ""
+    quoted: bool = False
 
     def optional(self) -> Wire:
         return replace(self, nullable=True)

@@ -87,6 +87,18 @@ def test_every_type(write: Any, schema: dict[str, Any], column: str, payload: An
     assert decoded.values.to_pylist() == [{"c": wanted}, {"c": None}, {"c": wanted}]
 
 
+@pytest.mark.parametrize("schema", ["double", "float"])
+@pytest.mark.parametrize("column", ["double", "float"])
+def test_numbers_that_json_writes_as_texts(schema: str, column: str) -> None:
+    whole = struct(c=field(schema), a=field("array", items=field(schema)))
+    decoder = ConnectJson(parse_type(f"struct<c: {column}, a: array<{column}>>")[0])
+    texts = ["NaN", "Infinity", "-Infinity"]
+    decoded = decoder.decode(pa.array([compact(whole, {"c": text, "a": [text, 1.5]}) for text in [*texts, "1.5"]]))
+    numbers = [{"c": float(text), "a": [float(text), 1.5]} for text in texts]
+    assert repr(decoded.values.to_pylist()) == repr([*numbers, None])
+    assert decoded.errors == {3: DecodeError("type", f"column c: expected {column}, found a string")}
+
+
 DECIMAL = field("bytes", f"{_CONNECT}Decimal", parameters={"scale": "2"})
 
 

@@ -58,9 +58,8 @@ def assert_same(kind: pa.DataType, records: Sequence[bytes | None]) -> None:
     assert fast.errors == strict.errors
     assert fast.values.type == kind
     fast.values.validate(full=True)
-    # By text: equality of arrays does not tell -0.0 from 0.0.
+    # By text: equality of arrays does not tell -0.0 from 0.0, and takes NaN for unequal to itself.
     assert [repr(value) for value in fast.values.to_pylist()] == [repr(value) for value in strict.values.to_pylist()]
-    assert fast.values.equals(strict.values)
 
 
 def assert_each_same(kind: pa.DataType, records: Sequence[bytes | None]) -> None:

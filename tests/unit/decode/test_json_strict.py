@@ -104,6 +104,15 @@ def test_accepted(kind: str, value: str, expected: Any) -> None:
             DecodeError("type", "column x: expected decimal(3,1), found a string that is no number"),
         ),
         ("decimal(3,1)", "[]", DecodeError("type", "column x: expected decimal(3,1), found an array")),
+        (
+            "decimal(3,1)",
+            '"NaN"',
+            DecodeError("type", "column x: expected decimal(3,1), found a string that is no number"),
+        ),
+        ("long", '"NaN"', DecodeError("type", "column x: expected long, found a string")),
+        ("double", '"nan"', DecodeError("type", "column x: expected double, found a string")),
+        ("double", '"1.5"', DecodeError("type", "column x: expected double, found a string")),
+        ("float", '"inf"', DecodeError("type", "column x: expected float, found a string")),
         ("string", "5", DecodeError("type", "column x: expected string, found a number")),
         ("string", "{}", DecodeError("type", "column x: expected string, found an object")),
         ("binary", '"AP8"', DecodeError("type", "column x: expected binary, found a string that is no base64")),
@@ -148,6 +157,15 @@ def test_accepted(kind: str, value: str, expected: Any) -> None:
 )
 def test_refused(kind: str, value: str | bytes, error: DecodeError) -> None:
     assert decode(kind, value) == error
+
+
+@pytest.mark.parametrize("kind", ["double", "float", "array<double>", "struct<f: float>"])
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_writes_as_texts(kind: str, text: str) -> None:
+    """As Debezium's and Jackson's JSON have them."""
+    value = {"array<double>": f'["{text}"]', "struct<f: float>": f'{{"f":"{text}"}}'}.get(kind, f'"{text}"')
+    wanted = {"array<double>": [float(text)], "struct<f: float>": {"f": float(text)}}.get(kind, float(text))
+    assert repr(decode(kind, value)) == repr(wanted)
 
 
 def test_no_message_holds_a_value() -> None:
