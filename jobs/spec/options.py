@@ -1,6 +1,6 @@
-"""Every option of a pipeline file, read off the models, for the README's table.
+"""Every option of a pipeline file, read off the models, for docs/options.md.
 
-``python -m jobs.spec.options README.md`` writes it there; a test keeps it equal.
+``python -m jobs.spec.options docs/options.md`` writes it there; a test keeps it equal.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def options() -> list[Option]:
 
 
 def markdown() -> str:
-    """The options as the README's table."""
+    """The options as the table of docs/options.md."""
     lines = ["| option | takes | default | meaning |", "| --- | --- | --- | --- |"]
     for o in options():
         cells = (f"`{o.path}`", o.kind, o.default, o.description)
@@ -128,11 +128,11 @@ def _first_line(model: type[BaseModel] | None) -> str:
 
 
 def with_options(text: str) -> str:
-    """The README with the table as it should be, between its two marks."""
+    """The page with the table as it should be, between its two marks."""
     head, rest = text.split(BEGIN)
     return f"{head}{BEGIN}\n{markdown()}\n{END}{rest.split(END)[1]}"
 
 
 if __name__ == "__main__":
-    readme = Path(sys.argv[1])
-    readme.write_text(with_options(readme.read_text()))
+    page = Path(sys.argv[1])
+    page.write_text(with_options(page.read_text()))

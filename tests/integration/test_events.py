@@ -34,7 +34,7 @@ from tests.kit.events import check_all_told, check_groups, cluster, effective, e
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap, produce, random_changes
 
-README = Path(__file__).parents[2] / "docs" / "events.md"
+PAGE = Path(__file__).parents[2] / "docs" / "events.md"
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ class TestPipeline:
 
 
 def test_the_documented_consumer_runs(engine: Engine, connections: Connections, tmp_path: Path) -> None:
-    code = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert code
     script = tmp_path / "consumer.py"
     script.write_text(code.group(1).replace('"group.id": "reports"', f'"group.id": "reports-{uuid.uuid4()}"'))

@@ -1,11 +1,10 @@
-"""A Kafka that permits nothing but what README's "Production" lists: all of it is enough, and each part is needed."""
+"""A Kafka that permits nothing but what docs/security.md lists: all of it is enough, and each part is needed."""
 
 from __future__ import annotations
 
 import logging
 import re
 import uuid
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -21,12 +20,12 @@ from resources.topic_reading import newest_records
 from tests.kit.engine import Engine
 from tests.kit.events import check_groups
 from tests.kit.flow import Flow
+from tests.kit.guides import SECURITY
 from tests.kit.network import with_connection
 from tests.kit.records import Record, produce
 from tests.kit.secure_kafka import LIMITED, SecureKafka
 
-README = Path(__file__).parents[2] / "README.md"
-ROW = re.compile(r"^  \| (topic|group|transactional id) \| (.+?) \| (.+?) \|", re.MULTILINE)
+ROW = re.compile(r"^\| (topic|group|transactional id) \| (.+?) \| (.+?) \|", re.MULTILINE)
 KINDS = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -36,7 +35,7 @@ OPERATIONS = {"read": AclOperation.READ, "write": AclOperation.WRITE, "create": 
 
 
 def listed(flow: Flow) -> list[AclBinding]:
-    """README's table of permissions, for this pipeline."""
+    """The page's table of permissions, for this pipeline."""
     named = {
         "`source.topics`": flow.topic,
         "`control.topic`": flow.spec.control.topic,
@@ -44,7 +43,7 @@ def listed(flow: Flow) -> list[AclBinding]:
         "those that begin with `batchmerge-<pipeline>`": f"batchmerge-{flow.name}",
     }
     bindings = []
-    for kind, names, operations in ROW.findall(README.read_text()):
+    for kind, names, operations in ROW.findall(SECURITY.read_text()):
         pattern = ResourcePatternType.PREFIXED if "begin" in names else ResourcePatternType.LITERAL
         name = named[names]
         assert name is not None
@@ -86,7 +85,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.message for r in caplog.records if r.name == "batchmerge" and r.levelno >= logging.WARNING]
 
 
-def test_what_readme_lists_is_enough(engine: Engine, admin: AdminClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_page_lists_is_enough(engine: Engine, admin: AdminClient, caplog: pytest.LogCaptureFixture) -> None:
     grant(admin, listed(engine.flow))
     (landed,) = engine.advance()
     assert (landed.counts.landed, landed.counts.quarantined) == (1, 1)

@@ -1,4 +1,4 @@
-"""README's "Your own topic, in an hour": its own code blocks, in their order, and the numbers that it promises."""
+"""docs/tutorial.md: its own code blocks, in their order, and the numbers that it promises."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from resources.connections import load_connections
 from resources.local.ports import free_port
 from tests.kit.dagster_dev import running
-from tests.kit.guides import README, ROOT, Block, blocks
+from tests.kit.guides import ROOT, TUTORIAL, Block, all_blocks
 
 CODE = ("jobs", "orchestration", "resources", "sql")
-# Tables' rows after step 1, and records that its block sends, as the README says.
+# Tables' rows after step 1, and records that its block sends, as the tutorial says.
 ROWS, RECORDS = 299, 1001
 _PATIENCE = 240
 
@@ -28,7 +28,7 @@ _PATIENCE = 240
 def _steps() -> dict[str, Block]:
     """The block of each step; what comes before the first step is "0"."""
     found: dict[str, Block] = {}
-    for block in blocks(README, "Your own topic, in an hour"):
+    for block in all_blocks(TUTORIAL):
         begun = re.match(r"\*\*(\d)\. ", block.said)
         number = begun[1] if begun else "0"
         assert number not in found, block.said
@@ -107,12 +107,12 @@ class Checkout:
             assert time.monotonic() < until, pipeline
 
 
-def test_the_readme_promises_what_is_tested() -> None:
+def test_the_tutorial_promises_what_is_tested() -> None:
     steps = _steps()
     assert sorted(steps) == list("0123456")
     assert f"{ROWS} rows in each table" in steps["4"].text
     assert f"all three say {ROWS}" in steps["5"].said
-    assert f"{RECORDS:,} more records, batch 2, still {ROWS} rows" in README.read_text().replace("\n", " ")
+    assert f"{RECORDS:,} more records, batch 2, still {ROWS} rows" in TUTORIAL.read_text().replace("\n", " ")
 
 
 @pytest.mark.slow

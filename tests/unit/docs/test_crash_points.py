@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobs import failpoints
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROWS = [
     line.strip("| ").split(" | ")
     for line in (ROOT / "docs/internals.md").read_text().split("## Crash points")[1].splitlines()
