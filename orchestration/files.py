@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jobs.pipeline import Pipeline
 from jobs.spec import PipelineSpec, load_pipeline_file
-from resources.connections import Connections
 from resources.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from jobs.pipeline import Pipeline
+    from resources.connections import Connections
 
 VARIABLE = "BATCHMERGE_PIPELINES"
 # Where pipeline files are unless the variable names another folder.
@@ -36,4 +39,6 @@ def pipeline_spec(name: str) -> PipelineSpec:
 
 
 def open_pipeline(name: str, connections: Connections) -> Pipeline:
+    from jobs.pipeline import Pipeline  # Spark and the tables: only for who opens one
+
     return Pipeline(name, pipeline_spec(name), connections)

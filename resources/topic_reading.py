@@ -18,7 +18,7 @@ from resources.kafka_errors import kafka_errors
 
 _LOG = logging.getLogger("batchmerge.kafka")
 _SAMPLE_SECONDS = 60.0
-_AT_ONCE = 500
+_AT_ONCE, _GATHER_SECONDS = 500, 0.1  # a call returns only when it has so many, or after this time
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _until_end(consumer: Consumer, unfinished: set[int], seconds: float) -> Iter
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        for message in consumer.consume(_AT_ONCE, min(1.0, left)):
+        for message in consumer.consume(_AT_ONCE, min(_GATHER_SECONDS, left)):
             partition, offset, problem = message.partition(), message.offset(), message.error()
             if problem and problem.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 continue  # librdkafka looks for the group's coordinator, whom nobody needs here

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import yaml
 
 from jobs.decode.base import Refused
+from jobs.decode.extended_json import plain
 from jobs.decode.json_strict import parse_json
 from jobs.decode.registered import PREFIX_BYTES, split
+from jobs.infer.schema_types import described_fields, string_instead, wire_of
+from jobs.infer.trial import Trial, trial
 from jobs.infer.value_types import infer_json
-from jobs.schema.avro import avro_wire
 from jobs.schema.connect_schema import connect_wire
-from jobs.schema.json_schema import json_schema_wire
-from jobs.schema.protobuf import Messages, compiled, message_wire
-from jobs.schema.wire import Wire, natural_fields
 from jobs.spec.formats import columns_text
 from resources.errors import ConfigurationError
-from resources.schema_registry import SchemaRegistry, StoredSchema
+
+if TYPE_CHECKING:
+    from jobs.decode.decoders import Schemas
+    from resources.schema_registry import SchemaRegistry
 
 
 @dataclass(frozen=True)
@@ -30,19 +33,21 @@ class Proposal:
 
     Attributes:
         remarks: what a person should look at before approving.
+        trial: how many of the records fit.
     """
 
     document: dict[str, Any]
     remarks: list[str] = field(default_factory=list)
+    trial: Trial = field(default_factory=lambda: Trial(0, {}))
 
     def yaml(self, name: str) -> str:
         """The proposal as a part of `source`."""
-        lines = [f"# {remark}" for remark in self.remarks]
+        lines = [f"# {remark}" for remark in [*self.trial.remarks, *self.remarks]]
         text = yaml.safe_dump({name: self.document}, sort_keys=False, allow_unicode=True, width=1000)
         return "\n".join([*lines, text.rstrip()])
 
 
-def propose(records: list[bytes], registry: SchemaRegistry | None) -> Proposal | None:
+def propose(records: Sequence[bytes], registry: SchemaRegistry | None) -> Proposal | None:
     """Format and columns of these records; None where there is nothing to see.
 
     Raises:
@@ -51,27 +56,66 @@ def propose(records: list[bytes], registry: SchemaRegistry | None) -> Proposal |
     """
     if not records:
         return None
+    schemas: Schemas | None = None
     if all(record[:1] == b"\x00" and len(record) >= PREFIX_BYTES for record in records):
-        return _registered(records, registry)
-    parsed, others = [], 0
+        found, schemas = _registered(records, registry)
+    else:
+        found = _by_content(records)
+    return _tried(found, lambda document: trial(document, records, schemas))
+
+
+def _tried(found: Proposal, tried: Callable[[dict[str, Any]], Trial]) -> Proposal:
+    """With decimals as text where the sample has numbers that fit no decimal (a numeric without a precision)."""
+    best = replace(found, trial=tried(found.document))
+    for name, text in found.document["columns"].items():
+        other = string_instead(text)
+        if other is None or best.trial.fitting == best.trial.records:
+            continue
+        columns = {**best.document["columns"], name: other}
+        again = tried({**best.document, "columns": columns})
+        if again.fitting > best.trial.fitting:
+            remark = f"{name}: numbers without a fixed precision, taken as string: not all fit {text}"
+            best = Proposal({**best.document, "columns": columns}, [*best.remarks, remark], again)
+    return best
+
+
+def _by_content(records: Sequence[bytes]) -> Proposal:
+    """Of records that are not in Confluent's wire format."""
+    parsed = list(_parsed(records, numbers=False))
+    if 2 * len(parsed) < len(records) or not any(isinstance(one, dict) for one in parsed):
+        return _opaque(records)
+    if all(isinstance(one, dict) and one.keys() == {"schema", "payload"} for one in parsed):
+        return _connect(list(_parsed(records, numbers=True)))
+    objects = [one for one in parsed if isinstance(one, dict)]
+    fields, more = infer_json(objects)
+    kind = _envelope(fields)
+    if kind in ("debezium", "dms", "mongo"):
+        fields, more = infer_json(_rows(objects, kind))
+    document = {"format": "json", **_described(kind, fields)}
+    seen = f"inferred from {len(objects)} records: check types, and add `not null` where a record without it is bad"
+    return Proposal(document, [seen, *more])
+
+
+def _parsed(records: Iterable[bytes], numbers: bool) -> Iterable[Any]:
     for record in records:
         try:
-            parsed.append(parse_json(record, numbers=True))
+            yield parse_json(record, numbers=numbers)
         except Refused:
-            others += 1
-    if len(parsed) < others:
-        return _opaque(records)
-    remarks = [f"{others} of {len(records)} records are no JSON: they would be dead letters"] if others else []
-    if all(isinstance(one, dict) and one.keys() == {"schema", "payload"} for one in parsed):
-        return _connect(parsed, remarks)
-    if not any(isinstance(one, dict) for one in parsed):
-        return _opaque(records)
-    fields, more = infer_json(parsed)
-    seen = f"inferred from {len(parsed)} records: check types, and add `not null` where a record without it is bad"
-    return Proposal({"format": "json", **_described(fields)}, [seen, *remarks, *more])
+            continue
 
 
-def _opaque(records: list[bytes]) -> Proposal:
+def _rows(envelopes: Iterable[dict[str, Any]], kind: str) -> Iterable[Any]:
+    """The rows before and after each change."""
+    for envelope in envelopes:
+        for image in ("before", "data" if kind == "dms" else "after"):
+            row = envelope.get(image)
+            if isinstance(row, str) and kind == "mongo":
+                yield from _parsed([json.dumps(plain(one)).encode() for one in _parsed([row.encode()], True)], False)
+            elif isinstance(row, dict):
+                yield row
+
+
+def _opaque(records: Iterable[bytes]) -> Proposal:
     try:
         for record in records:
             record.decode()
@@ -81,49 +125,63 @@ def _opaque(records: list[bytes]) -> Proposal:
     return Proposal({"format": "string", "columns": {"value": "string"}})
 
 
-def _connect(parsed: list[dict[str, Any]], remarks: list[str]) -> Proposal:
+def _connect(parsed: list[dict[str, Any]]) -> Proposal:
     newest = next((one["schema"] for one in reversed(parsed) if one["schema"]), None)
     if newest is None:
         raise ConfigurationError("no record has a schema beside its payload", remedy="declare the columns by hand")
-    return Proposal(
-        {"format": "connect_json", **_described(_fields(connect_wire(newest)))},
-        ["from the schema of the newest record", *remarks],
-    )
+    remarks = ["from the schema of the newest record"]
+    fields = described_fields(connect_wire(newest), remarks)
+    kind = _envelope(fields)
+    if kind == "mongo":
+        fields, more = infer_json(_rows([one["payload"] for one in parsed if one["payload"]], kind))
+        remarks += more
+    return Proposal({"format": "connect_json", **_described(kind, _row(kind, fields))}, remarks)
 
 
-def _registered(records: list[bytes], registry: SchemaRegistry | None) -> Proposal:
+def _registered(records: Sequence[bytes], registry: SchemaRegistry | None) -> tuple[Proposal, Schemas]:
+    from jobs.landing.schema_ids import registered
+
     if registry is None:
         raise ConfigurationError(
             "the records are in Confluent's wire format", remedy="name their registry's connection: --registry NAME"
         )
     ids = Counter(split(record)[0] for record in records)
     newest = max(ids)
-    stored = registry.by_id(newest)
+    found = {schema_id: registry.by_id(schema_id) for schema_id in ids}
+    stored = found[newest]
     if stored is None:
         raise ConfigurationError(
             f"schema id {newest} is not in the registry", where=registry.name, remedy="name the right registry"
         )
     document = {"format": _FORMATS[stored.type], "registry": registry.name}
-    remark = f"from schema id {newest}; ids in the sample: {', '.join(f'{i} ({n})' for i, n in sorted(ids.items()))}"
-    return Proposal({**document, **_described(_fields(_wire(stored)))}, [remark])
+    remarks = [f"from schema id {newest}; ids in the sample: {', '.join(f'{i} ({n})' for i, n in sorted(ids.items()))}"]
+    fields = described_fields(wire_of(stored), remarks)
+    kind = _envelope(fields)
+    described = _described(kind, _row(kind, fields))
+    return Proposal({**document, **described}, remarks), {i: registered(one) for i, one in found.items() if one}
 
 
-def _described(fields: list[pa.Field]) -> dict[str, Any]:
-    """Columns, and the envelope that they seem to be."""
-    kinds = {f.name: f.type for f in fields}
-    kind = _envelope(kinds)
+def _row(kind: str | None, fields: list[pa.Field]) -> list[pa.Field]:
+    """The fields of the row in an envelope's schema."""
+    row = next((f.type for f in fields if f.name == ("data" if kind == "dms" else "after")), None)
+    return list(row) if kind in ("debezium", "dms") and row is not None else fields
+
+
+def _described(kind: str | None, fields: list[pa.Field]) -> dict[str, Any]:
+    """Columns, and the envelope around them."""
     if kind is None:
         return {"columns": columns_text(fields)}
     if kind == "debezium_flat":
-        return {"envelope": kind, "columns": columns_text([f for f in fields if not f.name.startswith("__")])}
-    row = kinds["data" if kind == "dms" else "after"]
-    columns = columns_text(list(row)) if pa.types.is_struct(row) else {"_id": "string"}
-    return {"envelope": kind, "columns": columns}
+        fields = [f for f in fields if not f.name.startswith("__")]
+    return {"envelope": kind, "columns": columns_text(fields) or {"_id": "string"}}
 
 
-def _envelope(kinds: Mapping[str, pa.DataType]) -> str | None:
+def _envelope(fields: Iterable[pa.Field]) -> str | None:
+    """The envelope that these fields of a record seem to be."""
+    kinds = {f.name: f.type for f in fields}
     if {"op", "after", "source"} <= kinds.keys():
-        return "debezium" if pa.types.is_struct(kinds["after"]) else "mongo"
+        images = [kinds["after"], kinds.get("before", pa.null())]
+        return "debezium" if any(pa.types.is_struct(image) for image in images) else "mongo"
     if {"__op", "__deleted"} & kinds.keys():
         return "debezium_flat"
     metadata = kinds.get("metadata")
@@ -132,15 +190,3 @@ def _envelope(kinds: Mapping[str, pa.DataType]) -> str | None:
 
 
 _FORMATS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json"}
-
-
-def _wire(stored: StoredSchema) -> Wire:
-    if stored.type == "PROTOBUF":
-        return message_wire(Messages(compiled(stored.texts, stored.names)).at((0,)))
-    if stored.type == "JSON":
-        return json_schema_wire(dict(parse_json(stored.texts[-1].encode(), numbers=True)))
-    return avro_wire(stored.texts)
-
-
-def _fields(wire: Wire) -> list[pa.Field]:
-    return natural_fields(wire if wire.kind == "record" else Wire("record", fields=(("value", wire),)))

@@ -1,130 +1,185 @@
-"""Columns proposed for a topic, from what its records say of themselves or, for plain JSON, from a sample of values."""
+"""Columns proposed for plain JSON, from a sample of its values: of each place the first type in which most values fit.
+
+Whether a value fits, the decoder's own conversions say (`jobs.decode.json_values`).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
-from jobs.decode.json_values import text_to_date, text_to_microseconds
+from jobs.decode.base import Refused
+from jobs.decode.json_values import Integer, Real, scalar_converter
+from jobs.schema.types import type_name
 from jobs.schema.wire import INSTANT, WALL_CLOCK
 
 _ZONE = re.compile(r"([Zz]|[+-]\d\d(:?\d\d)?)$")
-_LONG = 2**63
+# Numbers that lose nothing as a decimal: `007` is a name, and digits alone may be one.
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
+# Milliseconds of these years are taken as times. Smaller and larger numbers are rather counters and ids.
+_FIRST, _LAST = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (2000, 2100))
+_UNITS = {"seconds": 1000, "microseconds": 1 / 1000, "nanoseconds": 1 / 1_000_000}
+_TIME_NAME = re.compile(r"time|date|stamp|(^|_)(ts|at|epoch)$", re.IGNORECASE)
+_KINDS = {bool: "boolean", str: "string", Integer: "number", Real: "number"}
 
 
 @dataclass
 class Seen:
-    """What a sample has at one place.
+    """What a sample has at one place; nulls are only counted by who asks for them.
 
     Attributes:
-        kinds: how often which kind of value.
-        fields: of objects; `element`: of arrays.
+        scalars: the values that are neither object nor array, numbers as their text.
+        fields: of the objects; `element`: of the arrays.
     """
 
-    kinds: dict[str, int] = field(default_factory=dict)
+    scalars: list[Any] = field(default_factory=list)
+    objects: int = 0
+    arrays: int = 0
     fields: dict[str, Seen] = field(default_factory=dict)
     element: Seen | None = None
 
     def add(self, value: Any) -> None:
-        kind = _kind(value)
-        self.kinds[kind] = self.kinds.get(kind, 0) + 1
         if isinstance(value, dict):
+            self.objects += 1
             for name, inner in value.items():
                 self.fields.setdefault(name, Seen()).add(inner)
         elif isinstance(value, list):
+            self.arrays += 1
             self.element = self.element or Seen()
             for inner in value:
                 self.element.add(inner)
+        elif value is not None:
+            self.scalars.append(value)
+
+    @property
+    def count(self) -> int:
+        return self.objects + self.arrays + len(self.scalars)
+
+    def kinds(self) -> str:
+        """The kinds of its values, the most frequent first."""
+        found = Counter(_KINDS[type(value)] for value in self.scalars)
+        found.update({"object": self.objects, "array": self.arrays})
+        return ", ".join(f"{count} × {name}" for name, count in found.most_common() if count)
 
 
 def infer_json(samples: Iterable[Any]) -> tuple[list[pa.Field], list[str]]:
-    """Columns of parsed JSON objects, all of them optional, and remarks on what could not be told."""
+    """Columns of JSON objects as `parse_json` gives them, all optional, and remarks on what could not be told."""
     seen = Seen()
     for sample in samples:
         seen.add(sample)
     remarks: list[str] = []
-    others = sum(count for kind, count in seen.kinds.items() if kind != "object")
-    if others:
-        remarks.append(f"{others} records are no objects: they would be dead letters")
     return _fields(seen, "", remarks), remarks
 
 
 def _fields(seen: Seen, path: str, remarks: list[str]) -> list[pa.Field]:
-    found = []
-    for name, inner in seen.fields.items():
-        where = f"{path}.{name}" if path else name
-        kind = _type(inner, where, remarks)
-        if kind is not None:
-            found.append(pa.field(name, kind))
+    return [
+        pa.field(name, _type(inner, f"{path}.{name}" if path else name, remarks)) for name, inner in seen.fields.items()
+    ]
+
+
+def _type(seen: Seen, path: str, remarks: list[str]) -> pa.DataType:
+    if not seen.count:
+        remarks.append(f"{path}: only nulls, taken as string")
+        return pa.string()
+    scalar, fitting = _scalar(seen.scalars)
+    most = max(seen.objects, seen.arrays, fitting)
+    if seen.objects == most:
+        found = _object(seen, path, remarks)
+    elif seen.arrays == most:
+        found = pa.list_(pa.field("element", _type(seen.element or Seen(), f"{path}.element", remarks)))
+    else:
+        found = scalar
+        remarks += _scalar_remarks(seen.scalars, scalar, path)
+    if most < seen.count:
+        text = f"{path}: {most} of {seen.count} values fit {_short(found)} ({seen.kinds()})"
+        remarks.append(f"{text}; records with others would be dead letters")
     return found
 
 
-def _type(seen: Seen, path: str, remarks: list[str]) -> pa.DataType | None:
-    kinds = {kind for kind in seen.kinds if kind != "null"}
-    if not kinds:
-        remarks.append(f"{path}: only nulls, taken as string")
-        return pa.string()
-    if kinds == {"object"}:
-        fields = _fields(seen, path, remarks)
-        if not fields:
-            remarks.append(f"{path}: only empty objects, taken as map<string,string>")
-        return pa.struct(fields) if fields else pa.map_(pa.string(), pa.string())
-    if kinds == {"array"}:
-        element = _type(seen.element or Seen(), f"{path}.element", remarks)
-        return pa.list_(pa.field("element", element)) if element is not None else None
-    for kinds_of, kind in _SCALARS:
-        if kinds <= kinds_of:
-            return kind
-    remarks.append(f"{path}: left out, it has values of several kinds ({', '.join(sorted(kinds))})")
-    return None
+def _object(seen: Seen, path: str, remarks: list[str]) -> pa.DataType:
+    fields = _fields(seen, path, remarks)
+    if not fields:
+        remarks.append(f"{path}: only empty objects, taken as map<string,string>")
+    return pa.struct(fields) if fields else pa.map_(pa.string(), pa.string())
 
 
-_SCALARS: Sequence[tuple[set[str], pa.DataType]] = [
-    ({"boolean"}, pa.bool_()),
-    ({"long"}, pa.int64()),
-    ({"long", "large"}, pa.decimal128(38, 0)),
-    ({"long", "large", "double"}, pa.float64()),
-    ({"date"}, pa.date32()),
-    ({"timestamp"}, INSTANT),
-    ({"timestamp_ntz"}, WALL_CLOCK),
-    ({"string", "date", "timestamp", "timestamp_ntz"}, pa.string()),
-]
+def _short(kind: pa.DataType) -> str:
+    return "struct" if pa.types.is_struct(kind) else "array" if pa.types.is_list(kind) else type_name(kind)
 
 
-def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "long" if -_LONG <= value < _LONG else "large"
-        case float():
-            return "double"
-        case str():
-            return _text_kind(value)
-    return "object" if isinstance(value, dict) else "array"
+def _scalar(values: Sequence[Any]) -> tuple[pa.DataType, int]:
+    """The first type in which all values fit, else that of the most, and how many those are."""
+    best: tuple[pa.DataType, int] = (pa.string(), 0)
+    for kind, may_be in _candidates(values):
+        fitting = _fitting(values, kind, may_be)
+        if fitting > best[1]:
+            best = kind, fitting
+    return best
 
 
-def _text_kind(text: str) -> str:
-    if len(text) == 10 and _fits(text_to_date, text, ""):
-        return "date"
-    if len(text) >= 16 and text[:4].isdigit():
-        kind = "timestamp" if _ZONE.search(text[10:]) else "timestamp_ntz"
-        if _fits(text_to_microseconds, text, kind, ""):
-            return kind
-    return "string"
+def _candidates(values: Sequence[Any]) -> Iterable[tuple[pa.DataType, Callable[[Any], bool]]]:
+    """Types in the order of preference, each with what a value has to be besides being accepted by the decoder."""
+    numbers: list[str] = [value for value in values if type(value) in (Integer, Real)]
+    yield pa.bool_(), _any
+    yield pa.date32(), _is_text
+    yield INSTANT, lambda value: bool(_ZONE.search(value[10:])) if _is_text(value) else _is_time(value)
+    yield WALL_CLOCK, _is_text
+    yield pa.int64(), _any
+    yield pa.decimal128(38, 0), lambda value: type(value) is Integer
+    texts = [value for value in values if _is_text(value) and _NUMBER.fullmatch(value)]
+    if texts and (numbers or any("." in text for text in texts)):
+        yield _decimal([*numbers, *texts]), lambda value: not _is_text(value) or bool(_NUMBER.fullmatch(value))
+    yield pa.float64(), _any
+    yield pa.string(), _any
 
 
-def _fits(read: Any, *arguments: Any) -> bool:
-    from jobs.decode.base import Refused
+def _fitting(values: Iterable[Any], kind: pa.DataType, may_be: Callable[[Any], bool]) -> int:
+    convert, fitting = scalar_converter(kind, ""), 0
+    for value in values:
+        try:
+            if type(value) is not bool or pa.types.is_boolean(kind):
+                fitting += may_be(value) and convert(value) is not None
+        except Refused:
+            continue
+    return fitting
 
-    try:
-        read(*arguments)
-    except Refused:
-        return False
+
+def _any(_value: Any) -> bool:
     return True
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) is Integer and len(value) < 20 and _FIRST <= int(value) < _LAST
+
+
+def _decimal(numbers: Iterable[str]) -> pa.DataType:
+    """A decimal for numbers as texts, of 18 digits where three more than seen fit before the point, else of 38."""
+    parts = [text.lstrip("-").partition(".") for text in numbers if _NUMBER.fullmatch(text)]
+    whole, scale = max(len(part[0]) for part in parts), max(len(part[2]) for part in parts)
+    return pa.decimal128(18 if whole + 3 + scale <= 18 else 38, min(scale, 38))
+
+
+def _scalar_remarks(values: Sequence[Any], kind: pa.DataType, path: str) -> list[str]:
+    """What a person should look at where the values alone do not say what they mean."""
+    found = []
+    numbers = [int(value) for value in values if type(value) is Integer and len(value) < 20]
+    if kind == INSTANT and numbers:
+        found.append(f"{path}: numbers that are milliseconds of 2000 to 2100, taken as timestamp; else write long")
+    if pa.types.is_decimal(kind) and kind.scale:
+        found.append(f"{path}: texts that are numbers, taken as {type_name(kind)}; else write string")
+    if kind == pa.int64() and numbers and _TIME_NAME.search(path):
+        for unit, factor in _UNITS.items():
+            if all(_FIRST <= number * factor < _LAST for number in numbers):
+                text = "`timestamp` reads milliseconds, or what `timestamps` of an envelope says"
+                found.append(f"{path}: maybe a time in {unit}; {text}")
+    return found

@@ -80,6 +80,8 @@ class Wire:
         return self.kind
 
 
+# Of numbers whose digits nothing limits: what most of them fit.
+UNFIXED_DECIMAL = pa.decimal128(38, 9)
 INSTANT, WALL_CLOCK = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
 _KINDS = {
@@ -95,8 +97,8 @@ _KINDS = {
 _LOGICAL = {
     "date": pa.date32(),
     "date-text": pa.date32(),
-    "variable-decimal": pa.decimal128(38, 9),
-    "number": pa.decimal128(38, 9),
+    "variable-decimal": UNFIXED_DECIMAL,
+    "number": UNFIXED_DECIMAL,
 }
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from jobs.infer.propose import propose
 from orchestration.files import pipeline_names, pipeline_spec
 from resources.connections import Connections, KafkaConnection, SchemaRegistryConnection, load_connections
 from resources.kafka import KafkaCluster
-from resources.schema_registry import SchemaRegistry
 from resources.topic_reading import newest_records
+
+if TYPE_CHECKING:
+    from resources.schema_registry import SchemaRegistry
 
 
 @click.command()
@@ -21,7 +25,8 @@ def infer(pipeline_or_topic: str, connection: str | None, registry: str | None, 
     """Print `source` for a topic, with the columns that its newest records have. Changes nothing.
 
     Of Avro, Protobuf and JSON Schema in Confluent's wire format the registry says the columns, of Kafka Connect's JSON
-    the schema in the records; plain JSON is told by its values.
+    the schema in the records; plain JSON is told by its values. What is printed was tried on the records that were
+    read: the comments say how many of them fit, and what to look at.
     """
     connections = load_connections()
     topics, registries = [pipeline_or_topic], [registry] if registry else []
@@ -38,6 +43,8 @@ def infer(pipeline_or_topic: str, connection: str | None, registry: str | None, 
 
 
 def _registry(connections: Connections, names: list[str]) -> SchemaRegistry | None:
+    from resources.schema_registry import SchemaRegistry  # an HTTP client, which most topics do not need
+
     return SchemaRegistry(names[0], connections.get(names[0], SchemaRegistryConnection)) if names else None
 
 

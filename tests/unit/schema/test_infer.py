@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from jobs.decode.json_strict import parse_json
 from jobs.infer.propose import propose
 from jobs.infer.value_types import infer_json
 from jobs.schema.json_schema import json_schema_wire
 from jobs.schema.types import type_name
 from jobs.schema.wire import natural_type
-from jobs.spec.formats import columns_text
 from resources.errors import ConfigurationError
 
 CONNECT = {"type": "struct", "fields": [{"field": "a", "type": "int32"}]}
@@ -35,21 +35,92 @@ CONNECT = {"type": "struct", "fields": [{"field": "a", "type": "int32"}]}
         ([[1], [], [0.5]], "array<double>"),
         ([{"a": 1}, {"b": "x"}], "struct<a: long, b: string>"),
         ([{}], "map<string,string>"),
+        ([1.5, "NaN", "-Infinity", 3], "double"),
+        (["12.50", "-0.125"], "decimal(18,3)"),
+        (["12.50", 7, 0.25], "decimal(18,2)"),
+        (["1234567890123456.5"], "decimal(38,1)"),
+        (["007", "12"], "string"),
+        (["1.5", "a"], "string"),
+        ([1763800000000, 1763800000001], "timestamp"),
+        ([1763800000000, "2020-01-01T00:00:00Z"], "timestamp"),
+        ([1763800000000, 17], "long"),
+        ([1763800000], "long"),
+        ([*range(396), "n/a"], "long"),
+        ([{"a": 1}, {"a": 2}, "n/a"], "struct<a: long>"),
+        ([True, True, 1], "boolean"),
+        ([[1], [2], {}], "array<long>"),
     ],
 )
 def test_types_of_values(values: list[Any], column: str) -> None:
-    fields, _ = infer_json([{"c": value} for value in values])
-    assert columns_text(fields) == {"c": column}
+    """The first in which all fit, else that of the most; a column is never left out."""
+    proposal = propose([json.dumps({"c": value}).encode() for value in values], None)
+    assert proposal is not None
+    assert proposal.document["columns"] == {"c": column}
+    several = values[0] == 0 or column in ("struct<a: long>", "boolean", "array<long>")
+    one_bad = several and len(values) > 2
+    assert (proposal.trial.records, proposal.trial.fitting) == (len(values), len(values) - one_bad)
 
 
-def test_remarks_for_the_person_who_approves() -> None:
-    fields, remarks = infer_json([{"a": 1, "n": None}, {"a": "x"}, 5])
-    assert columns_text(fields) == {"n": "string"}
-    assert remarks == [
-        "1 records are no objects: they would be dead letters",
-        "a: left out, it has values of several kinds (long, string)",
-        "n: only nulls, taken as string",
+def test_what_a_person_reads_who_approves() -> None:
+    records: list[dict[str, Any]] = [{"a": 1, "n": None, "at": 1763800000000, "price": "1.25"} for _ in range(9)]
+    texts = [json.dumps(record).encode() for record in [*records, {"a": "x"}, 5]]
+    proposal = propose([*texts, b"{"], None)
+    assert proposal is not None
+    assert proposal.yaml("value").splitlines() == [
+        "# 9 of 12 records fit; the others would be dead letters:",
+        "# 1: column a: expected long, found a string",
+        "# 1: the record: expected an object, found a number",
+        "# 1: no JSON: expecting property name enclosed in double quotes at character 1",
+        "# inferred from 10 records: check types, and add `not null` where a record without it is bad",
+        "# a: 9 of 10 values fit long (9 × number, 1 × string); records with others would be dead letters",
+        "# n: only nulls, taken as string",
+        "# at: numbers that are milliseconds of 2000 to 2100, taken as timestamp; else write long",
+        "# price: texts that are numbers, taken as decimal(18,2); else write string",
+        "value:",
+        "  format: json",
+        "  columns:",
+        "    a: long",
+        "    n: string",
+        "    at: timestamp",
+        "    price: decimal(18,2)",
     ]
+
+
+def test_units_that_no_type_reads_are_named() -> None:
+    records = [{"created_at": 1763800000, "micros_ts": 1763800000000000, "count": 1763800000}]
+    _, remarks = infer_json([parse_json(json.dumps(record).encode()) for record in records])
+    assert [remark.split(";")[0] for remark in remarks] == [
+        "created_at: maybe a time in seconds",
+        "micros_ts: maybe a time in microseconds",
+    ]
+
+
+NUMERIC = {
+    "type": "struct", "name": "io.debezium.data.VariableScaleDecimal", "optional": True,
+    "fields": [{"field": "scale", "type": "int32"}, {"field": "value", "type": "bytes"}],
+}  # fmt: skip
+
+
+def test_numerics_without_precision_are_text_where_a_decimal_refuses_them() -> None:
+    schema = {"type": "struct", "fields": [{**NUMERIC, "field": "wide"}, {**NUMERIC, "field": "small"}]}
+    records = []
+    for scale in (2, 12):
+        payload = {"wide": {"scale": scale, "value": "BNI="}, "small": {"scale": 2, "value": "BNI="}}
+        records.append(json.dumps({"schema": schema, "payload": payload}).encode())
+    proposal = propose(records, None)
+    assert proposal is not None
+    assert proposal.document["columns"] == {"wide": "string", "small": "decimal(38,9)"}
+    assert (proposal.trial.records, proposal.trial.fitting) == (2, 2)
+    assert proposal.remarks[-1].startswith("wide: numbers without a fixed precision, taken as string")
+
+
+def test_column_that_has_no_type_of_its_own_is_text() -> None:
+    huge = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": "2", "connect.decimal.precision": "60"}}  # fmt: skip
+    schema = {"type": "struct", "fields": [{**huge, "field": "huge"}]}
+    proposal = propose([json.dumps({"schema": schema, "payload": {"huge": "BNI="}}).encode()], None)
+    assert proposal is not None
+    assert (proposal.document["columns"], proposal.trial.fitting) == ({"huge": "string not null"}, 1)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +148,10 @@ def test_format_of_records(records: list[bytes], format: str, columns: dict[str,
     [
         ({"op": "c", "source": {}, "after": {"id": 1}}, {"envelope": "debezium", "columns": {"id": "long"}}),
         ({"op": "c", "source": {}, "after": "{}"}, {"envelope": "mongo", "columns": {"_id": "string"}}),
+        (
+            {"op": "c", "source": {}, "after": '{"_id":{"$oid":"6"},"n":5}'},
+            {"envelope": "mongo", "columns": {"_id": "string", "n": "long"}},
+        ),
         ({"id": 1, "__deleted": "false"}, {"envelope": "debezium_flat", "columns": {"id": "long"}}),
         ({"data": {"id": 1}, "metadata": {"operation": "load"}}, {"envelope": "dms", "columns": {"id": "long"}}),
         (
@@ -89,6 +164,20 @@ def test_envelopes_are_recognized(record: dict[str, Any], document: dict[str, An
     proposal = propose([json.dumps(record).encode()], None)
     assert proposal is not None
     assert proposal.document == {"format": "json", **document}
+
+
+def test_rows_of_envelopes_are_looked_at_before_and_after_the_change() -> None:
+    deleted: dict[str, Any] = {"op": "d", "source": {}, "before": {"id": 1, "price": "1.50"}, "after": None}
+    document = {"_id": {"$oid": "6"}, "at": {"$date": 1763800000000}, "n": {"$numberLong": "5"}}
+    mongo = {"op": "c", "source": {}, "after": json.dumps(document)}
+    columns = []
+    for record in (deleted, mongo):
+        proposal = propose([json.dumps(record).encode()], None)
+        assert proposal is not None
+        assert proposal.trial.fitting == 1
+        columns.append(proposal.document["columns"])
+    assert columns[0] == {"id": "long", "price": "decimal(18,2)"}
+    assert columns[1]["n"] == "long"
 
 
 def test_nothing_to_see_and_a_registry_that_is_not_named() -> None:

@@ -1,0 +1,61 @@
+"""A proposal tried on the records that it came from, by the decoder that a pipeline would use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from jobs.decode.base import Decoder
+from jobs.decode.decoders import Schemas, decoder_for
+from jobs.decode.envelope import Enveloped
+from jobs.spec.formats import Format
+from resources.errors import ConfigurationError
+
+_MOST = 3  # reasons that are listed
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How many records fit a proposal.
+
+    Attributes:
+        refused: reasons, by how many records have them.
+    """
+
+    records: int
+    refused: Mapping[str, int]
+
+    @property
+    def fitting(self) -> int:
+        return self.records - sum(self.refused.values())
+
+    @property
+    def remarks(self) -> list[str]:
+        """For the person who approves."""
+        if not self.refused:
+            return [f"all {self.records} records fit"]
+        reasons = Counter(self.refused).most_common()
+        lines = [f"{count}: {reason}" for reason, count in reasons[:_MOST]]
+        lines += [f"{sum(count for _, count in reasons[_MOST:])}: other reasons"] if len(reasons) > _MOST else []
+        return [f"{self.fitting} of {self.records} records fit; the others would be dead letters:", *lines]
+
+
+def trial(document: Mapping[str, Any], records: Sequence[bytes], registered: Schemas | None) -> Trial:
+    """Decodes the records as `source.key` or `source.value` says it. A tombstone is none of them."""
+    try:
+        errors = _decoder(Format.model_validate(document), registered).decode(pa.array(records, pa.binary())).errors
+    except (ConfigurationError, ValidationError) as problem:
+        return Trial(len(records), {str(problem): len(records)})
+    return Trial(len(records), Counter(error.message for error in errors.values()))
+
+
+def _decoder(format: Format, registered: Schemas | None) -> Decoder:
+    def of_type(kind: pa.DataType) -> Decoder:
+        return decoder_for(format.format, kind, registered=registered)
+
+    return Enveloped(format.struct, format.envelope.rules, of_type) if format.envelope else of_type(format.struct)
