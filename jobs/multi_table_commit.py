@@ -10,17 +10,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from pyiceberg.table import Table
-from pyiceberg.table.update import TableRequirement, TableUpdate
-
 from jobs.batch_error_context import batch_error_context
-from jobs.destinations.base import Destination
-from jobs.destinations.iceberg.destination import IcebergDestination
+from jobs.destinations.base import Destination, Transaction
 from jobs.failpoints import failpoint
 from jobs.pipeline import Pipeline
 from jobs.protocol import MergedBatches, pending, tell
 from resources.errors import CommitFailed, CommitStateUnknown, TerminalError
-from resources.iceberg_transaction import TableChange
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -41,18 +36,15 @@ def merge_together(pipeline: Pipeline) -> list[MergedTable]:
     Raises:
         ConfigurationError: the catalog cannot commit several tables at once.
     """
-    destinations = [d for d in pipeline.destinations() if isinstance(d, IcebergDestination)]
-    catalog = destinations[0].catalog
-    catalog.require_transactions()
+    destinations = pipeline.destinations()
     failed: Exception | None = None
     attempts = max(d.table.max_commit_attempts for d in destinations)
     for attempt in range(1, attempts + 1):
-        changes: list[TableChange] = []
+        transaction = destinations[0].transaction()
         try:
-            done = [_write(pipeline, destination, changes) for destination in destinations]
+            done = [_write(pipeline, destination, transaction) for destination in destinations]
             failpoint("together.written")
-            if changes:
-                catalog.commit_together(changes)
+            transaction.commit()
             failpoint("together.published")
         except (CommitFailed, CommitStateUnknown) as lost:
             _LOG.warning("all tables of %s, attempt %d: %s", pipeline.name, attempt, lost)
@@ -69,17 +61,15 @@ def merge_together(pipeline: Pipeline) -> list[MergedTable]:
     ) from failed
 
 
-def _write(pipeline: Pipeline, destination: IcebergDestination, changes: list[TableChange]) -> MergedTable:
-    """Writes one table's part to its branch; what would publish it goes into `changes`."""
-
-    def later(table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
-        changes.append(TableChange(table, tuple(requirements), tuple(updates)))
-
+def _write(pipeline: Pipeline, destination: Destination, transaction: Transaction) -> MergedTable:
+    """Writes one table's part, which only the transaction makes visible."""
     wanted = pending(pipeline, destination)
     if not wanted.batches:
         return MergedTable(destination, None)
     failpoint("merge.planned")
-    work = replace(pipeline.merge_context(destination), publish=later)
+    work = replace(pipeline.merge_context(destination), transaction=transaction)
     with batch_error_context([b.batch for b in wanted.batches]):
         merged = destination.merge(work, wanted.committed, wanted.batches)
+    if merged is None:
+        return MergedTable(destination, None)
     return MergedTable(destination, MergedBatches(wanted.batches, wanted.committed, merged))

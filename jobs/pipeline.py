@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination, MergeContext
-from jobs.destinations.iceberg.destination import IcebergDestination
-from jobs.landing.direct import DirectLanding
+from jobs.destinations.registry import kind_of
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
 from jobs.landing.schema_ids import Registries
@@ -22,11 +22,9 @@ from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, plan_batch
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
-from jobs.spec.tables import ClickHouseTable, IcebergTable, Table
+from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
 from resources.connections import (
-    BigQueryConnection,
-    ClickHouseConnection,
     Connections,
     IcebergConnection,
     KafkaConnection,
@@ -43,6 +41,13 @@ _LOG = logging.getLogger("batchmerge")
 
 # A table that does not answer holds up a pipeline's first landing for so many seconds.
 _PATIENCE = 20.0
+
+
+class ReachedBySpark(Protocol):
+    """A catalog, or a destination."""
+
+    def spark_settings(self) -> Mapping[str, str]:
+        """Settings of a session that reaches it."""
 
 
 @dataclass
@@ -71,9 +76,7 @@ class Pipeline:
         )
         if not self.spec.intermediate.direct:
             return place
-        destination = self.destination_of(self.spec.tables[0])
-        assert isinstance(destination, IcebergDestination), "checked when the pipeline file was loaded"
-        return DirectLanding(destination, place)
+        return self.destination_of(self.spec.tables[0]).as_landing(place)
 
     def registries(self) -> dict[str, SchemaRegistry]:
         """The Schema Registries that the source names, by connection."""
@@ -103,10 +106,14 @@ class Pipeline:
             )
         return found[0]
 
-    def spark(self, role: str, *catalogs: IcebergCatalog) -> SparkSession:
-        """The session of a role; opened once, and older operations of it interrupted then."""
+    def spark(self, role: str, *tables: ReachedBySpark) -> SparkSession:
+        """The session of a role; opened once, and older operations of it interrupted then.
+
+        Args:
+            tables: catalogs and destinations that it is to reach.
+        """
         if role not in self._sessions:
-            settings = {k: v for catalog in catalogs for k, v in catalog.spark_settings().items()}
+            settings = {k: v for table in tables for k, v in table.spark_settings().items()}
             connection = self.connections.get(self.spec.spark, SparkConnection)
             self._sessions[role] = open_session(connection, f"{self.name}/{role}", settings)
         return self._sessions[role]
@@ -119,10 +126,7 @@ class Pipeline:
 
     def merge_context(self, destination: Destination) -> MergeContext:
         """What a merge into this destination works with."""
-        catalogs = [self.intermediate.catalog]
-        if isinstance(destination, IcebergDestination):
-            catalogs.append(destination.catalog)
-        spark = self.spark(destination.name, *catalogs)
+        spark = self.spark(destination.name, self.intermediate.catalog, destination)
         return MergeContext(self.name, self.spec, spark, self.intermediate, self.run_id)
 
     def topic_state(self) -> TopicState:
@@ -211,18 +215,7 @@ class Pipeline:
 
     def destination_of(self, table: Table) -> Destination:
         """The destination of an entry of the pipeline file; tables in different systems may have the same name."""
-        # Client libraries are imported only for the systems that a pipeline uses.
-        if isinstance(table, IcebergTable):
-            return IcebergDestination(self.name, self.spec, table, self._catalog(table.connection))
-        if isinstance(table, ClickHouseTable):
-            from jobs.destinations.clickhouse.destination import ClickHouseDestination
-
-            clickhouse = self.connections.get(table.connection, ClickHouseConnection)
-            return ClickHouseDestination(self.name, self.spec, table, table.connection, clickhouse)
-        from jobs.destinations.bigquery.destination import BigQueryDestination
-
-        bigquery = self.connections.get(table.connection, BigQueryConnection)
-        return BigQueryDestination(self.name, self.spec, table, table.connection, bigquery)
+        return kind_of(table).open(self.name, self.spec, table, self.connections)
 
     def _catalog(self, connection: str) -> IcebergCatalog:
         return IcebergCatalog(connection, self.connections.get(connection, IcebergConnection))

@@ -8,17 +8,11 @@ from dataclasses import dataclass, field
 from jobs import protocol
 from jobs.batch import Batch
 from jobs.destinations.base import Destination
+from jobs.destinations.registry import kind_of
 from jobs.lineage import next_batches
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
-from jobs.verify.statements import table_statement
 from resources.errors import BatchmergeError
-
-_COMMITS = {
-    "iceberg": "one conditional commit of the catalog: data, state and offsets together",
-    "bigquery": "one job with a deterministic id, then the state row, moved only from the committed one",
-    "clickhouse": "fenced, deduplicated inserts in chunks, batch by batch, under a lease in KeeperMap",
-}
 
 
 @dataclass(frozen=True)
@@ -99,7 +93,7 @@ def _waiting(planned: protocol.Planned) -> int:
 
 
 def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
-    name, mode, kind = destination.name, destination.table.mode, destination.table.kind
+    name, mode, kind = destination.name, destination.table.mode, kind_of(destination.table)
     try:
         committed = destination.committed()
         landed, complete = pipeline.intermediate.landed()
@@ -112,8 +106,8 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
             batches=[b.number for b in waiting],
             changes=sum(b.counts.landed for b in waiting),
             steps=destination.prepare(dry_run=True),
-            sql=table_statement(pipeline.spec, destination.table),
-            commit=_COMMITS[kind],
+            sql=kind.statement(pipeline.spec, destination.table),
+            commit=kind.capabilities.commit,
         )
     except BatchmergeError as problem:
         return TablePlan(name, mode, problem=problem)

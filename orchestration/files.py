@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.spec import PipelineSpec, load_pipeline_file
+from jobs.spec.pipeline import PipelineSpec, load_pipeline_file
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:

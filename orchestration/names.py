@@ -6,7 +6,7 @@ import re
 
 import dagster as dg
 
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
 
@@ -19,8 +19,6 @@ PROCESS_TAG = "batchmerge/process"
 BACKFILL_TAG = "dagster/backfill"
 # Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.
 MAINTENANCE_TAG = "batchmerge/maintenance"
-# In an asset key the connection is left out where it is the one that everybody has.
-_USUAL = {"iceberg": "lake", "clickhouse": "clickhouse", "bigquery": "bigquery"}
 
 
 def topic_keys(pipeline: str, source: Source) -> list[dg.AssetKey]:
@@ -36,7 +34,7 @@ def landing_key(pipeline: str) -> dg.AssetKey:
 
 def table_key(table: Table) -> dg.AssetKey:
     """``<kind>/<database>/<table>``, with the connection in it where it is not the usual one of its kind."""
-    other = [] if table.connection == _USUAL[table.kind] else [table.connection]
+    other = [] if table.on_usual_connection else [table.connection]
     return dg.AssetKey([table.kind, *other, *table.table.split(".")])
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, create_model, model_validator
 
 from resources.errors import ConfigurationError
 
@@ -145,20 +147,18 @@ class SchemaRegistryConnection(Connection):
     timeout_seconds: float = Field(20, gt=0)
 
 
-AnyConnection = Annotated[
-    KafkaConnection
-    | SparkConnection
-    | IcebergConnection
-    | ClickHouseConnection
-    | BigQueryConnection
-    | SchemaRegistryConnection,
-    Field(discriminator="kind"),
-]
+_SOURCES = (KafkaConnection, SparkConnection, IcebergConnection, SchemaRegistryConnection)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    connections: dict[str, AnyConnection]
+@cache
+def _file() -> type[BaseModel]:
+    """The connections file: what pipelines read from and land in, and the systems of all kinds of destination."""
+    # Only now, since the kinds' packages import this module.
+    from jobs.destinations.registry import kinds
+
+    models: set[Any] = {*_SOURCES, *(kind.connection for kind in kinds().values())}
+    one: Any = Annotated[reduce(or_, models), Field(discriminator="kind")]
+    return create_model("_File", __config__=ConfigDict(extra="forbid"), connections=(dict[str, one], ...))
 
 
 class Connections:
@@ -222,12 +222,12 @@ def load_connections(path: Path | None = None) -> Connections:
     except yaml.YAMLError as problem:
         raise ConfigurationError(f"not valid YAML: {problem}", where=str(path), remedy="mend the file") from None
     try:
-        parsed = _File.model_validate(_resolve(raw, path))
+        parsed = dict(_file().model_validate(_resolve(raw, path)))
     except ValidationError as problem:
         # include_input=False: the input may be a resolved secret.
         lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors(include_input=False)]
         raise ConfigurationError("; ".join(lines), where=str(path), remedy="mend these entries") from None
-    return Connections(dict(parsed.connections), str(path))
+    return Connections(parsed["connections"], str(path))
 
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")

@@ -7,22 +7,51 @@ values go in as parameters, never as text.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-_QUOTES = {"spark": "`", "bigquery": "`", "clickhouse": "`"}
-_ESCAPES = {"spark": "``", "bigquery": "\\`", "clickhouse": "\\`"}
+_HERE = Path(__file__).parent
 
 
-def quote(dialect: str, name: str | Iterable[str]) -> str:
+@dataclass(frozen=True)
+class Dialect:
+    r"""How a system writes SQL. A destination kind of another package has one of its own, with its own folder.
+
+    Attributes:
+        folder: templates, as ``<template>.sql.j2``.
+        mark: stands before and after an identifier.
+        escapes: what is replaced inside of one, in this order: the mark, as a rule also the backslash.
+    """
+
+    name: str
+    folder: Path
+    mark: str
+    escapes: tuple[tuple[str, str], ...]
+
+    def text(self) -> str:
+        """All templates, for hashes of what is run."""
+        return "".join(f"{file.name}\n{file.read_text()}" for file in sorted(self.folder.glob("*.sql.j2")))
+
+
+SPARK = Dialect("spark", _HERE / "spark", "`", (("`", "``"),))
+BIGQUERY = Dialect("bigquery", _HERE / "bigquery", "`", (("\\", "\\\\"), ("`", "\\`")))
+CLICKHOUSE = Dialect("clickhouse", _HERE / "clickhouse", "`", (("\\", "\\\\"), ("`", "\\`")))
+_OWN = {dialect.name: dialect for dialect in (SPARK, BIGQUERY, CLICKHOUSE)}
+
+
+def quote(dialect: Dialect | str, name: str | Iterable[str]) -> str:
     """An identifier, or a path of identifiers joined by dots, quoted for the dialect."""
-    parts = [name] if isinstance(name, str) else list(name)
-    mark, escape = _QUOTES[dialect], _ESCAPES[dialect]
-    if dialect != "spark":
-        parts = [part.replace("\\", "\\\\") for part in parts]
-    return ".".join(f"{mark}{part.replace(mark, escape)}{mark}" for part in parts)
+    found = _OWN[dialect] if isinstance(dialect, str) else dialect
+    return ".".join(_quoted(found, part) for part in ([name] if isinstance(name, str) else name))
+
+
+def _quoted(dialect: Dialect, part: str) -> str:
+    for given, escaped in dialect.escapes:
+        part = part.replace(given, escaped)
+    return f"{dialect.mark}{part}{dialect.mark}"
 
 
 def literal(text: str) -> str:
@@ -31,9 +60,9 @@ def literal(text: str) -> str:
 
 
 @cache
-def _environment(dialect: str) -> Environment:
+def _environment(dialect: Dialect) -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / dialect),
+        loader=FileSystemLoader(dialect.folder),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -45,6 +74,7 @@ def _environment(dialect: str) -> Environment:
     return environment
 
 
-def render(dialect: str, template: str, **arguments: object) -> str:
-    """The text of `sql/<dialect>/<template>.sql.j2` with these arguments."""
-    return _environment(dialect).get_template(f"{template}.sql.j2").render(**arguments)
+def render(dialect: Dialect | str, template: str, **arguments: object) -> str:
+    """The text of the dialect's `<template>.sql.j2` with these arguments; own dialects by name: `sql/<dialect>/`."""
+    found = _OWN[dialect] if isinstance(dialect, str) else dialect
+    return _environment(found).get_template(f"{template}.sql.j2").render(**arguments)

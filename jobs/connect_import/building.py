@@ -13,8 +13,8 @@ from jobs.connect_import import bigquery, clickhouse, connect, iceberg, transfor
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.options import Option, Options, find, none
-from jobs.spec import PipelineSpec
 from jobs.spec.envelope import OP_COLUMN
+from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 
 CONNECTORS: Mapping[str, Options] = {

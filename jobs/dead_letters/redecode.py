@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch, CommittedState
 from jobs.changes.columns import CHANGES, ERROR, KAFKA, KEPT, key_fields
-from jobs.dead_letters.listing import Letter
+from jobs.dead_letters.letter import Letter
 from jobs.iceberg import snapshot_summary
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import MENDED

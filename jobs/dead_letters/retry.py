@@ -23,7 +23,8 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveP
 from jobs.batch import PREFIX
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.direct import mend_direct
-from jobs.dead_letters.listing import ALL, Letter, dead_letter_table
+from jobs.dead_letters.letter import Letter
+from jobs.dead_letters.listing import ALL, dead_letter_table
 from jobs.dead_letters.redecode import Tried, mended_summary, redecode, write_back
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.dead_letters.listing import ALL, Letter, letters
+from jobs.dead_letters.letter import Letter
+from jobs.dead_letters.listing import ALL, letters
 from jobs.events.pending import Said, newest_said, unsaid
 from jobs.failpoints import failpoint
 from jobs.pipeline import Pipeline

@@ -1,19 +1,138 @@
-"""What the protocol asks of a destination table, whatever system it is in."""
+"""What a kind of destination is, and what the engine asks of each of its tables. To write one, start here.
+
+A kind is a package with one entry point in the group ``batchmerge.destinations`` that names a `Kind` object::
+
+    [project.entry-points."batchmerge.destinations"]
+    duckdb = "batchmerge_duckdb.kind:KIND"
+
+Nothing else is registered anywhere: pipeline file, connections file, `plan`, `check`, `verify`, `status`, maintenance
+and Dagster's assets find the kind by that name (`jobs.destinations.registry`).
+
+=====================  =================================================================================================
+file of a kind         what is in it
+=====================  =================================================================================================
+``kind``               the `Kind`: names, models, `Capabilities`. Imported whenever a pipeline file is read, so it
+                       imports no client library, no Spark and of the engine only this module and `jobs.spec.tables`
+``spec``               the table's entry in a pipeline file: a `Table` with ``kind: Literal["<name>"]``
+``destination``        the `Destination`, opened only for pipelines that use the kind
+``prepare``            creates the table, evolves its schema (`jobs.evolution` decides what is allowed)
+``merge``              brings landed changes into the table (`jobs.changes` reads and reduces them)
+``state``              the committed state, kept with the table and moved by compare-and-set
+``read``               the table's rows for `verify`: a `jobs.destinations.reading.TableReader`
+``maintain``           upkeep, where the system needs some
+``sql/``               templates of its dialect, where no other kind has them (`sql.Dialect`)
+=====================  =================================================================================================
+
+Only `Kind.open`, `Kind.columns`, `Kind.statement` and the abstract members of `Destination` have to be written;
+the other members have a default that suits a system without that feature.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-from jobs.batch import CommittedState, LandedBatch, MergeCounts
-from jobs.changes.columns import RowColumn, row_columns
-from jobs.iceberg.attempt import Publish
-from jobs.landing.landing_table import LandedRows
-from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import Table
+    from jobs.batch import CommittedState, LandedBatch, MergeCounts
+    from jobs.changes.columns import RowColumn
+    from jobs.dead_letters.letter import Group, Letter
+    from jobs.destinations.leases import LeaseState
+    from jobs.destinations.reading import TableReader
+    from jobs.landing.intermediate import IntermediateTable
+    from jobs.landing.landing_table import LandedRows, LandingTable
+    from jobs.maintenance.report import Done
+    from jobs.spec.pipeline import PipelineSpec
+    from jobs.spec.tables import Mode, Table
+    from resources.connections import Connection, Connections
+    from sql import Dialect
+
+T = TypeVar("T", bound="Table")
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What tables of a kind can do; the engine goes by this and never by the kind's name.
+
+    Attributes:
+        modes: modes that a table may have.
+        commit: how a merge commits, in one line for `plan`.
+        reference: what the system calls a commit: ``snapshot id``, ``job id``. It labels `Merged.reference`.
+        asset_kinds: badges of the tables in Dagster.
+        struct_keys: a struct may be a key column; compared part by part.
+        keeps_unchanged_columns: a merge can leave single columns of a row as they were (modes upsert, upsert_delete).
+        counts_keys_at_merge: `Destination.touched_duplicates` is cheap enough to be asked after every merge; otherwise
+            only `verify` asks for duplicate keys.
+        commits_together: `Destination.transaction` commits several tables of one connection at once.
+        lands_directly: an append table can stand in for the intermediate table (`Destination.as_landing`).
+        side_table: rows that the system refuses go to a table beside the destination (`Destination.dead_letters`).
+        leases: a run holds a lease while it writes, so that a dead run leaves something behind (`Destination.leases`).
+        state_in_table: the committed state is part of the table, and goes where the table goes: into a drop, a copy,
+            a rollback.
+    """
+
+    modes: frozenset[Mode]
+    commit: str
+    reference: str
+    asset_kinds: frozenset[str]
+    struct_keys: bool = False
+    keeps_unchanged_columns: bool = False
+    counts_keys_at_merge: bool = False
+    commits_together: bool = False
+    lands_directly: bool = False
+    side_table: bool = False
+    leases: bool = False
+    state_in_table: bool = False
+
+
+class Kind(ABC, Generic[T]):
+    """A kind of destination table, as its entry point gives it. One object per kind, without state.
+
+    Attributes:
+        name: ``kind:`` of the pipeline and the connections file, and the entry point's name.
+        title: how people write the system's name.
+        table: the model of an entry of `tables`; its field `connection` has the usual connection as default.
+        connection: the model of an entry of the connections file, with ``kind: Literal["<name>"]``.
+        dialect: the SQL that is run for its tables.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    table: type[T]
+    connection: ClassVar[type[Connection]]
+    capabilities: ClassVar[Capabilities]
+    dialect: ClassVar[Dialect]
+
+    @abstractmethod
+    def open(self, pipeline: str, spec: PipelineSpec, table: T, connections: Connections) -> Destination:
+        """The destination of a table. Imports what it needs here; asks no system anything yet.
+
+        Raises:
+            ConfigurationError: there is no such connection (`Connections.get` says so).
+        """
+
+    @abstractmethod
+    def columns(self, spec: PipelineSpec, table: T) -> list[RowColumn]:
+        """The columns of the table's rows, under the names that they have there (`jobs.changes.columns.row_columns`).
+
+        From the pipeline file alone: Dagster shows them before anything was connected to.
+
+        Raises:
+            ConfigurationError: the system cannot have one of them.
+        """
+
+    @abstractmethod
+    def statement(self, spec: PipelineSpec, table: T) -> str:
+        """The statement that brings changes into the table, for people (`plan`, Dagster); empty where it is none.
+
+        From the pipeline file alone: what only a run knows (names of its own, bounds of keys) stands there as ``…``.
+
+        Raises:
+            ConfigurationError: the table cannot have these columns.
+        """
 
 
 @dataclass(frozen=True)
@@ -30,14 +149,27 @@ class Merged:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
+class Transaction(Protocol):
+    """The commits of several tables on their way to becoming one."""
+
+    def commit(self) -> None:
+        """Makes all that was written under it visible at once; nothing where nothing was written.
+
+        Raises:
+            CommitFailed: one of the tables has moved on. CommitStateUnknown: look before you try again.
+        """
+
+
 @dataclass(frozen=True)
 class MergeContext:
     """What a destination needs to do its part, beside its own connection.
 
     Attributes:
         pipeline: the pipeline's name.
+        spark: a session of this table alone, which knows the intermediate table's catalog.
+        intermediate: landed batches and their rows.
         run_id: who does it; goes into summaries, labels and comments.
-        publish: takes the commit of an Iceberg table, to make it together with others; None: each on its own.
+        transaction: from `Destination.transaction`; takes the commit, to make it with others. None: commit at once.
     """
 
     pipeline: str
@@ -45,28 +177,38 @@ class MergeContext:
     spark: SparkSession
     intermediate: LandedRows
     run_id: str
-    publish: Publish | None = None
-
-    def columns(self, metadata: Sequence[str]) -> list[RowColumn]:
-        return row_columns(self.spec, list(metadata))
+    transaction: Transaction | None = None
 
 
-class Destination(Protocol):
+@dataclass(frozen=True)
+class Destination(ABC):
     """A destination table with its committed state.
 
     `merge` must be atomic with the state: after a crash at any moment either all of it holds or the next `merge` of
     the same batches brings the same table. It must be refused (`CommitFailed`) where the table's committed state is
-    no longer `committed`, be it that another run was faster or that this one slept.
+    no longer `committed`, be it that another run was faster or that this one slept: a compare-and-set inside the
+    commit, never a look before it.
+
+    Errors are those of `resources.errors`: what may pass is a `TransientError`, what a person has to mend a
+    `TerminalError` that names where and the remedy.
+
+    Attributes:
+        pipeline: the pipeline's name; several pipelines never share a table's committed state.
+        table: its entry in the pipeline file.
     """
 
-    @property
-    def table(self) -> Table:
-        """Its entry in the pipeline file."""
+    pipeline: str
+    spec: PipelineSpec
+    table: Table
 
     @property
     def name(self) -> str:
         """Kind and table, as people read it: ``iceberg air.flights``."""
+        return f"{self.table.kind} {self.table.table}"
 
+    # The protocol.
+
+    @abstractmethod
     def committed(self) -> CommittedState | None:
         """The state that the table itself carries; None before its first batch.
 
@@ -74,13 +216,7 @@ class Destination(Protocol):
             TableReplaced: dropped and recreated, or rolled back under `on_rollback: hold`.
         """
 
-    def forget(self) -> bool:
-        """Forgets the committed state of a table that was dropped, so that it is filled anew; False: there is none.
-
-        Raises:
-            ConfigurationError: the table still has rows, or is its own state.
-        """
-
+    @abstractmethod
     def prepare(self, dry_run: bool = False) -> list[str]:
         """Creates the table or evolves its schema; with `dry_run` only says what it would do.
 
@@ -88,17 +224,105 @@ class Destination(Protocol):
             SchemaRefused, ConfigurationError: before anything is written.
         """
 
+    @abstractmethod
     def merge(
         self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
     ) -> Merged | None:
         """Applies these batches, which continue `committed`, in one atomic step with the state after the last.
 
         None where the table's own triggers (interval, record count) say that it is too early.
+
+        Raises:
+            CommitFailed: the table is not at `committed` any more; the caller plans again from the new state.
+            CommitStateUnknown: the answer to the commit was lost; the caller looks and plans again.
         """
 
+    @abstractmethod
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         """Merges landed batches again, none newer than `committed`; the state does not move.
 
         For the keys that those batches touched, the newest landed change up to the committed batch is applied; an
         append table gets the rows that it lacks. So any replay leaves the table as if it had never happened.
+
+        Raises:
+            CommitFailed, CommitStateUnknown: as in `merge`; a replay is a writer like all others.
         """
+
+    @abstractmethod
+    def drop_state(self) -> bool:
+        """Forgets the committed state of a table that was dropped, so that it is filled again; False: there is none.
+
+        A run of before, which may only sleep, must not be able to commit on the forgotten state.
+
+        Raises:
+            ConfigurationError: the table still has rows, or is its own state.
+        """
+
+    @abstractmethod
+    def drop(self) -> bool:
+        """Drops the table and what belongs to it, but not a state that is kept beside it; False: there was none."""
+
+    @abstractmethod
+    def read(self, spark: SparkSession) -> TableReader:
+        """The table's rows, for `verify` and checks.
+
+        Args:
+            spark: a session that has `spark_settings`; most kinds ask their system by its own client.
+        """
+
+    # Features that a system may lack.
+
+    def spark_settings(self) -> Mapping[str, str]:
+        """Settings of a Spark session that reaches the table; none where Spark never does."""
+        return {}
+
+    def touched_duplicates(self, context: MergeContext, batches: Sequence[LandedBatch]) -> int:
+        """How many of the keys that these batches touched have more than one row (`counts_keys_at_merge`)."""
+        del context, batches
+        return 0
+
+    def commit_reference(self, batch_number: int) -> str | None:
+        """The commit that brought a batch into the table; None where the system does not remember it."""
+        del batch_number
+        return None
+
+    def maintain(self, session: Callable[[], SparkSession]) -> Iterator[Done]:
+        """Upkeep by `spec.maintenance`, task by task (`jobs.maintenance.report.do`); nothing before the first batch.
+
+        Args:
+            session: opens the Spark session of the table's maintenance, for kinds that need one.
+        """
+        del session
+        return iter(())
+
+    def dead_letters(self, most: int, values: bool = False) -> Iterator[Letter]:
+        """At most so many rows of the side table; with their values where asked for (`side_table`)."""
+        del most, values
+        return iter(())
+
+    def dead_letter_groups(self) -> Iterator[Group]:
+        """The rows of the side table, counted by what is wrong with them (`side_table`)."""
+        return iter(())
+
+    def leases(self) -> list[LeaseState]:
+        """Who holds the table and which batch is under way, one per endpoint that has had a run (`leases`).
+
+        Read only. By it a sensor shows progress, and starts a run where a dead one has left a batch half done.
+        """
+        return []
+
+    def transaction(self) -> Transaction:
+        """Begins a commit of several tables of this connection; goes into each `MergeContext` (`commits_together`).
+
+        Raises:
+            ConfigurationError: the connection's system cannot.
+        """
+        raise NotImplementedError(f"{self.table.kind} does not commit tables together")
+
+    def as_landing(self, dead_letters: IntermediateTable) -> LandingTable:
+        """The table itself as the place where batches are landed (`lands_directly`).
+
+        Args:
+            dead_letters: where records go that cannot be read.
+        """
+        raise NotImplementedError(f"{self.table.kind} is no place to land in")

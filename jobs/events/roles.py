@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from jobs import offsets
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination
-from jobs.events.files import commit_reference, landed_files
+from jobs.events.files import landed_files
 from jobs.events.messages import (
     CommitComplete,
     CommitReady,
@@ -191,7 +191,7 @@ class TableRole:
 
     def _commit_table(self, state: CommittedState) -> CommitTable:
         here = any(b.number == state.batch_number for b in self.merged)
-        reference = self.reference if here else commit_reference(self.destination, state.batch_number)
+        reference = self.reference if here else self.destination.commit_reference(state.batch_number)
         return CommitTable(
             commit_id=state.commit_id,
             batch_number=state.batch_number,

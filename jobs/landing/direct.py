@@ -113,7 +113,7 @@ class DirectLanding:
 
     def rows_for(self, attempt: Attempt) -> Callable[[DataFrame], DataFrame]:
         """Landed rows to rows of the destination, with all columns that it has."""
-        columns = {c.name: F.col(quote("spark", c.path)) for c in self.destination.columns()}
+        columns = {c.name: F.col(quote("spark", c.path)) for c in self.destination.columns}
         return lambda landed: with_all_columns(
             landed.select([c.alias(n) for n, c in columns.items()]), list(columns), attempt.schema
         )

@@ -17,15 +17,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from jobs.destinations.registry import own_kinds
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import BigQueryTable, ClickHouseTable, IcebergTable, TableBase
-
-_TABLES: dict[str, type[TableBase]] = {
-    "iceberg": IcebergTable,
-    "clickhouse": ClickHouseTable,
-    "bigquery": BigQueryTable,
-}
-
+from jobs.spec.tables import Table
 
 _SCALARS = {str: "text", int: "number", float: "number", bool: "true | false"}
 BEGIN, END = "<!-- options: begin -->", "<!-- options: end -->"
@@ -44,16 +38,12 @@ class Option:
 def options() -> list[Option]:
     """All options in the order of the models; those of tables once per kind of table."""
     found = [o for o in _options(PipelineSpec, "") if not o.path.startswith("tables")]
-    shared: set[str] | None = None
-    for model in _TABLES.values():
-        names = set(model.model_fields)
-        shared = names if shared is None else shared & names
-    shared = (shared or set()) - {"kind", "connection", "table"}
-    common = [o for o in _options(IcebergTable, "tables[].") if _field(o) in shared]
+    shared = set(Table.model_fields) - {"kind", "connection", "table"}
+    common = [o for o in _options(Table, "tables[].") if _field(o) in shared]
     own = [
-        Option(f"tables[{kind}].{o.path}", o.kind, o.default, o.description)
-        for kind, model in _TABLES.items()
-        for o in _options(model, "")
+        Option(f"tables[{kind.name}].{o.path}", o.kind, o.default, o.description)
+        for kind in own_kinds().values()
+        for o in _options(kind.table, "")
         if o.path.split(".")[0] not in shared and o.path.split(".")[0] != "kind"
     ]
     return [*found, *common, *own]

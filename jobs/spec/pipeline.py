@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pyarrow as pa
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from jobs.destinations.registry import kind_of, kinds
 from jobs.schema.types import parse_columns, type_name
 from jobs.spec.automation import Retry, Trigger
-from jobs.spec.base import Spec
+from jobs.spec.base import ByTag, Spec
 from jobs.spec.changes import Changes
 from jobs.spec.control import Control
 from jobs.spec.dead_letters import DeadLetters
@@ -31,6 +34,12 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 # Columns of the merge's own SQL (sql/spark).
 RESERVED = {"__op", "__order", "__batch", "__i", "__kafka", "__rank", "__deleted", "__key_deleted", "__hit",
             "__kept", "__brought"}  # fmt: skip
+
+if TYPE_CHECKING:
+    AnyTable = Table
+else:
+    # An entry of `tables` is of the model that the kind it names has for it.
+    AnyTable = Annotated[reduce(or_, (k.table for k in kinds().values())), Field(discriminator="kind"), ByTag("kind")]
 
 
 class BatchBounds(Spec):
@@ -74,7 +83,7 @@ class PipelineSpec(Spec):
     intermediate: Intermediate = Intermediate()
     control: Control = Control()
     spark: str = Field("spark", description="name of the Spark connection")
-    tables: list[Table] = Field(min_length=1)
+    tables: list[AnyTable] = Field(min_length=1)
     commit: Literal["each", "together"] = Field(
         "each",
         description="each: a table is committed when it is ready, and waits for no other; together: all tables of a "
@@ -152,7 +161,7 @@ class PipelineSpec(Spec):
                 f"changes.key.columns: {', '.join(unknown)} is not a column of {where} "
                 f"(known: {', '.join(origin.names)})"
             )
-        structs = all(t.kind == "bigquery" for t in self.tables if t.needs_key)
+        structs = all(kind_of(t).capabilities.struct_keys for t in self.tables if t.needs_key)
         problems.extend(
             f"changes.key.columns: {c} is {type_name(origin.field(c).type)}, which cannot identify a row "
             "(use a whole number, decimal, string, binary, boolean, date or timestamp)"
@@ -216,18 +225,31 @@ class PipelineSpec(Spec):
         keyless = [t.table for t in self.tables if t.needs_key and self.changes.key is None]
         if keyless:
             problems.append(f"tables: {', '.join(keyless)} needs `changes.key` (every mode but append does)")
-        only = self.tables[0]
-        if self.intermediate.direct and (len(self.tables) > 1 or only.kind != "iceberg" or only.mode != "append"):
-            problems.append("intermediate.direct: works with one table alone, an Iceberg table of mode append")
-        elif self.intermediate.direct and only.connection != self.intermediate.connection:
-            problems.append("intermediate.direct: the table and `intermediate` must be in the same connection")
-        places = {(t.kind, t.connection) for t in self.tables}
-        if self.commit == "together" and (len(places) > 1 or only.kind != "iceberg" or self.intermediate.direct):
-            problems.append("commit: `together` needs tables of one Iceberg connection, and an intermediate table")
+        problems.extend(self._capability_problems())
         if any(t.needs_key for t in self.tables) and not self.changes.order_by:
             problems.extend(self._order_problems())
         problems.extend(keep_problems(self))
         problems.extend(self.maintenance.problems(self.batch.time_limit_seconds, self.tables))
+        return problems
+
+    def _capability_problems(self) -> list[str]:
+        """What the systems of the tables cannot do."""
+        problems = [
+            f"tables: {t.table} has mode {t.mode}, which {kind_of(t).title} does not have"
+            for t in self.tables
+            if t.mode not in kind_of(t).capabilities.modes
+        ]
+        only = self.tables[0]
+        can = kind_of(only).capabilities
+        if self.intermediate.direct and (len(self.tables) > 1 or not can.lands_directly or only.mode != "append"):
+            able = _titles("lands_directly")
+            problems.append(f"intermediate.direct: works with one table alone, in {able} and of mode append")
+        elif self.intermediate.direct and only.connection != self.intermediate.connection:
+            problems.append("intermediate.direct: the table and `intermediate` must be in the same connection")
+        places = {(t.kind, t.connection) for t in self.tables}
+        if self.commit == "together" and (len(places) > 1 or not can.commits_together or self.intermediate.direct):
+            able = _titles("commits_together")
+            problems.append(f"commit: `together` needs tables of one {able} connection, and an intermediate table")
         return problems
 
     def _order_problems(self) -> list[str]:
@@ -249,6 +271,11 @@ class PipelineSpec(Spec):
     def key_must_stay(self) -> bool:
         """True where order rests on a key never leaving its partition."""
         return any(t.needs_key for t in self.tables) and not self.changes.order_by
+
+
+def _titles(capability: str) -> str:
+    """The systems that can do this."""
+    return " or ".join(kind.title for kind in kinds().values() if getattr(kind.capabilities, capability))
 
 
 def _cannot_identify(kind: pa.DataType, structs: bool) -> bool:

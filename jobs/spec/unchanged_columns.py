@@ -1,7 +1,7 @@
 """`envelope.unavailable: keep`: which pipelines can leave a column of a row as it was, and which columns those are.
 
 A change that does not bring a column needs the changes before it, or the row in the table. A table of mode `append` or
-`delete` has a row a change, so there is nothing before: such a column is null. ClickHouse takes whole rows.
+`delete` has a row a change, so there is nothing before: such a column is null. Some systems take whole rows only.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jobs.decode.envelope import EnvelopeRules
 from jobs.decode.unavailable import may_hold
+from jobs.destinations.registry import kind_of
 from jobs.schema.types import parse_columns
 from jobs.spec.envelope import Envelope
 from jobs.spec.tables import Table
@@ -23,7 +24,7 @@ _REMEDY = "set REPLICA IDENTITY FULL in the source, so that nothing is left out,
 
 def can_keep(table: Table) -> bool:
     """Whether a row of the table can keep a column that a change does not bring."""
-    return table.kind != "clickhouse" and table.mode in ("upsert", "upsert_delete")
+    return kind_of(table).capabilities.keeps_unchanged_columns and table.mode in ("upsert", "upsert_delete")
 
 
 def row_can_keep(spec: PipelineSpec, table: Table) -> bool:
@@ -83,10 +84,12 @@ def _debezium(spec: PipelineSpec) -> Envelope | None:
 
 
 def _obstacles(spec: PipelineSpec) -> list[str]:
-    clickhouse = [t.table for t in spec.tables if t.kind == "clickhouse" and t.needs_key]
+    whole_rows = [t for t in spec.tables if t.needs_key and not kind_of(t).capabilities.keeps_unchanged_columns]
+    systems = " and ".join(sorted({kind_of(t).title for t in whole_rows}))
+    named = ", ".join(t.table for t in whole_rows)
     order = spec.changes.ordered_by
     found = {
-        f"needs the row before, and ClickHouse ({', '.join(clickhouse)}) takes whole rows": bool(clickhouse),
+        f"needs the row before, and {systems} ({named}) takes whole rows": bool(whole_rows),
         f"goes by the order of arrival, and a change of an older {order} can arrive late (changes.order_by)": bool(
             order and any(map(can_keep, spec.tables))
         ),

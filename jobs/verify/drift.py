@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from jobs.destinations.base import Destination
-from jobs.verify.contents import Contents
 from resources.errors import BatchmergeError
 
 
@@ -13,9 +12,9 @@ def schema_drift(destination: Destination, spark: SparkSession) -> list[str]:
     """What somebody else has changed since the last merge prepared the table; also what will be refused next time."""
     try:
         missing = destination.prepare(dry_run=True)
-        contents = Contents(destination, spark)
-        declared = {c.name.lower() for c in contents.columns}
-        foreign = [name for name in contents.present() if name.lower() not in declared]
+        reader = destination.read(spark)
+        declared = {c.name.lower() for c in reader.columns}
+        foreign = [name for name in reader.present() if name.lower() not in declared]
     except BatchmergeError as problem:
         return [str(problem)]
     return [*missing, *(f"column {name} is in the table and not declared" for name in foreign)]

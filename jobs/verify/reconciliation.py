@@ -16,9 +16,7 @@ from jobs.changes.unchanged_columns import columns_kept, may_keep
 from jobs.destinations.base import Destination
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
-from jobs.verify.contents import Contents
 from jobs.verify.landed_spans import from_the_first, landed_spans
-from jobs.verify.values import compared_in_python, differences
 from resources.errors import CommitFailed
 from resources.spark import spark_errors
 from sql import render
@@ -76,24 +74,23 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
 
 class _Comparison:
     def __init__(self, pipeline: Pipeline, destination: Destination, state: CommittedState) -> None:
-        catalogs = [pipeline.intermediate.catalog, *([c] if (c := getattr(destination, "catalog", None)) else [])]
         # A session of its own: that of the merges may be at work in another process.
-        self._spark = pipeline.spark(f"verify {destination.name}", *catalogs)
+        self._spark = pipeline.spark(f"verify {destination.name}", pipeline.intermediate.catalog, destination)
         self._pipeline, self._destination, self._state = pipeline, destination, state
-        self._contents = Contents(destination, self._spark)
-        apart = compared_in_python(destination, self._contents.columns)
-        self._apart, self._columns = apart, [c for c in self._contents.columns if c not in apart]
+        self._reader = destination.read(self._spark)
+        self._apart = self._reader.apart()
+        self._columns = [c for c in self._reader.columns if c not in self._apart]
         # Columns that some changes leave as they were.
         self._kept: tuple[RowColumn, ...] = ()
-        self._keys = _keys(self._contents.columns, destination.table)
+        self._keys = _keys(self._reader.columns, destination.table)
 
     def run(self, limit: int) -> Verdict:
         landed, complete = self._pipeline.intermediate.landed()
         merged = [b for b in landed if b.number <= self._state.batch_number]
         if not merged:
             return Verdict(self._state.batch_number, left_out=["all: retention has removed the landed batches"])
-        rows = self._contents.count()
-        duplicates = self._contents.duplicate_keys() if self._destination.table.mode.startswith("upsert") else None
+        rows = self._reader.count()
+        duplicates = self._reader.duplicate_keys() if self._destination.table.mode.startswith("upsert") else None
         wrong, beside = list[str](), 0
         # Of records that were not landed, a row may be right.
         whole = complete and from_the_first(merged)
@@ -115,25 +112,25 @@ class _Comparison:
         landed, snapshot = self._pipeline.intermediate, self._pipeline.intermediate.snapshot_with(merged[-1])
         first, last = merged[0].number, merged[-1].number
         if may_keep(spec, table, landed):
-            self._kept = columns_kept(self._spark, landed.path, snapshot, first, last, self._contents.columns)
+            self._kept = columns_kept(self._spark, landed.path, snapshot, first, last, self._reader.columns)
         reduction = Reduction(
             table=landed.path,
             snapshot=snapshot,
             first=first,
             last=last,
             mode=table.mode,
-            columns=tuple(self._contents.columns),
-            keys=tuple(c.name for c in self._contents.columns if c.is_key),
+            columns=tuple(self._reader.columns),
+            keys=tuple(c.name for c in self._reader.columns if c.is_key),
             order_by=spec.changes.ordered_by,
             route=route_filter(spec, table),
             kept=self._kept,
         )
-        text, refused = reduction.landed, self._contents.refused()
+        text, refused = reduction.landed, self._reader.refused()
         if refused is not None:
             self._spark.createDataFrame(refused).createOrReplaceTempView(_REFUSED)
             text = render("spark", "without_refused", rows=text, refused=[_REFUSED])
         text = reduction.of(text)
-        names = [c.name for c in self._contents.columns]
+        names = [c.name for c in self._reader.columns]
         text = render("spark", "expected_rows", rows=text, columns=names, kept=bool(self._kept))
         rows = self._spark.sql(text, args=dict(reduction.parameters))
         self._spark.catalog.dropTempView(_EXPECTED)
@@ -142,9 +139,9 @@ class _Comparison:
 
     def _compare(self, limit: int, wrong: list[str], merged: Sequence[LandedBatch], whole: bool) -> int:
         """Compares rows by value, in slices; says in `wrong` what is not right, and gives their number."""
-        found = self._contents.rows(self._contents.columns, limit)
+        found = self._reader.rows(limit)
         spans = self._spans(merged)
-        unknown, deleted, differs = 0, 0, dict.fromkeys((c.name for c in self._contents.columns), 0)
+        unknown, deleted, differs = 0, 0, dict.fromkeys((c.name for c in self._reader.columns), 0)
         names = [c.name for c in self._columns]
         kept = [c.name for c in self._kept]
         views = {"found": [_FOUND], "expected": [_EXPECTED]}
@@ -190,7 +187,7 @@ class _Comparison:
             # What no landed change brings is not known.
             known = pc.invert(expected[_KEPT + column.name]) if column in self._kept else pa.array([True] * len(rows))
             pair = (_array(table.filter(known)[column.name]) for table in (expected, rows))
-            found[column.name] = differences(self._destination, column, *pair)
+            found[column.name] = self._reader.differences(column, *pair)
         return found
 
 

@@ -10,7 +10,8 @@ from dataclasses import asdict
 import click
 from rich.table import Table
 
-from jobs.dead_letters.listing import Letter, letters, side_table_letters, summary
+from jobs.dead_letters.letter import Letter
+from jobs.dead_letters.listing import letters, summary
 from jobs.dead_letters.retry import retry as retry_letters
 from jobs.pipeline import Pipeline
 from orchestration.cli.progress import engine_log
@@ -36,7 +37,7 @@ def dead_letters() -> None:
 def list_(pipeline: str, rows: int | None, values: bool, as_json: bool) -> None:
     """Show the dead letters of PIPELINE: how many of which kind, or one by one.
 
-    Also rows that a ClickHouse table could not take. Values are shown only with --values.
+    Also rows that a table could not take. Values are shown only with --values.
     """
     if values and rows is None:
         raise click.UsageError("--values needs --rows")
@@ -72,7 +73,7 @@ def retry(pipeline: str) -> None:
 def _letters(pipeline: Pipeline, most: int, values: bool) -> Iterator[Letter]:
     yield from letters(pipeline, most, values)
     for destination in pipeline.destinations():
-        yield from side_table_letters(destination, most, values)
+        yield from destination.dead_letters(most, values)
 
 
 def _row(letter: Letter) -> dict[str, object]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from rich.table import Table
 
 from jobs.pipeline import Pipeline
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.flights import Flights
 from orchestration.cli.flights_proof import is_same, read_tables
 from orchestration.cli.instance import dagster_instance

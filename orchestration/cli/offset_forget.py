@@ -19,7 +19,7 @@ from resources.errors import BatchmergeError
 def forget(pipeline: str, table: str, yes: bool) -> None:
     """Forget what TABLE has committed, after it was dropped: the next run makes it and fills it from what is landed.
 
-    For tables in ClickHouse and BigQuery, whose state is kept beside them; a table with rows is refused.
+    For tables whose state is kept beside them (ClickHouse, BigQuery); a table with rows is refused.
     """
     opened = open_pipeline(pipeline, load_connections())
     destination = opened.destination(table)
@@ -28,7 +28,7 @@ def forget(pipeline: str, table: str, yes: bool) -> None:
         click.echo("Nothing was changed. Add --yes to do it.")
         return
     require_idle(opened)
-    done = destination.forget()
+    done = destination.drop_state()
     click.echo("Done." if done else f"{destination.name}: nothing was committed, so there is nothing to forget.")
 
 

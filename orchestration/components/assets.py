@@ -6,21 +6,17 @@ No IO managers: data never passes through Python, and the order of commits is th
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 import sql
 from jobs.changes.columns import RowColumn, landing_schema, row_columns
-from jobs.destinations.bigquery.names import column_name
-from jobs.spec import PipelineSpec
-from jobs.spec.pipeline import Freshness
+from jobs.destinations.registry import kind_of
+from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.spec.tables import Table
-from jobs.verify.statements import table_statement
 from orchestration import names
 from orchestration.components import checks
 from orchestration.components.config import LandConfig, MergeConfig
@@ -31,7 +27,8 @@ from orchestration.components.merging import run_merge
 from orchestration.components.metadata import column_schema
 from resources.errors import ConfigurationError
 
-_KINDS = {"iceberg": {"iceberg", "spark"}, "bigquery": {"bigquery"}, "clickhouse": {"clickhouse"}}
+# The intermediate table is one in Iceberg, whatever the destinations are.
+_LANDING_KINDS = {"iceberg", "spark"}
 # Characters; a table of thousands of columns would make every page heavy.
 _MOST_SQL = 10_000
 _RULES = {
@@ -65,10 +62,10 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.Ass
         key,
         deps=names.topic_keys(launch.name, spec.source),
         group_name=launch.name,
-        kinds={"iceberg", "spark"},
+        kinds=_LANDING_KINDS,
         owners=spec.owners,
         tags={names.PIPELINE_TAG: launch.name},
-        code_version=_code_version(spec, "spark"),
+        code_version=_code_version(spec, sql.SPARK),
         partitions_def=partitions,
         description="Batches of changes as they were read from Kafka, one snapshot each, never changed after. Rows "
         "with `error` set are the dead letters.",
@@ -94,15 +91,15 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.Ass
 
 def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinition) -> dg.AssetsDefinition:
     """One destination table."""
-    spec, key = launch.spec, names.table_key(table)
+    spec, key, kind = launch.spec, names.table_key(table), kind_of(table)
     asset = dg.AssetSpec(
         key,
         deps=_upstream(launch, table),
         group_name=launch.name,
-        kinds=_KINDS[table.kind],
+        kinds=set(kind.capabilities.asset_kinds),
         owners=spec.owners,
         tags={names.PIPELINE_TAG: launch.name},
-        code_version=_code_version(spec, "spark" if table.kind == "iceberg" else table.kind),
+        code_version=_code_version(spec, kind.dialect),
         partitions_def=partitions,
         freshness_policy=_freshness(spec.freshness),
         description=_description(spec, table),
@@ -128,15 +125,10 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
 
 def _columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
     """The row's columns under the names that they have in this system."""
-    columns = row_columns(spec, list(table.metadata_columns))
-    if table.kind == "iceberg":  # `_partition` is a name of Iceberg's own
-        return [replace(c, name="__partition") if c.path == ("kafka", "partition") else c for c in columns]
-    if table.kind == "bigquery":
-        ours = [c.path[0] not in ("key", "value") for c in columns]
-        names_ = [column_name(c.name, table.sanitize_names or own) for c, own in zip(columns, ours, strict=True)]
-        # A name that BigQuery refuses is told by the first run, with its remedy.
-        return [replace(c, name=name or c.name) for c, name in zip(columns, names_, strict=True)]
-    return columns
+    try:
+        return kind_of(table).columns(spec, table)
+    except ConfigurationError:  # told by the first run, with its remedy
+        return row_columns(spec, list(table.metadata_columns))
 
 
 def _upstream(launch: Launch, table: Table) -> list[dg.AssetKey]:
@@ -157,7 +149,7 @@ def _description(spec: PipelineSpec, table: Table) -> str:
 
 def _statement(spec: PipelineSpec, table: Table) -> str:
     try:
-        text = table_statement(spec, table)
+        text = kind_of(table).statement(spec, table)
     except ConfigurationError:  # told by the first run, with its remedy
         return ""
     if len(text) > _MOST_SQL:
@@ -172,12 +164,11 @@ def _freshness(freshness: Freshness | None) -> dg.FreshnessPolicy | None:
     return dg.FreshnessPolicy.time_window(fail_window=fail, warn_window=warn if warn < fail else None)
 
 
-def _code_version(spec: PipelineSpec, dialect: str) -> str:
+def _code_version(spec: PipelineSpec, dialect: sql.Dialect) -> str:
     """Changes with the pipeline file and with the SQL that is run for it."""
     return hashlib.sha256((spec.model_dump_json() + _sql_text(dialect)).encode()).hexdigest()[:16]
 
 
 @cache
-def _sql_text(dialect: str) -> str:
-    folder = Path(sql.__file__).parent / dialect
-    return "".join(f"{file.name}\n{file.read_text()}" for file in sorted(folder.glob("*.sql.j2")))
+def _sql_text(dialect: sql.Dialect) -> str:
+    return dialect.text()

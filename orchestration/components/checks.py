@@ -8,6 +8,7 @@ from datetime import datetime
 import dagster as dg
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.registry import kind_of
 from jobs.spec.pipeline import Freshness
 from jobs.spec.tables import Table
 from jobs.verify import invariants
@@ -41,7 +42,7 @@ def table_checks(key: dg.AssetKey, table: Table, freshness: Freshness | None) ->
 
 def counts_keys(table: Table) -> bool:
     """True where the table promises one row per key and can be asked for it."""
-    return table.kind == "iceberg" and table.mode in ("upsert", "upsert_delete")
+    return kind_of(table).capabilities.counts_keys_at_merge and table.mode in ("upsert", "upsert_delete")
 
 
 def landing_results(key: dg.AssetKey, landed: Sequence[LandedBatch]) -> list[dg.AssetCheckResult]:

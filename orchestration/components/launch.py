@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from jobs.pipeline import Pipeline
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from orchestration.components.config import Mode
 from orchestration.components.window import Window, replays
 from orchestration.names import ASKED_AT_TAG, BACKFILL_TAG

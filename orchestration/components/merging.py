@@ -10,15 +10,14 @@ import dagster as dg
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination, Merged
+from jobs.destinations.registry import kind_of
 from jobs.multi_table_commit import merge_together
 from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_time, replay_from_kafka
 from jobs.replay.landed import replay_window
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
-from jobs.verify.contents import Contents
 from jobs.verify.drift import schema_drift
-from jobs.verify.keys import duplicate_keys
 from orchestration.components import checks, metadata
 from orchestration.components.config import MergeConfig
 from orchestration.components.failures import as_failures, raise_for_checks
@@ -26,8 +25,6 @@ from orchestration.components.landing import lag
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
-
-_REFERENCES = {"iceberg": "snapshot id", "bigquery": "job id", "clickhouse": "query id"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ def run_merge(
         data_version=dg.DataVersion(done.after.commit_id) if done.after else None,
         metadata={
             **({"replay of": dg.MetadataValue.text(str(replayed))} if replayed else {}),
-            **metadata.merged(done.batches, done.before, done.merged, _REFERENCES[table.kind]),
+            **metadata.merged(done.batches, done.before, done.merged, kind_of(table).capabilities.reference),
             **metadata.progress(watermark, behind, now),
             **metadata.row_count(done.rows),
             "run id": dg.MetadataValue.text(pipeline.run_id),
@@ -124,9 +121,9 @@ def _settled(
     merged: Merged | None,
 ) -> _Done:
     """Asks the table itself what it is now."""
-    duplicates = duplicate_keys(pipeline, destination, batches) if checks.counts_keys(destination.table) else 0
-    spark = pipeline.merge_context(destination).spark
-    drift, rows = schema_drift(destination, spark), Contents(destination, spark).known_count()
+    work = pipeline.merge_context(destination)
+    duplicates = destination.touched_duplicates(work, batches) if checks.counts_keys(destination.table) else 0
+    drift, rows = schema_drift(destination, work.spark), destination.read(work.spark).known_count()
     landed = pipeline.intermediate.landed()[0]
     return _Done(batches, before, merged, destination.committed(), landed, duplicates, drift, rows)
 

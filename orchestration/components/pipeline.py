@@ -8,8 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import BaseModel
 
-from jobs.spec import PipelineSpec
-from jobs.spec.pipeline import NAME
+from jobs.spec.pipeline import NAME, PipelineSpec
 from orchestration.components.assets import landing_asset, table_asset, topic_specs
 from orchestration.components.automation import pipeline_job, pipeline_schedule
 from orchestration.components.launch import Launch
@@ -17,8 +16,8 @@ from orchestration.components.maintenance import maintenance_job, maintenance_sc
 from orchestration.components.plan_job import plan_job
 from orchestration.components.verify import check_keys, verify_checks, verify_job
 from orchestration.sensors.control import control_sensor
-from orchestration.sensors.keeper import keeper_sensor
 from orchestration.sensors.lag import lag_sensor
+from orchestration.sensors.lease_state import lease_sensors
 
 
 @dataclass
@@ -65,10 +64,6 @@ class KafkaPipeline(dg.Component):
             sensors=[
                 *([lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else []),
                 *([control_sensor(self.name, self.spec)] if self.spec.control.enabled else []),
-                *([keeper_sensor(self.name, self.spec, job, hours)] if _in_clickhouse(self.spec) else []),
+                *lease_sensors(self.name, self.spec, job, hours),
             ],
         )
-
-
-def _in_clickhouse(spec: PipelineSpec) -> bool:
-    return any(table.kind == "clickhouse" for table in spec.tables)

@@ -7,6 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from jobs.changes.routing import route_filter
+from jobs.destinations.registry import kind_of
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
@@ -88,8 +89,8 @@ def _specs(launch: Launch) -> list[dg.AssetCheckSpec]:
 
 
 def _counts_keys(table: Table) -> bool:
-    """Iceberg tables are asked by every merge."""
-    return table.kind != "iceberg" and table.mode.startswith("upsert")
+    """Of the others every merge asks."""
+    return not kind_of(table).capabilities.counts_keys_at_merge and table.mode.startswith("upsert")
 
 
 def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | BatchmergeError:

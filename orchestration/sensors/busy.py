@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from orchestration.names import BACKFILL_TAG, PIPELINE_TAG, landing_key, table_key
 
 _UNDER_WAY = [

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from jobs.events.messages import CommitComplete, CommitTable, Event
 from jobs.events.reading import read_events
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from orchestration.names import PIPELINE_TAG, table_key
 from resources.connections import KafkaConnection, load_connections
 from resources.errors import BatchmergeError

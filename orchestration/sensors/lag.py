@@ -11,7 +11,7 @@ from jobs import offsets
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
 from orchestration.sensors.busy import hold_reason, paused_reason
 from orchestration.sensors.waiting import Cursor, Waiting, moved, observe, reason_to_run, requested, waiting

@@ -1,4 +1,4 @@
-"""Is what a ClickHouse lease shows left behind by a dead run, and is it time to ask for another one? Pure decisions."""
+"""Is what a lease shows left behind by a dead run, and is it time to ask for another one? Pure decisions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
-from jobs.destinations.clickhouse.sensor import LeaseState
+from jobs.destinations.leases import LeaseState
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
 

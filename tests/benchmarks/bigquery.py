@@ -24,7 +24,7 @@ from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.tables import destination_table, intermediate_table
 from jobs.pipeline import Pipeline
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, load_connections
 from resources.local import stack
 from tests.benchmarks.iceberg import COLUMNS, fill

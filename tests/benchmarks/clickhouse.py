@@ -24,7 +24,7 @@ from jobs.destinations.clickhouse.destination import ClickHouseDestination
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.lease import Lease
 from jobs.pipeline import Pipeline
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections, load_connections
 from resources.local import stack

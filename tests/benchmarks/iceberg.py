@@ -24,7 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs import protocol
 from jobs.pipeline import Pipeline
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, KafkaConnection, load_connections
 from resources.local import stack
 

@@ -190,7 +190,7 @@ _REPLAY = """
 import json, sys
 from jobs.pipeline import Pipeline
 from jobs.replay.landed import replay_batches
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from resources.connections import load_connections
 wanted = json.load(sys.stdin)
 pipeline = Pipeline(wanted["name"], PipelineSpec.model_validate(wanted["spec"]), load_connections())

@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 
 from jobs.destinations.bigquery.destination import BigQueryDestination
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import STATE_TABLE
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery
 from resources.errors import ConfigurationError, SchemaRefused, TransientError
 from tests.kit.bigquery import alone

@@ -24,7 +24,7 @@ from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.writing import pipeline_file
 from jobs.landing.transforming import analyse
 from jobs.pipeline import Pipeline
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.connect_import import import_
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections, KafkaConnection

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.listing import letters, side_table_letters, summary
+from jobs.dead_letters.listing import letters, summary
 from jobs.dead_letters.retry import retry
 from orchestration.cli import dead_letters as cli
 from resources.connections import Connections
@@ -72,7 +72,7 @@ def test_rows_that_clickhouse_cannot_take_are_listed(
     (landed, unfit) = summary(before.pipeline)
     assert (landed.kind, landed.records, unfit.kind, unfit.records) == ("range", 1, "Unfit", 1)
     assert unfit.first == f"{flow.topic}-0@1"
-    (letter,) = side_table_letters(before.destination("upsert_delete"), 10)
+    (letter,) = before.destination("upsert_delete").dead_letters(10)
     assert (letter.offset, letter.value) == (1, None)
     assert "987654321" not in letter.message
     assert retry(after.pipeline).mended == 1

@@ -12,7 +12,7 @@ import sys
 from jobs import protocol
 from jobs.multi_table_commit import merge_together
 from jobs.pipeline import Pipeline
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from resources.connections import load_connections
 from resources.errors import BatchmergeError, TransientError
 

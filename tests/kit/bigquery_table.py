@@ -16,11 +16,12 @@ from pyarrow.fs import FileSystem
 from jobs.changes.columns import landing_schema
 from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statement import order_column, statement
 from jobs.destinations.bigquery.tables import destination_table, evolve, intermediate_table
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import BigQueryTable, Evolution
+from jobs.spec.tables import Evolution
 from resources.bigquery import BigQuery
 
 Change = tuple[dict[str, Any], dict[str, Any] | None]

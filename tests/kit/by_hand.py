@@ -11,7 +11,7 @@ import sys
 from jobs import offset_reset
 from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_offsets, replay_from_kafka
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from resources.connections import load_connections
 
 

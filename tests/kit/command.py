@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from orchestration import files
 from orchestration.cli import main
 from orchestration.components import KafkaPipeline

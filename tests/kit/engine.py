@@ -16,7 +16,7 @@ from jobs.multi_table_commit import merge_together
 from jobs.pipeline import Pipeline
 from jobs.protocol import MergedBatches
 from jobs.replay.landed import Replayed, replay_batches
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, IcebergConnection, SparkConnection
 from resources.iceberg import IcebergCatalog
 from resources.spark import open_session

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from jobs.failpoints import VARIABLE
 from jobs.pipeline import Pipeline
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
 from tests.kit.model import Row

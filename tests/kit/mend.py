@@ -7,7 +7,7 @@ import sys
 
 from jobs.dead_letters.retry import retry
 from jobs.pipeline import Pipeline
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from resources.connections import load_connections
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def _program(flow: Flow, folder: Path) -> Path:
     file = folder / "location.py"
     file.write_text(
         "import json\nfrom pathlib import Path\n"
-        "from jobs.spec import PipelineSpec\nfrom orchestration.components import KafkaPipeline\n"
+        "from jobs.spec.pipeline import PipelineSpec\nfrom orchestration.components import KafkaPipeline\n"
         "from orchestration.definitions import with_shared\n"
         "given = json.loads(Path(__file__).with_name('flow.json').read_text())\n"
         "spec = PipelineSpec.model_validate(given['spec'])\n"

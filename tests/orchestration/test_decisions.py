@@ -13,9 +13,8 @@ from pydantic import ValidationError
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.spec import PipelineSpec
 from jobs.spec.automation import Trigger
-from jobs.spec.pipeline import Freshness
+from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.verify import invariants
 from jobs.watermark import Watermark
 from orchestration.components import KafkaPipeline, checks, metadata

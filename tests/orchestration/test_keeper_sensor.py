@@ -110,7 +110,7 @@ def test_a_server_that_never_answers_is_told_and_crashes_nothing(
     document["connections"]["clickhouse"] = {"kind": "clickhouse", "endpoints": [silent_server]}
     (tmp_path / "connections.yaml").write_text(yaml.safe_dump(document))
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
-    monkeypatch.setattr("orchestration.sensors.keeper._PATIENCE", 1)
+    monkeypatch.setattr("orchestration.sensors.lease_state._PATIENCE", 1)
 
     found = _tick(instance, clickhouse_flow(topic(), ["append"]))
 

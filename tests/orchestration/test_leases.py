@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from jobs.destinations.clickhouse.sensor import LeaseState
+from jobs.destinations.leases import LeaseState
 from orchestration.sensors.leases import Asked, after_asking, is_due, left_behind
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -8,8 +8,9 @@ import dagster as dg
 import pytest
 from pyiceberg.types import StringType
 
+from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import ClickHouseTable, IcebergTable
 from jobs.verify.reconciliation import Verdict
 from orchestration.components.verify import row_count_mismatches
 from resources.connections import Connections, IcebergConnection

@@ -8,9 +8,9 @@ import pytest
 
 from jobs.batch import Batch, Counts, LandedBatch
 from jobs.destinations.bigquery.statement import Whole
+from jobs.destinations.reading import normalize
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.verify.landed_spans import from_the_first, landed_spans
-from jobs.verify.values import plain
 from jobs.watermark import Watermark
 from sql import render
 
@@ -58,7 +58,7 @@ def test_whether_every_record_was_landed(batches: list[dict[TopicPartition, tupl
     ],
 )
 def test_when_two_values_are_the_same(one: object, other: object, empty_is_null: bool, same: bool) -> None:
-    assert (plain(one, empty_is_null) == plain(other, empty_is_null)) == same
+    assert (normalize(one, empty_is_null) == normalize(other, empty_is_null)) == same
 
 
 @pytest.mark.parametrize("template", ["count_rows", "some_rows", "duplicate_keys"])

@@ -22,16 +22,16 @@ intermediate table as it was declared, and the merge converts it: load jobs know
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
 from jobs.changes.columns import KEPT, RowColumn, row_columns
 from jobs.destinations.bigquery.names import column_names
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.schema.types import type_name
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import BigQueryTable
 from resources.errors import ConfigurationError
 
 _SCALARS: dict[pa.DataType, str] = {
@@ -130,6 +130,16 @@ def destination_columns(spec: PipelineSpec, table: BigQueryTable, where: str) ->
     if table.needs_key:
         key_parts(columns, where)
     return columns
+
+
+def renamed_columns(spec: PipelineSpec, table: BigQueryTable) -> list[RowColumn]:
+    """The row's columns under their names in BigQuery.
+
+    Raises:
+        ConfigurationError: as `destination_columns`.
+    """
+    names = {c.source: c.name for c in destination_columns(spec, table, f"bigquery {table.table}")}
+    return [replace(c, name=names[c.path]) for c in row_columns(spec, list(table.metadata_columns))]
 
 
 def key_parts(columns: Sequence[Column], where: str) -> list[KeyPart]:

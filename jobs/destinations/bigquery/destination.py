@@ -28,18 +28,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 
 from google.cloud.bigquery import SchemaField
+from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import keeps
 from jobs.changes.unchanged_columns import may_keep
-from jobs.destinations.base import MergeContext, Merged
-from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
+from jobs.destinations.base import Destination, MergeContext, Merged
+from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields, renamed_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due
 from jobs.destinations.bigquery.job_sequence import JobSequence
@@ -48,16 +49,16 @@ from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix, merge_prefix
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
 from jobs.destinations.bigquery.query_parameters import Binding, Values, has_kept, says_op
-from jobs.destinations.bigquery.read import count_rows
+from jobs.destinations.bigquery.read import BigQueryReader, count_rows
 from jobs.destinations.bigquery.rows import ChunkRows
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.bigquery.statement import order_column
 from jobs.destinations.bigquery.tables import intermediate_table
 from jobs.destinations.emptiness import require_empty
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
-from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import BigQueryTable
+from jobs.maintenance.report import Done, do
 from jobs.spec.unchanged_columns import can_keep
 from resources.bigquery import BigQuery, Job
 from resources.connections import BigQueryConnection
@@ -65,18 +66,12 @@ from resources.errors import CommitFailed, InvariantBroken, TableReplaced
 
 
 @dataclass(frozen=True)
-class BigQueryDestination:
+class BigQueryDestination(Destination):
     """`kind: bigquery` of a pipeline file."""
 
-    pipeline: str
-    spec: PipelineSpec
     table: BigQueryTable
     connection_name: str
     connection: BigQueryConnection
-
-    @property
-    def name(self) -> str:
-        return f"bigquery {self.table.table}"
 
     @cached_property
     def bigquery(self) -> BigQuery:
@@ -133,7 +128,7 @@ class BigQueryDestination:
     def prepare(self, dry_run: bool = False) -> list[str]:
         return self._preparation.run(dry_run)
 
-    def forget(self) -> bool:
+    def drop_state(self) -> bool:
         row = self.state.read()
         if row is None:
             return False
@@ -243,7 +238,21 @@ class BigQueryDestination:
     def _cleaning(self) -> CleanUp:
         return CleanUp(self.bigquery, self.pipeline, self.table, self.state, self._keeps_deletes, self.name)
 
-    def clean_up(self) -> Mapping[str, int]:
+    def drop(self) -> bool:
+        found = self.bigquery.find_table(self.table.table) is not None
+        self.bigquery.delete_table(self.table.table)
+        return found
+
+    def read(self, spark: SparkSession) -> BigQueryReader:
+        del spark
+        return BigQueryReader(renamed_columns(self.spec, self.table), self.bigquery, self.table, self.columns)
+
+    def maintain(self, session: Callable[[], SparkSession]) -> Iterator[Done]:
+        del session
+        if self.committed() is not None and self.spec.maintenance.clean_up.enabled:
+            yield do("clean_up", self.name, self._clean_up)
+
+    def _clean_up(self) -> Mapping[str, int]:
         """What every merge does at its end, for a table whose merges are far apart or could not finish it."""
         row = self.state.read()
         if row is None or row.committed is None or self.bigquery.find_table(row.intermediate) is None:

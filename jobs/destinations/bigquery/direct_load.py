@@ -17,9 +17,9 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.changes.routing import route_filter
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statement import order_column
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import BigQueryTable
 
 _READ_ALIKE = frozenset({"BOOLEAN", "INTEGER", "FLOAT", "STRING", "DATE", "TIMESTAMP", "NUMERIC"})
 # Source URIs of one load job (vendor page "Quotas and limits").

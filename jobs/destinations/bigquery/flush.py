@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from jobs import offsets
 from jobs.batch import LandedBatch
-from jobs.spec.tables import BigQueryTable
+from jobs.destinations.bigquery.spec import BigQueryTable
 from resources.bigquery import Job, label
 from resources.errors import LineageBroken
 

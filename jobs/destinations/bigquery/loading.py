@@ -34,9 +34,9 @@ from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.flush import Chunk, Flush, adopted
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.rows import ChunkRows
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
 from jobs.failpoints import failpoint
-from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery, Job
 from resources.errors import InvariantBroken, TerminalError
 from sql import render

@@ -9,9 +9,9 @@ import logging
 from dataclasses import dataclass
 
 from jobs.destinations.bigquery.flush import Flush
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.bigquery.tables import intermediate_table
-from jobs.spec.tables import BigQueryTable
 from resources.bigquery import BigQuery
 from resources.errors import BatchmergeError
 from sql import render

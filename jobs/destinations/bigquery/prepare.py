@@ -12,9 +12,10 @@ from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.flush import applies
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import load_prefix
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState, identity
 from jobs.destinations.bigquery.tables import destination_table, evolve, intermediate_table
-from jobs.spec.tables import BigQueryTable, Evolution
+from jobs.spec.tables import Evolution
 from resources.bigquery import BigQuery
 from resources.errors import CommitFailed, ConfigurationError, TableReplaced
 

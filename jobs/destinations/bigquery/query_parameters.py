@@ -10,9 +10,9 @@ from google.cloud.bigquery import SchemaField
 from jobs.changes.columns import KEPT
 from jobs.changes.unchanged_columns import kept_parameters
 from jobs.destinations.bigquery.columns import OP, Column
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statement import statement
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import BigQueryTable
 from jobs.spec.unchanged_columns import row_can_keep
 from resources.bigquery import BigQuery
 

@@ -1,17 +1,28 @@
-"""How many rows a table has, by a query: BigQuery answers `COUNT(*)` of a whole table from metadata and bills nothing.
+"""A BigQuery table's rows, read by queries.
 
-`numRows` of the table itself is the same figure, but an emulator may not know what a MERGE has done to it.
+How many rows a table has is asked by a query too: BigQuery answers `COUNT(*)` of a whole table from metadata and bills
+nothing. `numRows` of the table itself is the same figure, but an emulator may not know what a MERGE has done to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.cloud.bigquery import ArrayQueryParameter
+
+from jobs.changes.columns import RowColumn
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statement import partition_filter
-from jobs.spec.tables import BigQueryTable
+from jobs.destinations.reading import TableReader, normalize
 from resources.bigquery import BigQuery
 from sql import render
+
+# Values of one question.
+_AT_ONCE = 1000
 
 
 def count_rows(bigquery: BigQuery, table: BigQueryTable, columns: Sequence[Column]) -> int:
@@ -20,3 +31,62 @@ def count_rows(bigquery: BigQuery, table: BigQueryTable, columns: Sequence[Colum
     text = render("bigquery", "count_rows", table=path, whole=whole)
     (row,) = bigquery.read(text, {}, f"bigquery {table.table}")
     return int(row["rows"])
+
+
+class BigQueryReader(TableReader):
+    """Asks by query jobs; columns of converted types come as the text that BigQuery makes of them."""
+
+    def __init__(
+        self, columns: Sequence[RowColumn], bigquery: BigQuery, table: BigQueryTable, own: Sequence[Column]
+    ) -> None:
+        super().__init__(columns)
+        self._bigquery, self._table, self._own = bigquery, table, own
+        self._where = f"bigquery {table.table}"
+
+    def ask(self, template: str, **arguments: object) -> list[pa.Table]:
+        path, whole = (self._bigquery.table_id(self._table.table),), partition_filter(self._table, self._own)
+        text = render("bigquery", template, table=path, whole=whole, **arguments)
+        return [self._bigquery.arrow(text, self._where)]
+
+    def present(self) -> list[str]:
+        table = self._bigquery.find_table(self._table.table)
+        return [field.name for field in table.schema] if table else []
+
+    def known_count(self) -> int | None:
+        table = self._bigquery.find_table(self._table.table)
+        if table is None:
+            return None
+        if self._table.require_partition_filter:
+            # The filter may have the partition column read, and billed, at every merge.
+            return None if table.num_rows is None else int(table.num_rows)
+        return count_rows(self._bigquery, self._table, self._own)
+
+    def apart(self) -> list[RowColumn]:
+        """Nested ones, and those whose type in the table the file names."""
+        values = [c for c in self.columns if c.path[0] == "value"]
+        return [c for c in values if pa.types.is_nested(c.type) or c.path[-1] in self._table.column_types]
+
+    def texts(self) -> Mapping[str, str]:
+        apart = {c.name for c in self.apart()}
+        return {c.name: c.field.field_type for c in self._own if c.conversion and c.name in apart}
+
+    def differences(self, column: RowColumn, expected: pa.Array, found: pa.Array) -> int:
+        own = next(c for c in self._own if c.name == column.name)
+        if own.conversion:
+            pairs = zip(self._stored(own, expected), found.to_pylist(), strict=True)
+            return sum(one != other for one, other in pairs)
+        staged = Stager([own], [], self._table, self._where).shaped(expected, own.staged)
+        # BigQuery does not tell a null array from an empty one.
+        pairs = zip(staged.to_pylist(), found.to_pylist(), strict=True)
+        return sum(normalize(one, True) != normalize(other, True) for one, other in pairs)
+
+    def _stored(self, column: Column, expected: pa.Array) -> list[str | None]:
+        """As BigQuery converts and shows them; only what differs is sent."""
+        given = pc.unique(expected.drop_null()).cast(pa.string()).to_pylist()
+        text = render("bigquery", "stored_values", column=column)
+        stored = dict[str, str]()
+        for start in range(0, len(given), _AT_ONCE):
+            part = given[start : start + _AT_ONCE]
+            answer = self._bigquery.arrow(text, self._where, [ArrayQueryParameter("values", "STRING", part)])
+            stored |= dict(zip(part, answer["stored"].to_pylist(), strict=True))
+        return [None if value is None else stored[value] for value in expected.cast(pa.string()).to_pylist()]

@@ -15,7 +15,7 @@ from jobs.changes.routing import route_filter
 from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.flush import Chunk, Flush
-from jobs.spec.tables import BigQueryTable
+from jobs.destinations.bigquery.spec import BigQueryTable
 from resources.spark import spark_errors
 from sql import render
 

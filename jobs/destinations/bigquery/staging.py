@@ -11,7 +11,7 @@ from google.cloud.bigquery import SchemaField
 from jobs.changes.columns import KEPT
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.names import column_name
-from jobs.spec.tables import BigQueryTable
+from jobs.destinations.bigquery.spec import BigQueryTable
 from resources.errors import TerminalError
 
 _TYPES: dict[str, pa.DataType] = {

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.destinations.bigquery.columns import Column, KeyPart, key_parts
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import BigQueryTable
 from sql import render
 
 _TEMPLATES = {

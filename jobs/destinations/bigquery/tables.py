@@ -9,8 +9,9 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.schema import Fields, changed_fields, lacking, plan_changes
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.evolution import SchemaChange
-from jobs.spec.tables import BigQueryTable, Evolution
+from jobs.spec.tables import Evolution
 from resources.bigquery import BigQuery, label
 from resources.errors import CommitFailed
 from sql import render

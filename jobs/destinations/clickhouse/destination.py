@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import RowColumn, row_columns
-from jobs.destinations.base import MergeContext, Merged
-from jobs.destinations.clickhouse import window
+from jobs.dead_letters.letter import Group, Letter
+from jobs.destinations.base import Destination, MergeContext, Merged
+from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.columns import table_column
-from jobs.destinations.clickhouse.drop_state import forget
+from jobs.destinations.clickhouse.drop_state import drop_state
 from jobs.destinations.clickhouse.maintain import clean_up
 from jobs.destinations.clickhouse.prepare import prepare
-from jobs.destinations.clickhouse.sensor import LeaseState, partition_states
+from jobs.destinations.clickhouse.read import ClickHouseReader
 from jobs.destinations.clickhouse.shard import Shard
+from jobs.destinations.clickhouse.side_table import side_table_groups, side_table_letters
+from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.clickhouse.state import lease_state
 from jobs.destinations.clickhouse.tables import Layout
-from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import ClickHouseTable
+from jobs.destinations.leases import LeaseState
+from jobs.maintenance.report import Done, do
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import BatchmergeError, ConfigurationError
+from sql import render
 
 
 @dataclass(frozen=True)
-class ClickHouseDestination:
+class ClickHouseDestination(Destination):
     """`kind: clickhouse` of a pipeline file.
 
     With several endpoints each one is a shard with a lease and a committed state of its own; the table's committed
     state is the oldest of them, and shards that are further skip what they have.
     """
 
-    pipeline: str
-    spec: PipelineSpec
     table: ClickHouseTable
     connection_name: str
     connection: ClickHouseConnection
-
-    @property
-    def name(self) -> str:
-        return f"clickhouse {self.table.table}"
 
     def committed(self) -> CommittedState | None:
         oldest: CommittedState | None = None
@@ -79,14 +79,47 @@ class ClickHouseDestination:
         results = [shard.replay(context, committed, batches) for shard in self.shards]
         return self._merged(results, began, sum(b.counts.landed for b in batches))
 
-    def forget(self) -> bool:
-        done = [forget(shard) for shard in self.shards]
+    def drop_state(self) -> bool:
+        done = [drop_state(shard) for shard in self.shards]
         return any(done)
+
+    def drop(self) -> bool:
+        found = False
+        for shard in self.shards:
+            found |= tables.describe(shard.server, self.layout.path) is not None
+            for table in (self.layout.path, shard.statements.dead_letters):
+                shard.server.execute(render("clickhouse", "table_drop", table=table))
+        return found
+
+    def read(self, spark: SparkSession) -> ClickHouseReader:
+        del spark
+        return ClickHouseReader(self.row_columns, self.layout, self.shards)
+
+    def dead_letters(self, most: int, values: bool = False) -> Iterator[Letter]:
+        for shard in self.shards:
+            if shard.has_dead_letters():
+                yield from side_table_letters(shard.server, shard.statements.dead_letters, self.name, most, values)
+
+    def dead_letter_groups(self) -> Iterator[Group]:
+        for shard in self.shards:
+            if shard.has_dead_letters():
+                yield from side_table_groups(shard.server, shard.statements.dead_letters, self.name)
 
     def leases(self) -> list[LeaseState]:
         """What KeeperMap says of this table, per endpoint that has had a run; read only."""
-        found = [partition_states(s.server, s.store.table, s.store.name) for s in self.shards]
+        found = [lease_state(s.server, s.store.table, s.store.name) for s in self.shards]
         return [lease for lease in found if lease]
+
+    def maintain(self, session: Callable[[], SparkSession]) -> Iterator[Done]:
+        del session
+        if self.committed() is not None and self.spec.maintenance.clean_up.enabled:
+            yield do("clean_up", self.name, self._clean_up)
+
+    def _clean_up(self) -> Mapping[str, int]:
+        if not self.layout.versioned:
+            return {}
+        self.clean_up(deletes=self.spec.maintenance.clean_up.deletes and not self.layout.ordered)
+        return {"endpoints": len(self.shards)}
 
     def clean_up(self, deletes: bool = False) -> None:
         """Merges the versions of rows for good; with `deletes` also removes the rows of deleted keys.

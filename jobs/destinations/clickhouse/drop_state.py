@@ -10,7 +10,7 @@ from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.emptiness import require_empty
 
 
-def forget(shard: Shard) -> bool:
+def drop_state(shard: Shard) -> bool:
     """Removes lease and partition rows; false where there were none.
 
     The lease is taken first, so that a run of before, which may only sleep, is refused or stopped.

@@ -26,13 +26,13 @@ from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.lease import Lease
 from jobs.destinations.clickhouse.rows import NewestRows
+from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.tables import Layout, Present
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.failpoints import failpoint
 from jobs.offsets import TopicPartition
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import ClickHouseTable
 from resources.clickhouse import ClickHouseServer, retried
 from resources.errors import CommitFailed, TableReplaced
 from sql import render

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from jobs.destinations.clickhouse.columns import Column, arrow_type, clickhouse_type
+from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.evolution import AddColumn, SchemaChange, plan_evolution
-from jobs.spec.tables import ClickHouseTable
 from resources.clickhouse import ClickHouseServer, Row
 from resources.errors import ConfigurationError, SchemaRefused
 from sql import render

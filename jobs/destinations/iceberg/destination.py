@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
-from jobs.changes.columns import RowColumn, row_columns
+from jobs.changes.columns import RowColumn
 from jobs.changes.reduction import Reduction
 from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import may_keep
-from jobs.destinations.base import MergeContext, Merged
+from jobs.destinations.base import Destination, MergeContext, Merged, Transaction
+from jobs.destinations.iceberg.columns import table_columns
+from jobs.destinations.iceberg.maintain import maintain
 from jobs.destinations.iceberg.merge import Changes
+from jobs.destinations.iceberg.read import IcebergReader, branch_path
+from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.destinations.iceberg.state import commit_reference, committed_state
+from jobs.destinations.iceberg.transaction import CatalogTransaction
 from jobs.destinations.stages import Stages
 from jobs.evolution import plan_evolution
 from jobs.failpoints import failpoint
-from jobs.iceberg.attempt import Attempt, Publish
-from jobs.iceberg.history import read_history, state_properties
+from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.history import state_properties
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
-from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import IcebergTable
-from resources.errors import ConfigurationError, TableReplaced
+from jobs.landing.intermediate import IntermediateTable
+from jobs.landing.landing_table import LandingTable
+from jobs.maintenance.report import Done
+from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
+from sql import render
 
 _PROPERTIES = {
     "format-version": "2",
@@ -38,43 +49,28 @@ _SMALL_FILES = {
     "write.target-file-size-bytes": str(64 * 1024 * 1024),
     "write.spark.advisory-partition-size-bytes": str(32 * 1024 * 1024),
 }
-# Metadata columns of Iceberg tables: https://iceberg.apache.org/spec/#reserved-field-ids
-_RESERVED = {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 _WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}
 
 
 @dataclass(frozen=True)
-class IcebergDestination:
+class IcebergDestination(Destination):
     """`kind: iceberg` of a pipeline file."""
 
-    pipeline: str
-    spec: PipelineSpec
     table: IcebergTable
     catalog: IcebergCatalog
 
-    @property
-    def name(self) -> str:
-        return f"iceberg {self.table.table}"
+    @cached_property
+    def columns(self) -> list[RowColumn]:
+        return table_columns(self.spec, self.table)
 
     def committed(self) -> CommittedState | None:
-        found = self.catalog.load(self.table.table)
-        if found is None:
-            return None
-        history = read_history(found.metadata, self.pipeline, self.table.branch)
-        if history.undone and self.table.on_rollback == "hold":
-            at = f"batch {history.committed.batch_number}" if history.committed else "before its first batch"
-            raise TableReplaced(
-                f"the table was rolled back: it stands at {at}, batch {history.undone.batch_number} was committed",
-                where=self.name,
-                remedy="set `on_rollback: replay` to merge the batches after it again, `skip` to go on after "
-                f"batch {history.undone.batch_number} without them, or roll the table forward again",
-            )
-        if history.undone and self.table.on_rollback == "skip":
-            return history.undone
-        return history.committed
+        return committed_state(self._load(), self.pipeline, self.table)
 
-    def forget(self) -> bool:
-        if self.catalog.load(self.table.table) is not None:
+    def _load(self) -> Table | None:
+        return self.catalog.load(self.table.table)
+
+    def drop_state(self) -> bool:
+        if self._load() is not None:
             raise ConfigurationError(
                 "the table carries its committed state itself",
                 where=self.name,
@@ -82,8 +78,11 @@ class IcebergDestination:
             )
         return False
 
+    def drop(self) -> bool:
+        return self.catalog.drop(self.table.table)
+
     def prepare(self, dry_run: bool = False) -> list[str]:
-        columns = self.columns()
+        columns = self.columns
         wanted = pa.schema([pa.field(c.name, c.type, c.nullable) for c in columns])
         found = self.catalog.load(self.table.table)
         self._check_format(str(found.format_version) if found else self.table.properties.get("format-version", "2"))
@@ -169,7 +168,7 @@ class IcebergDestination:
             first=first,
             last=last,
             mode=self.table.mode,
-            columns=tuple(self.columns()),
+            columns=tuple(self.columns),
             keys=tuple(key.columns) if key else (),
             order_by=self.spec.changes.ordered_by,
             route=route_filter(self.spec, self.table),
@@ -188,28 +187,11 @@ class IcebergDestination:
         deletes = self.table.mode in ("upsert_delete", "delete")
         return f"{self.table.table}__tombstones" if self.spec.changes.ordered_by and deletes else None
 
-    def columns(self) -> list[RowColumn]:
-        """The row's columns. `_partition` is Iceberg's own, so ours is `__partition`.
-
-        Raises:
-            ConfigurationError: another column has a name of Iceberg's own: it would refuse every MERGE.
-        """
-        columns = row_columns(self.spec, [m for m in self.table.metadata_columns if m != "partition"])
-        taken = sorted(_RESERVED.intersection(c.name.lower() for c in columns))
-        if taken:
-            raise ConfigurationError(
-                f"Iceberg has columns of its own named {', '.join(taken)}",
-                where=self.name,
-                remedy="give these columns of `source` other names",
-            )
-        added = row_columns(self.spec, list(self.table.metadata_columns))
-        return [replace(c, name="__partition") if c.path == ("kafka", "partition") else c for c in added]
-
     def _append(
         self, context: MergeContext, committed: CommittedState | None, state: CommittedState, changes: Changes
     ) -> Merged:
         clock = Stages()
-        attempt = self.attempt(committed, context.publish)
+        attempt = self.attempt(committed, context.transaction)
         failpoint("merge.begun")
         with spark_errors(self.name):
             clock.time("write", lambda: changes.append_to(attempt))
@@ -219,7 +201,7 @@ class IcebergDestination:
         snapshot = clock.time(
             "publish", lambda: attempt.publish_append(summary, state_properties(state, self.table.branch))
         )
-        if context.publish is None:
+        if context.transaction is None:
             failpoint("merge.published")
         return Merged(MergeCounts(changes=rows, inserted=rows), str(snapshot), clock.seconds)
 
@@ -228,7 +210,7 @@ class IcebergDestination:
     ) -> Merged:
         clock = Stages()
         mirrored = state_properties(state, self.table.branch)
-        attempt = self.attempt(committed, context.publish)
+        attempt = self.attempt(committed, context.transaction)
         failpoint("merge.begun")
         summary = {**attempt.summary, **state.to_properties(), **self._run(context)}
         with spark_errors(self.name):
@@ -236,12 +218,13 @@ class IcebergDestination:
             clock.time("write", lambda: changes.merge_into(attempt, summary))
         failpoint("merge.written")
         snapshot = clock.time("publish", lambda: attempt.publish_head(summary, mirrored))
-        if context.publish is None:
+        if context.transaction is None:
             failpoint("merge.published")
         return Merged(counts, str(snapshot), clock.seconds)
 
-    def attempt(self, committed: CommittedState | None, publish: Publish | None = None) -> Attempt:
+    def attempt(self, committed: CommittedState | None, transaction: Transaction | None = None) -> Attempt:
         """A try at the table's next commit: of a merge, or of landing where the table itself is landed."""
+        assert transaction is None or isinstance(transaction, CatalogTransaction), "from our own `transaction`"
         return Attempt(
             self.catalog,
             self.table.table,
@@ -249,8 +232,40 @@ class IcebergDestination:
             committed,
             self.table.branch,
             skip_undone=self.table.on_rollback == "skip",
-            publish=publish,
+            publish=transaction.add if transaction else None,
         )
 
     def _run(self, context: MergeContext) -> dict[str, str]:
         return {PREFIX + "run-id": context.run_id}
+
+    def read(self, spark: SparkSession) -> IcebergReader:
+        return IcebergReader(self.columns, self.catalog, self.table, spark)
+
+    def touched_duplicates(self, context: MergeContext, batches: Sequence[LandedBatch]) -> int:
+        key = self.spec.changes.key
+        if not batches or key is None:
+            return 0
+        target = branch_path(self.catalog, self.table)
+        query = render("spark", "duplicate_keys", target=target, landed=context.intermediate.path, keys=key.columns)
+        with spark_errors(self.name):
+            arguments = {"first": batches[0].number, "last": batches[-1].number}
+            found = context.spark.sql(query, args=arguments).first()
+        return int(found["duplicates"]) if found else 0
+
+    def spark_settings(self) -> Mapping[str, str]:
+        return self.catalog.spark_settings()
+
+    def commit_reference(self, batch_number: int) -> str | None:
+        return commit_reference(self._load(), self.pipeline, self.table.branch, batch_number)
+
+    def maintain(self, session: Callable[[], SparkSession]) -> Iterator[Done]:
+        options = self.spec.maintenance
+        return maintain(self.pipeline, self.catalog, self.table, self.tombstones, options, session)
+
+    def transaction(self) -> CatalogTransaction:
+        return CatalogTransaction(self.catalog)
+
+    def as_landing(self, dead_letters: IntermediateTable) -> LandingTable:
+        from jobs.landing.direct import DirectLanding
+
+        return DirectLanding(self, dead_letters)

@@ -8,6 +8,7 @@ import pytest
 
 from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.direct_load import MOST_FILES, can_read, takes_landed_rows
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.spec.pipeline import PipelineSpec
 
 COLUMNS = {
@@ -38,7 +39,7 @@ def takes(
         }
     )
     table = spec.tables[0]
-    assert table.kind == "bigquery"
+    assert isinstance(table, BigQueryTable)
     found = destination_columns(spec, table, "test")
     return takes_landed_rows(spec, table, found)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from jobs.batch import Batch, Counts, LandedBatch
 from jobs.destinations.bigquery.flush import Flush, adopted, is_due
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.spec.tables import BigQueryTable
 from jobs.watermark import Watermark
 from resources.errors import LineageBroken
 

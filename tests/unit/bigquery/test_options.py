@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from jobs.destinations.bigquery.columns import destination_columns
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import BigQueryTable
 from resources.errors import ConfigurationError
 
 ALLOWED: list[dict[str, object]] = [

@@ -14,6 +14,7 @@ from google.cloud.bigquery import SchemaField
 from jobs.changes.columns import keeps
 from jobs.changes.unchanged_columns import kept_parameters
 from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
 from jobs.destinations.bigquery.statement import Statement, order_column, statement
 from jobs.spec.pipeline import PipelineSpec
@@ -137,7 +138,7 @@ def made(
 ) -> tuple[Statement, list[SchemaField], list[SchemaField]]:
     """The statement with the fields of its two tables."""
     table = spec.tables[0]
-    assert table.kind == "bigquery"
+    assert isinstance(table, BigQueryTable)
     columns = destination_columns(spec, table, "test")
     found = statement(spec, table, columns, TARGET, INTERMEDIATE, "test")
     if replayed:
@@ -172,7 +173,7 @@ def test_statement_is_accepted_by_googles_analyzer(case: str, analyze: Callable[
     spec = ALL[case]
     found, target, staged = made(spec, case in REPLAYS, case in LANDED)
     table = spec.tables[0]
-    assert table.kind == "bigquery"
+    assert isinstance(table, BigQueryTable)
     tables = {TARGET: (target, table.by_ingestion_time), INTERMEDIATE: (staged, True)}
     analyze(found.text(), tables, parameters(found))
     if found.bounds:

@@ -10,7 +10,7 @@ import pytest
 from jobs.changes.columns import INSTANT, RowColumn, key_fields, landing_schema, row_columns
 from jobs.landing.writing import record_reader
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from tests.kit.batches import batch
 
 

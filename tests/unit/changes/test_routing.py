@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.changes.routing import RouteFilter, route_filter, route_filters, table_names
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 
 TOPICS = pa.array(["a", "a", "b", "b", "b"])
 KEY = pa.array([{"id": 1}, {"id": 2}, {"id": 3}, {"id": 4}, {"id": 5}], pa.struct([("id", pa.int64())]))

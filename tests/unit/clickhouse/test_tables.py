@@ -7,10 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from jobs.destinations.clickhouse.columns import Column, arrow_type, clickhouse_type
+from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Layout, creation
 from jobs.destinations.clickhouse.window import for_new_table, needed
 from jobs.schema.types import parse_type
-from jobs.spec.tables import ClickHouseTable
 from resources.errors import ConfigurationError
 
 ID = Column("id", "Int64", "Int64", pa.int64(), False, True)

@@ -12,7 +12,9 @@ import yaml
 from jobs.connect_import.building import Imported, build, pipeline_name
 from jobs.connect_import.configuration import Configuration, read_configuration
 from jobs.connect_import.writing import connections_file, pipeline_file, report
-from jobs.spec import PipelineSpec
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 
 SECRET = "hunter2"
@@ -119,7 +121,7 @@ def test_tabular_sink_with_routes_and_changes() -> None:
     assert (events.table, events.mode, orders.table) == ("db.events", "upsert_delete", "db.orders")
     assert events.route is not None
     assert (events.route.field, events.route.matches) == ("kind", "e.*")
-    assert events.kind == "iceberg"
+    assert isinstance(events, IcebergTable)
     assert events.partition_by == ["day(at)", "bucket(16, id)"]
     assert events.properties == {"write.format.default": "orc"}
     assert (events.create, events.evolve.add_columns) == (True, False)
@@ -159,7 +161,7 @@ def test_clickhouse_sink_with_a_topic_map() -> None:
 def test_bigquery_sink_that_upserts() -> None:
     imported, spec = made(BIGQUERY, key_columns={"id": "long"})
     (table,) = spec.tables
-    assert table.kind == "bigquery"
+    assert isinstance(table, BigQueryTable)
     assert (table.table, table.mode) == ("d.shop_orders", "upsert_delete")
     assert (table.merge_interval_seconds, table.merge_records_threshold) == (120, 500)
     assert (table.time_partitioning, table.partition_column, table.cluster_by) == ("MONTH", "at", ["a", "b"])

@@ -10,7 +10,7 @@ import yaml
 from jobs.connect_import.building import Imported, build
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.writing import pipeline_file, report
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from tests.kit.connectors import CASES, COLUMNS, ICEBERG, JSON, KAFKA, chain
 
 TABULAR = {**ICEBERG, "connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}

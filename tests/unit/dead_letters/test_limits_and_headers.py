@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from jobs.batch import Counts
-from jobs.dead_letters.listing import Letter
+from jobs.dead_letters.letter import Letter
 from jobs.dead_letters.topic import to_message
 from jobs.spec.dead_letters import DeadLetters
 

@@ -13,7 +13,7 @@ from jobs.changes.columns import landing_schema
 from jobs.dead_letters.redecode import Redecoder
 from jobs.landing.writing import record_reader
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 
 SPEC = PipelineSpec.model_validate(
     {

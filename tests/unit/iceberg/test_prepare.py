@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from jobs.destinations.iceberg.destination import IcebergDestination
+from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.iceberg.schema import arrow_schema
 from jobs.schema.types import parse_columns
-from jobs.spec import PipelineSpec
-from jobs.spec.tables import IcebergTable
+from jobs.spec.pipeline import PipelineSpec
 from resources.connections import IcebergConnection
 from resources.errors import ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog

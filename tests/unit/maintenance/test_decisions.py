@@ -21,7 +21,7 @@ from jobs.iceberg.branches import (
 )
 from jobs.maintenance.retention import first_kept
 from jobs.maintenance.snapshots import expirable, unreferenced
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from tests.kit.batches import committed, landed
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from jobs.spec import PipelineSpec
 from jobs.spec.formats import Format
+from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
 from tests.kit.avro import record, text
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from jobs.changes.columns import KEPT, landing_schema
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import envelope_rules, kept_columns, unavailable
 
 ICEBERG = {"kind": "iceberg", "table": "n.t", "mode": "upsert_delete"}

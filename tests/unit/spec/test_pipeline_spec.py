@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from jobs.spec import PipelineSpec, load_pipeline_file
+from jobs.spec.pipeline import PipelineSpec, load_pipeline_file
 from jobs.spec.source import FromOffsets, FromTimestamp
 from resources.errors import ConfigurationError
 

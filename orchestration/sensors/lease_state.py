@@ -1,4 +1,4 @@
-"""The KeeperMap state sensor: shows what ClickHouse's leases say, and recovers what a dead run has left behind."""
+"""The sensor of the tables' leases: shows what they say, and recovers what a dead run has left behind."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 
-from jobs.destinations.clickhouse.destination import ClickHouseDestination
-from jobs.destinations.clickhouse.sensor import LeaseState
+from jobs.destinations.base import Kind
+from jobs.destinations.leases import LeaseState
+from jobs.destinations.registry import kind_of
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
-from jobs.spec import PipelineSpec
-from jobs.spec.tables import ClickHouseTable
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.sensors.busy import busy_reason, paused_reason
@@ -29,37 +31,47 @@ _PATIENCE = 15
 _MOST_ROWS = 200
 
 
-def keeper_sensor(
+def lease_sensors(
     name: str, spec: PipelineSpec, job: dg.UnresolvedAssetJobDefinition, hours: dg.HourlyPartitionsDefinition
-) -> dg.SensorDefinition:
-    """Named ``<pipeline>_clickhouse_state``; for pipelines with ClickHouse tables."""
+) -> list[dg.SensorDefinition]:
+    """One for each of the pipeline's kinds that have leases, named ``<pipeline>_<kind>_state``."""
+    found = {table.kind: kind_of(table) for table in spec.tables}
+    return [_sensor(name, spec, kind, job, hours) for kind in found.values() if kind.capabilities.leases]
 
+
+def _sensor(
+    name: str,
+    spec: PipelineSpec,
+    kind: Kind[Any],
+    job: dg.UnresolvedAssetJobDefinition,
+    hours: dg.HourlyPartitionsDefinition,
+) -> dg.SensorDefinition:
     @dg.sensor(
-        name=f"{name}_clickhouse_state",
+        name=f"{name}_{kind.name}_state",
         target=job,
         minimum_interval_seconds=_EVERY,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Shows state and lag of each topic-partition in the ClickHouse tables of {name}, and starts a run "
-        "of a table where a dead run has left a batch half done (BEFORE).",
+        description=f"Shows state and lag of each topic-partition in the {kind.title} tables of {name}, and starts a "
+        "run of a table where a dead run has left a batch half done (BEFORE).",
         tags={PIPELINE_TAG: name},
     )
-    def clickhouse_state(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        return tick(context, name, spec, hours)
+    def lease_state(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return tick(context, name, spec, kind.name, hours)
 
-    return clickhouse_state
+    return lease_state
 
 
 @dataclass(frozen=True)
 class _Looked:
     """One table as a tick found it; `problem` where it did not answer."""
 
-    table: ClickHouseTable
+    table: Table
     leases: Sequence[LeaseState] = ()
     problem: str | None = None
 
 
 def tick(
-    context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, hours: dg.HourlyPartitionsDefinition
+    context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, kind: str, hours: dg.HourlyPartitionsDefinition
 ) -> dg.SensorResult:
     """One tick. A server that does not answer is no crash of the sensor, and keeps no other table waiting for long."""
     cursor = read_cursor(context.cursor)
@@ -67,7 +79,7 @@ def tick(
         pipeline = Pipeline(name, spec, load_connections())
     except BatchmergeError as problem:
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
-    looked = [_look(pipeline, table) for table in spec.tables if isinstance(table, ClickHouseTable)]
+    looked = [_look(pipeline, table) for table in spec.tables if table.kind == kind]
     ends = _ends(pipeline)
     shown, events = dict(cursor.shown), list[dg.AssetObservation]()
     for one in looked:
@@ -87,9 +99,8 @@ def tick(
     )
 
 
-def _look(pipeline: Pipeline, table: ClickHouseTable) -> _Looked:
+def _look(pipeline: Pipeline, table: Table) -> _Looked:
     destination = pipeline.destination_of(table)
-    assert isinstance(destination, ClickHouseDestination)
     try:
         return _Looked(table, with_timeout(_PATIENCE, destination.name, destination.leases, lambda: None))
     except BatchmergeError as problem:

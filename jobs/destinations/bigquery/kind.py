@@ -1,0 +1,51 @@
+"""BigQuery as a kind of destination."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.destinations.base import Capabilities, Destination, Kind
+from jobs.destinations.bigquery.spec import BigQueryTable
+from resources.connections import BigQueryConnection, Connections
+from sql import BIGQUERY
+
+if TYPE_CHECKING:
+    from jobs.changes.columns import RowColumn
+    from jobs.spec.pipeline import PipelineSpec
+
+
+class BigQueryKind(Kind[BigQueryTable]):
+    """Tables that are written by load and query jobs with deterministic ids."""
+
+    name = "bigquery"
+    title = "BigQuery"
+    table = BigQueryTable
+    connection = BigQueryConnection
+    capabilities = Capabilities(
+        modes=frozenset({"append", "upsert", "upsert_delete", "delete"}),
+        commit="one job with a deterministic id, then the state row, moved only from the committed one",
+        reference="job id",
+        asset_kinds=frozenset({"bigquery"}),
+        struct_keys=True,
+        keeps_unchanged_columns=True,
+    )
+    dialect = BIGQUERY
+
+    def open(self, pipeline: str, spec: PipelineSpec, table: BigQueryTable, connections: Connections) -> Destination:
+        from jobs.destinations.bigquery.destination import BigQueryDestination
+
+        connection = connections.get(table.connection, BigQueryConnection)
+        return BigQueryDestination(pipeline, spec, table, table.connection, connection)
+
+    def columns(self, spec: PipelineSpec, table: BigQueryTable) -> list[RowColumn]:
+        from jobs.destinations.bigquery.columns import renamed_columns
+
+        return renamed_columns(spec, table)
+
+    def statement(self, spec: PipelineSpec, table: BigQueryTable) -> str:
+        from jobs.destinations.bigquery.preview import statement
+
+        return statement(spec, table)
+
+
+KIND = BigQueryKind()

@@ -1,0 +1,51 @@
+"""ClickHouse as a kind of destination."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.destinations.base import Capabilities, Destination, Kind
+from jobs.destinations.clickhouse.spec import ClickHouseTable
+from resources.connections import ClickHouseConnection, Connections
+from sql import CLICKHOUSE
+
+if TYPE_CHECKING:
+    from jobs.changes.columns import RowColumn
+    from jobs.spec.pipeline import PipelineSpec
+
+
+class ClickHouseKind(Kind[ClickHouseTable]):
+    """Tables that are written by inserts over HTTP, with leases in KeeperMap."""
+
+    name = "clickhouse"
+    title = "ClickHouse"
+    table = ClickHouseTable
+    connection = ClickHouseConnection
+    capabilities = Capabilities(
+        modes=frozenset({"append", "upsert", "upsert_delete"}),
+        commit="fenced, deduplicated inserts in chunks, batch by batch, under a lease in KeeperMap",
+        reference="query id",
+        asset_kinds=frozenset({"clickhouse"}),
+        side_table=True,
+        leases=True,
+    )
+    dialect = CLICKHOUSE
+
+    def open(self, pipeline: str, spec: PipelineSpec, table: ClickHouseTable, connections: Connections) -> Destination:
+        from jobs.destinations.clickhouse.destination import ClickHouseDestination
+
+        connection = connections.get(table.connection, ClickHouseConnection)
+        return ClickHouseDestination(pipeline, spec, table, table.connection, connection)
+
+    def columns(self, spec: PipelineSpec, table: ClickHouseTable) -> list[RowColumn]:
+        from jobs.changes.columns import row_columns
+
+        return row_columns(spec, list(table.metadata_columns))
+
+    def statement(self, spec: PipelineSpec, table: ClickHouseTable) -> str:
+        from jobs.destinations.clickhouse.preview import statement
+
+        return statement(spec, table)
+
+
+KIND = ClickHouseKind()

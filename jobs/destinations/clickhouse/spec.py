@@ -1,0 +1,59 @@
+"""The entry of a ClickHouse table in a pipeline file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from jobs.spec.tables import TABLE_NAME, Mode, Table
+
+
+class ClickHouseTable(Table):
+    """A destination table in ClickHouse."""
+
+    kind: Literal["clickhouse"]
+    connection: str = Field("clickhouse", description="name of the ClickHouse connection")
+    table: str = Field(pattern=TABLE_NAME, description="database.table")
+    engine: str | None = Field(
+        None,
+        description="left out: MergeTree for append, ReplacingMergeTree otherwise; a name (for example "
+        "ReplicatedMergeTree), or a name with all its arguments",
+    )
+    order_by: list[str] = Field(default_factory=list, description="left out: the key columns")
+    partition_by: str | None = Field(None, description="an expression, for example toYYYYMM(scheduled)")
+    ttl: str | None = Field(None, description="an expression, for example `scheduled + INTERVAL 1 YEAR`")
+    settings: dict[str, str | int] = Field(default_factory=dict, description="settings of the table when we create it")
+    column_types: dict[str, str] = Field(default_factory=dict, description="ClickHouse types for single columns")
+    null_collections: Literal["refuse", "empty"] = Field(
+        "refuse",
+        description="arrays, maps and tuples cannot be null in ClickHouse: refuse (such a row is a dead letter) or "
+        "store them empty",
+    )
+    chunk_rows: int = Field(250_000, gt=0, description="offsets per insert")
+    shard_by: list[str] = Field(
+        default_factory=list,
+        description="columns whose hash picks the endpoint; left out: the key columns, or topic and partition",
+    )
+    hash_function: Literal["sipHash64", "cityHash64", "xxHash64", "murmurHash3_64"] = Field(
+        "sipHash64", description="ClickHouse's function that picks the endpoint of a row"
+    )
+
+    @field_validator("mode")
+    @classmethod
+    def _delete_has_no_right_way(cls, mode: Mode) -> Mode:
+        if mode == "delete":
+            raise ValueError(
+                "ClickHouse cannot add every change as a row and remove the rows of deleted keys in one step; "
+                "use upsert_delete (one row per key) or append (rows of deletes are left out)"
+            )
+        return mode
+
+    @model_validator(mode="before")
+    @classmethod
+    def _append_has_coordinates(cls, given: object) -> object:
+        """Rows of a table without a unique key are told apart by where they come from."""
+        if not isinstance(given, dict) or given.get("mode") != "append":
+            return given
+        asked = list(given.get("metadata_columns", []))
+        return {**given, "metadata_columns": [*asked, *(c for c in ("topic", "partition", "offset") if c not in asked)]}

@@ -1,0 +1,55 @@
+"""Iceberg as a kind of destination."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.destinations.base import Capabilities, Destination, Kind
+from jobs.destinations.iceberg.spec import IcebergTable
+from resources.connections import Connections, IcebergConnection
+from sql import SPARK
+
+if TYPE_CHECKING:
+    from jobs.changes.columns import RowColumn
+    from jobs.spec.pipeline import PipelineSpec
+
+
+class IcebergKind(Kind[IcebergTable]):
+    """Tables that Spark writes and pyiceberg commits."""
+
+    name = "iceberg"
+    title = "Iceberg"
+    table = IcebergTable
+    connection = IcebergConnection
+    capabilities = Capabilities(
+        modes=frozenset({"append", "upsert", "upsert_delete", "delete"}),
+        commit="one conditional commit of the catalog: data, state and offsets together",
+        reference="snapshot id",
+        asset_kinds=frozenset({"iceberg", "spark"}),
+        keeps_unchanged_columns=True,
+        counts_keys_at_merge=True,
+        commits_together=True,
+        lands_directly=True,
+        state_in_table=True,
+    )
+    dialect = SPARK
+
+    def open(self, pipeline: str, spec: PipelineSpec, table: IcebergTable, connections: Connections) -> Destination:
+        from jobs.destinations.iceberg.destination import IcebergDestination
+        from resources.iceberg import IcebergCatalog
+
+        catalog = IcebergCatalog(table.connection, connections.get(table.connection, IcebergConnection))
+        return IcebergDestination(pipeline, spec, table, catalog)
+
+    def columns(self, spec: PipelineSpec, table: IcebergTable) -> list[RowColumn]:
+        from jobs.destinations.iceberg.columns import table_columns
+
+        return table_columns(spec, table)
+
+    def statement(self, spec: PipelineSpec, table: IcebergTable) -> str:
+        from jobs.destinations.iceberg.preview import statement
+
+        return statement(spec, table)
+
+
+KIND = IcebergKind()

@@ -1,0 +1,35 @@
+"""The commits of several tables of one catalog, made as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from resources.iceberg import IcebergCatalog
+from resources.iceberg_transaction import TableChange
+
+
+@dataclass(frozen=True)
+class CatalogTransaction:
+    """Collects what each table's commit requires and changes.
+
+    Raises:
+        ConfigurationError: the catalog cannot commit several tables at once.
+    """
+
+    catalog: IcebergCatalog
+    _changes: list[TableChange] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.catalog.require_transactions()
+
+    def add(self, table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
+        """Takes a table's commit (`jobs.iceberg.attempt.Publish`)."""
+        self._changes.append(TableChange(table, tuple(requirements), tuple(updates)))
+
+    def commit(self) -> None:
+        """Every table's compare-and-set is a requirement of the same commit."""
+        if self._changes:
+            self.catalog.commit_together(self._changes)

@@ -1,0 +1,116 @@
+"""A destination table's rows as its own system gives them: counted, compared, or some of them as Arrow."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from jobs.changes.columns import RowColumn
+
+
+class TableReader(ABC):
+    """Reads a table for `verify` and for checks after a merge.
+
+    A system with SQL gives `ask`, `present` and the templates ``count_rows``, ``some_rows`` and ``duplicate_keys`` in
+    its dialect; the rest follows.
+
+    Attributes:
+        columns: of the table's rows, under their names there (`Kind.columns`).
+    """
+
+    def __init__(self, columns: Sequence[RowColumn]) -> None:
+        self.columns = list(columns)
+
+    @abstractmethod
+    def ask(self, template: str, **arguments: object) -> list[pa.Table]:
+        """The answers to a query of the table, one of each server that has a part of it.
+
+        ===================  =======================================================  =================================
+        template             arguments, beside what the kind itself adds              answer
+        ===================  =======================================================  =================================
+        ``count_rows``                                                                ``rows``
+        ``duplicate_keys``   ``keys``: names of the key columns                       ``duplicates``: keys with more
+                                                                                      than one row; null equals null
+        ``some_rows``        ``columns``: names; ``limit``: so many rows at random,   these columns
+                             0 for all; ``texts``: see there
+        ===================  =======================================================  =================================
+        """
+
+    @abstractmethod
+    def present(self) -> list[str]:
+        """Names of the columns that the table really has, but those that the kind adds for itself."""
+
+    def count(self) -> int:
+        return int(sum(table["rows"][0].as_py() for table in self.ask("count_rows")))
+
+    def known_count(self) -> int | str | None:
+        """Rows, where that costs next to nothing: as the system's metadata has them, or of a small table counted.
+
+        Returns:
+            A sentence where the table is too large to be counted at every merge; None where nothing is known.
+        """
+        return None
+
+    def duplicate_keys(self) -> int | None:
+        """Keys with more than one row; None where every merge asks for those that it touched."""
+        keys = [c.name for c in self.columns if c.is_key]
+        return int(sum(table["duplicates"][0].as_py() for table in self.ask("duplicate_keys", keys=keys)))
+
+    def refused(self) -> pa.Table | None:
+        """``topic, partition, offset`` of the rows of the side table; None where there are none."""
+        return None
+
+    def rows(self, limit: int) -> pa.Table:
+        """All rows, or `limit` rows picked at random.
+
+        In the declared types, but for columns that are `apart`.
+        """
+        names, apart = [c.name for c in self.columns], {c.name for c in self.apart()}
+        found = self.ask("some_rows", columns=names, limit=limit, texts=self.texts())
+        types = {c.name: c.type for c in self.columns if c.name not in apart}
+
+        def declared(table: pa.Table) -> pa.Table:
+            return pa.table({name: table[name].cast(types.get(name, table[name].type)) for name in names})
+
+        return pa.concat_tables(map(declared, found))
+
+    def apart(self) -> list[RowColumn]:
+        """Columns whose values `differences` compares; the others are compared by Spark in their declared types.
+
+        Keys and coordinates are never among them: by those, rows are looked up.
+        """
+        return [c for c in self.columns if c.path[0] == "value" and pa.types.is_nested(c.type)]
+
+    def texts(self) -> Mapping[str, str]:
+        """Columns that ``some_rows`` is to give as text, with their types there."""
+        return {}
+
+    def differences(self, column: RowColumn, expected: pa.Array, found: pa.Array) -> int:
+        """How many values of a column that is `apart` are not the ones that the landed changes make of them.
+
+        Args:
+            expected: in the declared type. found: as `rows` gave them, in the same order.
+        """
+        del column
+        pairs = zip(expected.to_pylist(), found.to_pylist(), strict=True)
+        return sum(normalize(one) != normalize(other) for one, other in pairs)
+
+
+def normalize(value: object, empty_is_null: bool = False) -> object:
+    """A value that equals another one where the two mean the same: NaN equals NaN, maps have no order."""
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    if isinstance(value, dict):
+        return sorted((name.lower(), normalize(part, empty_is_null)) for name, part in value.items())
+    if isinstance(value, list):
+        if empty_is_null and not value:
+            return None
+        parts = [normalize(part, empty_is_null) for part in value]
+        # Arrow gives a map as its pairs.
+        return sorted(parts, key=repr) if value and isinstance(value[0], tuple) else parts
+    if isinstance(value, tuple):
+        return tuple(normalize(part, empty_is_null) for part in value)
+    return value

@@ -1,0 +1,97 @@
+"""Which kinds of destination there are: those whose packages are installed, found by their entry points.
+
+A kind is loaded when the first pipeline file is read, its client libraries only when a pipeline uses it (`Kind.open`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, get_args
+
+from jobs.destinations.base import Kind
+from resources.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from jobs.spec.tables import Table
+
+GROUP = "batchmerge.destinations"
+_OWN = "batchmerge"
+
+
+def kinds() -> Mapping[str, Kind[Any]]:
+    """All kinds by name, in alphabetical order.
+
+    Raises:
+        ConfigurationError: an installed kind cannot be loaded or does not fit its entry point; or there is none.
+    """
+    return MappingProxyType({name: kind for name, (kind, _) in _installed().items()})
+
+
+def own_kinds() -> Mapping[str, Kind[Any]]:
+    """Only those that come with Batchmerge itself: what its documentation lists."""
+    return MappingProxyType({name: kind for name, (kind, package) in _installed().items() if package == _OWN})
+
+
+def kind_of(table: Table) -> Kind[Any]:
+    """The kind of a table of a pipeline file."""
+    return kinds()[table.kind]
+
+
+@cache
+def _installed() -> dict[str, tuple[Kind[Any], str]]:
+    """Kinds with the packages that they are from."""
+    found: dict[str, tuple[Kind[Any], str]] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        package = point.dist.name if point.dist else "an unnamed package"
+        if point.name in found and found[point.name][1] != package:
+            raise ConfigurationError(
+                f"{found[point.name][1]} and {package} both bring a destination kind {point.name!r}",
+                where=f"entry points {GROUP}",
+                remedy="uninstall one of them",
+            )
+        found[point.name] = (_load(point, package), package)
+    if not any(package == _OWN for _, package in found.values()):
+        raise ConfigurationError(
+            "Batchmerge's own kinds of destination are not registered: its installation is older than its code",
+            where=f"entry points {GROUP}",
+            remedy="install it again: `make setup`, or `.venv/bin/python -m pip install --no-deps -e .`",
+        )
+    return found
+
+
+def _load(point: EntryPoint, package: str) -> Kind[Any]:
+    where = f"destination kind {point.name!r} of {package}"
+    try:
+        kind = point.load()
+    except Exception as problem:
+        # Whatever a foreign module raises when it is imported: without its name nobody would know whom to ask.
+        raise ConfigurationError(
+            f"{point.value} cannot be loaded: {type(problem).__name__}: {problem}",
+            where=where,
+            remedy="mend or uninstall that package",
+        ) from problem
+    if problems := _problems(point.name, kind):
+        raise ConfigurationError("; ".join(problems), where=where, remedy="mend or uninstall that package")
+    loaded: Kind[Any] = kind
+    return loaded
+
+
+def _problems(name: str, kind: object) -> list[str]:
+    """What does not fit the entry point of this name."""
+    if not isinstance(kind, Kind):
+        return [f"the entry point gives a {type(kind).__name__}, not a `jobs.destinations.base.Kind`"]
+    models = {"table": kind.table, "connection": kind.connection}
+    return [
+        *([f"its name is {kind.name!r}"] if kind.name != name else []),
+        *(f"the model of its {what} has kind {_tag(m)}" for what, m in models.items() if _tag(m) != (name,)),
+    ]
+
+
+def _tag(model: type[BaseModel]) -> tuple[Any, ...]:
+    field = model.model_fields.get("kind")
+    return get_args(field.annotation) if field else ()

@@ -1,0 +1,49 @@
+"""All tasks on one Iceberg table, one after the other: the intermediate table, or a destination."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from pyspark.sql import SparkSession
+
+from jobs.maintenance.branches import sweep
+from jobs.maintenance.compaction import compact
+from jobs.maintenance.maintained_table import MaintainedTable
+from jobs.maintenance.manifests import rewrite_manifests
+from jobs.maintenance.orphans import remove_orphans
+from jobs.maintenance.report import Done, do
+from jobs.maintenance.snapshots import expire
+from jobs.spec.maintenance import Maintenance
+
+Task = tuple[str, bool, Callable[[], Mapping[str, int]]]
+
+
+def keep_up(
+    spark: SparkSession, kept: MaintainedTable, options: Maintenance, oldest_kept: int | None = None
+) -> Iterator[Done]:
+    """The tasks that the options have not switched off.
+
+    Args:
+        oldest_kept: snapshot of the oldest landed batch that is still known; None for a table without any.
+    """
+    yield from done(
+        kept.identifier,
+        [
+            ("branches", options.orphans.enabled, lambda: sweep(kept, options.orphans)),
+            ("compaction", options.compaction.enabled, lambda: compact(spark, kept, options.compaction)),
+            ("manifests", options.manifests.enabled, lambda: rewrite_manifests(spark, kept, options.manifests)),
+            (
+                "snapshots",
+                options.snapshots.enabled,
+                lambda: expire(spark, kept, options.snapshots, options.orphans, oldest_kept),
+            ),
+            ("orphans", options.orphans.enabled, lambda: remove_orphans(spark, kept, options.orphans)),
+        ],
+    )
+
+
+def done(table: str, tasks: list[Task]) -> Iterator[Done]:
+    """Does the tasks that are enabled, one by one."""
+    for name, enabled, work in tasks:
+        if enabled:
+            yield do(name, table, work)
