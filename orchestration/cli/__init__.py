@@ -16,7 +16,7 @@ from resources.errors import BatchmergeError, TransientError
 
 # name -> (where it is, the line of `batchmerge --help`)
 _COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("orchestration.cli.services:up", "Start the local services: Kafka, Spark, ClickHouse, BigQuery."),
+    "up": ("orchestration.cli.services:up", "Start the local services: Kafka, Spark, and the tables' systems."),
     "down": ("orchestration.cli.services:down", "Stop them. Their data stays."),
     "demo": ("orchestration.cli.demo:demo", "Real flights from Kafka into three tables, and the proof."),
     "run": ("orchestration.cli.run:run", "Advance a pipeline: land what is new, merge it into its tables."),

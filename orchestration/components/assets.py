@@ -15,6 +15,7 @@ import dagster as dg
 import sql
 from jobs.changes.columns import RowColumn, landing_schema, row_columns
 from jobs.destinations.registry import kind_of
+from jobs.iceberg import FORMAT
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.spec.tables import Table
 from orchestration import names
@@ -27,8 +28,6 @@ from orchestration.components.merging import run_merge
 from orchestration.components.metadata import column_schema
 from resources.errors import ConfigurationError
 
-# The intermediate table is one in Iceberg, whatever the destinations are.
-_LANDING_KINDS = {"iceberg", "spark"}
 # Characters; a table of thousands of columns would make every page heavy.
 _MOST_SQL = 10_000
 _RULES = {
@@ -62,7 +61,7 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.Ass
         key,
         deps=names.topic_keys(launch.name, spec.source),
         group_name=launch.name,
-        kinds=_LANDING_KINDS,
+        kinds={FORMAT, "spark"},
         owners=spec.owners,
         tags={names.PIPELINE_TAG: launch.name},
         code_version=_code_version(spec, sql.SPARK),

@@ -1,0 +1,135 @@
+"""The engine and Dagster's part know kinds of destination by what they can do, never by their names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.destinations import registry
+from jobs.destinations.registry import kind_of, kinds, own_kinds
+from jobs.spec.pipeline import PipelineSpec
+from resources.errors import ConfigurationError
+
+ROOT = Path(__file__).parents[2]
+# What is about one system: what other tools' files say of it, and the demo's own proof.
+_ABOUT_SYSTEMS = (
+    "jobs/connect_import/",
+    "orchestration/cli/connect_import.py",
+    "orchestration/cli/demo.py",
+    "orchestration/cli/flights_proof.py",
+)
+# Batches are landed in Iceberg whatever the destinations are, so of that only the destination's names are forbidden.
+_LANDING = "jobs/iceberg/"
+_OF_DESTINATION = {"iceberg": r"Iceberg(Table|Destination|Kind)\b|destinations\.iceberg"}
+# Shrinks to nothing.
+_TO_DO = ("jobs/failpoints.py", "jobs/landing/direct.py")
+
+
+def _sources() -> Iterator[Path]:
+    left_out = [*_ABOUT_SYSTEMS, _LANDING, *_TO_DO, *(f"jobs/destinations/{name}/" for name in own_kinds())]
+    for folder in ("jobs", "orchestration"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if not path.relative_to(ROOT).as_posix().startswith(tuple(left_out)):
+                yield path
+
+
+def _said(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of identifiers, imports and strings, but docstrings and descriptions of options."""
+    prose = set[ast.AST]()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            prose.update(ast.walk(node.body[0]))
+        if isinstance(node, ast.keyword) and node.arg == "description":
+            prose.update(ast.walk(node.value))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if node not in prose:
+                yield node.lineno, text
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.ImportFrom(module=str(module)):
+                yield node.lineno, " ".join([module, *(alias.name for alias in node.names)])
+            case ast.Import():
+                yield node.lineno, " ".join(alias.name for alias in node.names)
+            case ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                yield node.lineno, name
+
+
+def _names_a_kind(text: str) -> bool:
+    patterns = [_OF_DESTINATION.get(name, rf"(?i){name}") for name in own_kinds()]
+    return text in kinds() or any(re.search(pattern, text) for pattern in patterns)
+
+
+def test_no_kind_is_named() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in _sources()
+        for line, text in _said(ast.parse(path.read_text()))
+        if _names_a_kind(text)
+    ]
+    assert not found
+
+
+def _spec(**table: Any) -> PipelineSpec:
+    return PipelineSpec.model_validate(
+        {
+            "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long"}}},
+            "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
+            "tables": [{"table": "d.t", **table}],
+        }
+    )
+
+
+@pytest.mark.parametrize("name", own_kinds())
+def test_every_mode_that_a_kind_declares_is_one_that_its_table_takes(name: str) -> None:
+    kind = kinds()[name]
+    for mode in ("append", "upsert", "upsert_delete", "delete"):
+        if mode in kind.capabilities.modes:
+            (table,) = _spec(kind=name, mode=mode).tables
+            assert kind_of(table) is kind
+            assert table.on_usual_connection
+            assert kind.statement(_spec(kind=name, mode=mode), table).strip() or mode == "append"
+            assert "id" in [c.name for c in kind.columns(_spec(kind=name, mode=mode), table)]
+        else:
+            with pytest.raises(ValueError, match=mode):
+                _spec(kind=name, mode=mode)
+
+
+class _Package:
+    """An installed package, as far as an entry point names it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _point(name: str, value: str, package: str) -> EntryPoint:
+    point = EntryPoint(name, value, registry.GROUP)
+    object.__setattr__(point, "dist", _Package(package))
+    return point
+
+
+OURS = [_point(n, f"jobs.destinations.{n}.kind:KIND", "batchmerge") for n in ("bigquery", "clickhouse", "iceberg")]
+
+
+@pytest.mark.parametrize(
+    ("points", "told"),
+    [
+        ([], "installation is older than its code"),
+        ([*OURS, _point("csv", "no.such.module:KIND", "batchmerge-csv")], "'csv' of batchmerge-csv: .*no.such.module"),
+        ([*OURS, _point("csv", "json:loads", "batchmerge-csv")], "gives a function, not a .*Kind"),
+        ([*OURS, _point("csv", "jobs.destinations.iceberg.kind:KIND", "batchmerge-csv")], "its name is 'iceberg'"),
+        ([*OURS, _point("iceberg", "jobs.destinations.iceberg.kind:KIND", "other")], "batchmerge and other both bring"),
+    ],
+)
+def test_a_kind_that_does_not_fit_is_an_error_that_names_its_package(
+    points: list[EntryPoint], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "entry_points", lambda **_: EntryPoints(points))
+    with pytest.raises(ConfigurationError, match=told):
+        registry._installed.__wrapped__()
