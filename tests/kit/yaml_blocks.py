@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
 from resources.connections import load_connections
 from tests.kit.guides import Block
