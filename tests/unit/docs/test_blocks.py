@@ -22,7 +22,7 @@ import pytest
 import sqlglot
 import yaml
 
-from jobs.spec.pipeline import formats
+from jobs.spec import formats
 from tests.kit import shell_blocks, yaml_blocks
 from tests.kit.guides import Block, all_blocks, pages
 
