@@ -1,7 +1,7 @@
 """The assets of one pipeline: a topic, the landing table, one op per destination table.
 
 One op per table, because an op is the unit of retry, pool, time limit and failure: a dead table stops no other.
-No IO managers: data never passes through Python, and the order of commits is the product.
+No IO managers: steps hand over no data, and the order of commits is the product.
 """
 
 import hashlib

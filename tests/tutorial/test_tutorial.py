@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from orchestration.cli import batchmerge
 from resources.connections import load_connections
 from resources.local.ports import free_port
 from tests.kit.dagster_dev import running
@@ -153,3 +155,22 @@ def test_the_file_of_connections_is_right(tmp_path: Path, monkeypatch: pytest.Mo
     assert load_connections(tmp_path / "connections.yaml").names() == [
         "bigquery", "clickhouse", "kafka", "lake", "spark",
     ]  # fmt: skip
+
+
+def test_the_file_and_the_connections_fit_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps 3 and 6 as `batchmerge check` reads them, before any service is asked."""
+    (tmp_path / "secret").write_text("x")
+    for name in ("KAFKA_PASSWORD", "CATALOG_CREDENTIAL"):
+        monkeypatch.setenv(name, "x")
+    steps = _steps()
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "defs.yaml").write_text(steps["3"].text)
+    text = steps["6"].text.replace("/run/secrets/clickhouse", str(tmp_path / "secret"))
+    (tmp_path / "connections.yaml").write_text(text)
+    monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path))
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+
+    done = CliRunner().invoke(batchmerge, ["check", "orders", "--files-only"])
+
+    assert done.exit_code == 0, done.output
+    assert "pipeline orders: file and connection names" in done.output
