@@ -10,7 +10,7 @@ from jobs.spec.base import Spec
 class Trigger(Spec):
     """When the lag sensor starts a run, beside the schedule: whichever comes first."""
 
-    records: int | None = Field(None, gt=0, description="so many records wait in Kafka")
+    records: int | None = Field(None, gt=0, description="start when this many records wait in Kafka")
     age_seconds: int | None = Field(None, gt=0, description="records have been waiting for so long")
 
     @model_validator(mode="after")

@@ -14,5 +14,5 @@ class Control(Spec):
     topic: str = Field("batchmerge_control", pattern=r"^[A-Za-z0-9._-]{1,249}$", description="name of the topic")
     create: bool = Field(True, description="create the topic when it is missing: one partition, the cluster's defaults")
     time_limit_seconds: int = Field(
-        15, gt=0, description="data waits no longer than this for its news; what was not sent, the next run sends"
+        15, gt=0, description="data waits no longer than this for its events; the next run publishes what is missing"
     )

@@ -25,7 +25,7 @@ class DeadLetters(Spec):
     )
     create_topic: bool = Field(True, description="create the topic when it is missing: one partition")
     time_limit_seconds: int = Field(
-        60, gt=0, description="for one transaction into the topic; what was not sent, the next run sends"
+        60, gt=0, description="for one transaction into the topic; the next run sends what is missing"
     )
 
     @model_validator(mode="before")

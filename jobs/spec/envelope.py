@@ -29,7 +29,7 @@ class Envelope(Spec):
     )
     tombstones: Literal["skip", "delete"] | None = Field(
         None,
-        description="records without a value: skip (a delete has told it before; the default) or delete (the default "
+        description="records without a value: skip (a delete came before it; the default) or delete (the default "
         "of debezium_flat)",
     )
     truncates: Literal["refuse", "skip"] = Field(

@@ -21,14 +21,14 @@ class Compaction(Spec):
     sort_by: list[str] = Field(default_factory=list, description="columns for `sort`; left out: the table's sort order")
     min_input_files: int = Field(5, ge=2, description="files of one partition that are worth rewriting")
     target_file_mb: int | None = Field(None, gt=0, description="size of a new file; left out: the table's own setting")
-    max_deletes_per_file: int = Field(3, ge=1, description="rewrite a data file that has so many delete files")
+    max_deletes_per_file: int = Field(3, ge=1, description="rewrite a data file that has this many delete files")
 
 
 class Manifests(Spec):
     """Many small manifests become few large ones (Iceberg)."""
 
     enabled: bool = Field(True, description="false: this task is left out")
-    min_count: int = Field(50, ge=2, description="only a table with so many manifests")
+    min_count: int = Field(50, ge=2, description="only a table with at least this many manifests")
 
 
 class Snapshots(Spec):
@@ -36,7 +36,7 @@ class Snapshots(Spec):
 
     enabled: bool = Field(True, description="false: this task is left out")
     keep_days: float = Field(5, gt=0, description="keep snapshots that are younger")
-    keep_last: int = Field(10, ge=1, description="keep so many, however old they are")
+    keep_last: int = Field(10, ge=1, description="keep at least this many, however old they are")
 
 
 class Orphans(Spec):

@@ -49,7 +49,7 @@ class BatchBounds(Spec):
     max_batches: int = Field(
         1, ge=0, description="batches that one run lands; 0 lands until caught up. A launch may say otherwise"
     )
-    time_limit_seconds: int = Field(3600, gt=0, description="after this the landing is given up, to be retried")
+    time_limit_seconds: int = Field(3600, gt=0, description="after this the landing stops and is retried later")
 
 
 class Intermediate(Spec):
