@@ -17,8 +17,7 @@ from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionRes
 from dagster._serdes import deserialize_value
 from dagster_shared.error import DagsterError
 
-from orchestration.names import PROCESS_TAG
-from orchestration.run_process import has_ended
+from orchestration.run_process import end_leftovers, fate
 
 # A code server that is only busy answers one of these.
 _PAUSES, _TIMEOUT = (2.0, 5.0, 0.0), 10
@@ -32,16 +31,20 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """Whether the code server that started the run still has it.
+        """Whether the run's process lives, or where that is not known (yet), the code server that started it has it.
+
+        What is left of a dead run is ended, so that the pools that it held are free at once.
 
         A server that does not answer is taken for dead: its runs are its children, and end with it. Should one live on,
         the next run beside it is as safe as any two at once.
         """
-        if GRPC_INFO_TAG not in run.tags:
-            ended = PROCESS_TAG in run.tags and has_ended(run.tags[PROCESS_TAG])
-            return CheckRunHealthResult(
-                WorkerStatus.NOT_FOUND if ended else WorkerStatus.RUNNING, "its process has ended" if ended else ""
-            )
+        known_fate = fate(run.tags, run.run_id)
+        if known_fate == "ended":
+            end_leftovers(run.run_id)
+            self._instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its process has ended")
+        if known_fate == "alive" or GRPC_INFO_TAG not in run.tags:
+            return CheckRunHealthResult(WorkerStatus.RUNNING)
         server = json.loads(run.tags[GRPC_INFO_TAG])
         for pause in _PAUSES:
             try:

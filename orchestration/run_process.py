@@ -1,26 +1,99 @@
-"""The process of a run that no code server has started (`batchmerge run`): its name, and whether it has ended."""
+"""The operating system's process of a run: how the run's tags name it, whether it has ended, what it left behind."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal
 
 import psutil
 
+from orchestration.names import PROCESS_TAG
 
-def own_process() -> str:
-    """``host pid start``: the start tells it from a later process with the same id."""
+# What the processes of a run's steps have in their environment.
+RUN_VARIABLE = "BATCHMERGE_RUN"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_PATIENCE = 5
+
+Fate = Literal["alive", "ended", "unknown"]
+
+
+def process_tags(run_id: str) -> dict[str, str]:
+    """Names this very process as that of the run."""
     process = psutil.Process()
-    return f"{socket.gethostname()} {process.pid} {process.create_time():.0f}"
+    return {PROCESS_TAG: f"{socket.gethostname()} {process.pid} {_started(process)} {run_id}"}
 
 
-def has_ended(described: str) -> bool:
-    """Whether the process is surely over; False where it is on another machine, or where that cannot be told."""
-    host, pid, start = described.split(" ")
-    if host != socket.gethostname():
-        return False
+def fate(tags: Mapping[str, str], run_id: str) -> Fate:
+    """What became of the run's process; unknown where nothing names it yet, or it is on another machine."""
+    host, pid, start, of_run = _parts(tags)
+    # Dagster copies the tags of a run to the run that tries it again.
+    if host != socket.gethostname() or of_run not in ("", run_id):
+        return "unknown"
     try:
-        return f"{psutil.Process(int(pid)).create_time():.0f}" != start
+        process = psutil.Process(int(pid))
+        if process.status() == psutil.STATUS_ZOMBIE or _started(process, start) != start:
+            return "ended"
     except psutil.NoSuchProcess:
-        return True
+        return "ended"
     except psutil.AccessDenied:
-        return False
+        return "unknown"
+    return "alive"
+
+
+def where(tags: Mapping[str, str]) -> str:
+    """The process for people: ``process 4711`` or ``process 4711 on host-b``; empty where nothing names it."""
+    host, pid, *_ = _parts(tags)
+    return "" if not pid else f"process {pid}" + ("" if host == socket.gethostname() else f" on {host}")
+
+
+def end_leftovers(run_id: str) -> int:
+    """Ends steps of a dead run that live on in processes of their own; how many there were."""
+    left = [process for process in psutil.process_iter() if _run_of(process) == run_id]
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _, stubborn = psutil.wait_procs(left, timeout=_PATIENCE)
+    for process in stubborn:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    return len(left)
+
+
+def _parts(tags: Mapping[str, str]) -> tuple[str, str, str, str]:
+    """Host, pid, start, run id; all empty without the tag. Tags of older versions name no run."""
+    host, pid, start, run_id = [*tags.get(PROCESS_TAG, "").split(" "), "", "", ""][:4]
+    return host, pid, start, run_id
+
+
+def _started(process: psutil.Process, like: str = "@") -> str:
+    """What tells the process from a later one with the same id.
+
+    Ticks since the machine's start and the id of that start; the wall clock may be set while a process lives. Other
+    systems than Linux, and tags of older versions, have seconds of the wall clock.
+    """
+    if "@" in like and _BOOT_ID.exists():
+        stat = Path(f"/proc/{process.pid}/stat")
+        try:
+            return f"{stat.read_text().rpartition(')')[2].split()[19]}@{_boot()}"
+        except (FileNotFoundError, ProcessLookupError):
+            raise psutil.NoSuchProcess(process.pid) from None
+    return f"{process.create_time():.0f}"
+
+
+@cache
+def _boot() -> str:
+    return _BOOT_ID.read_text().strip()[:8]
+
+
+def _run_of(process: psutil.Process) -> str | None:
+    if process.pid == os.getpid():
+        return None
+    try:
+        return process.environ().get(RUN_VARIABLE)
+    except (psutil.Error, OSError):
+        return None

@@ -1,17 +1,27 @@
-"""Running a pipeline's Dagster job in this process, against the instance of the data folder."""
+"""Running a pipeline's Dagster jobs in this process, against the instance of the data folder.
+
+Before and while it runs, what dead runs hold is freed, with or without a Dagster daemon; live ones are waited for.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
+from dagster._core.utils import make_new_run_id
 
-from orchestration.names import PIPELINE_TAG, PROCESS_TAG, landing_key, op_name
-from orchestration.run_process import own_process
+from jobs.spec import PipelineSpec
+from orchestration.dead_runs import end_dead_runs
+from orchestration.names import PIPELINE_TAG, landing_key, op_name
+from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
+from orchestration.run_process import process_tags
+from orchestration.sensors.busy import busy_reason
 
+_LOG = logging.getLogger("batchmerge")
 _FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
@@ -56,6 +66,7 @@ def run_job(
     config: Mapping[str, object],
     hours: tuple[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
+    wait: bool = True,
 ) -> RunResult:
     """One run of the pipeline's job.
 
@@ -63,23 +74,73 @@ def run_job(
         config: of the landing step; `mode` goes to every step.
         hours: first and last partition of a replay; None: the current hour.
         tags: further tags of the run.
+        wait: for runs that hold a pool of this one.
+
+    Raises:
+        Unavailable: another run holds a pool, and it is not to be waited for.
     """
     job = definitions.resolve_job_def(pipeline)
     partitions = job.partitions_def
     assert partitions is not None
-    tagged = {**(tags or {}), PIPELINE_TAG: pipeline, PROCESS_TAG: own_process()}
+    tagged = {**(tags or {}), PIPELINE_TAG: pipeline}
     if hours:
         tagged |= {_FIRST: hours[0], _LAST: hours[1]}
     current = None if hours else partitions.get_last_partition_key()
-    logging.getLogger("dagster").setLevel(logging.CRITICAL)
-    result = job.execute_in_process(
-        instance=instance,
-        partition_key=current,
-        tags=tagged,
-        raise_on_error=False,
-        run_config={"ops": _ops(job, config), "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-    )
+    result = execute(instance, job, tagged, {"ops": _ops(job, config)}, wait, current)
     return RunResult(result.run_id, _steps(job, result))
+
+
+def execute(
+    instance: dg.DagsterInstance,
+    job: dg.JobDefinition,
+    tags: Mapping[str, str],
+    run_config: Mapping[str, object],
+    wait: bool,
+    partition: str | None = None,
+) -> dg.ExecuteInProcessResult:
+    """One run of the job in this process; see `run_job`."""
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    end_dead(instance)
+    pools = {node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool}
+    if not wait and (found := holders(instance, pools)):
+        raise in_the_way(found)
+    run_id, waits = make_new_run_id(), PoolWaits(instance, _LOG.info, wait)
+    with waiting_for_pools(waits):
+        result = job.execute_in_process(
+            instance=instance,
+            partition_key=partition,
+            tags={**tags, **process_tags(run_id)},
+            raise_on_error=False,
+            run_id=run_id,
+            run_config={**run_config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+    if waits.refusal:
+        raise waits.refusal
+    return result
+
+
+def end_dead(instance: dg.DagsterInstance) -> None:
+    """Ends the runs whose process is over, and says so."""
+    for line in end_dead_runs(instance):
+        _LOG.info(line)
+
+
+def wait_until_idle(instance: dg.DagsterInstance, pipeline: str, spec: PipelineSpec, wait: bool) -> None:
+    """For what writes to tables outside of Dagster's runs: returns when no run of the pipeline is under way.
+
+    Raises:
+        Unavailable: one is, and it is not to be waited for.
+    """
+    end_dead(instance)
+    told = None
+    while busy := busy_reason(instance, pipeline, spec):
+        if not wait:
+            raise in_the_way([busy])
+        if busy != told:
+            told = busy
+            _LOG.info("waiting: %s", busy)
+        time.sleep(1)
+        end_dead(instance)
 
 
 def _ops(job: dg.JobDefinition, config: Mapping[str, object]) -> dict[str, object]:

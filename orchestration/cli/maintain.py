@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 
 import click
@@ -10,6 +9,7 @@ import dagster as dg
 from rich.table import Table
 
 from orchestration.cli.instance import dagster_instance
+from orchestration.cli.job_runs import execute
 from orchestration.cli.progress import engine_log
 from orchestration.cli.report import console
 from orchestration.files import pipeline_spec
@@ -18,7 +18,8 @@ from orchestration.names import maintenance_job
 
 @click.command()
 @click.argument("pipeline")
-def maintain(pipeline: str) -> None:
+@click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
+def maintain(pipeline: str, no_wait: bool) -> None:
     """Compact, expire and clean up the tables of PIPELINE, beside its runs. What it does is in its file
     (`maintenance`).
 
@@ -29,16 +30,7 @@ def maintain(pipeline: str) -> None:
     from orchestration.definitions import defs
 
     with engine_log(), dagster_instance() as instance:
-        logging.getLogger("dagster").setLevel(logging.CRITICAL)
-        result = (
-            defs()
-            .resolve_job_def(maintenance_job(pipeline))
-            .execute_in_process(
-                instance=instance,
-                raise_on_error=False,
-                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            )
-        )
+        result = execute(instance, defs().resolve_job_def(maintenance_job(pipeline)), {}, {}, not no_wait)
     _show(result)
     problems = [e.step_failure_data.user_failure_data for e in result.all_events if e.is_step_failure]
     for problem in problems:

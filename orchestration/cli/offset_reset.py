@@ -14,6 +14,7 @@ from jobs.offset_reset import Known
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
 from orchestration.cli.instance import dagster_instance
+from orchestration.cli.job_runs import end_dead
 from orchestration.cli.report import console
 from orchestration.files import open_pipeline
 from orchestration.sensors.busy import busy_reason
@@ -114,6 +115,7 @@ def _reset(name: str, choice: Choice, table: str | None, accept_changes: bool, y
 def require_idle(pipeline: Pipeline) -> None:
     """Refuses to go on while a run of the pipeline is queued or running."""
     with dagster_instance() as instance:
+        end_dead(instance)
         busy = busy_reason(instance, pipeline.name, pipeline.spec)
     if busy:
         raise Unavailable(

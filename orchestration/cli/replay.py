@@ -13,15 +13,14 @@ from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_offsets, from_time, replay_from_kafka
 from jobs.replay.landed import Replayed, replay_batches
 from orchestration.cli.instance import dagster_instance
-from orchestration.cli.job_runs import run_job
+from orchestration.cli.job_runs import run_job, wait_until_idle
 from orchestration.cli.offset_reset import place
 from orchestration.cli.progress import engine_log
 from orchestration.cli.report import console
 from orchestration.cli.run import finish
 from orchestration.files import open_pipeline, pipeline_spec
-from orchestration.sensors.busy import busy_reason
 from resources.connections import load_connections
-from resources.errors import BatchmergeError, TransientError, Unavailable
+from resources.errors import BatchmergeError, TransientError
 
 _HOUR = "%Y-%m-%dT%H"
 _TIMES = [_HOUR, "%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
@@ -42,6 +41,7 @@ Way = Callable[[Pipeline, Destination], Replayed | None]
 )
 @click.option("--what-is-left", is_flag=True, help="Take what Kafka still has of --kafka-from.")
 @click.option("--table", "tables", multiple=True, help="Only into this table; not with --from.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
 def replay(
     pipeline: str,
     first: datetime | None,
@@ -52,6 +52,7 @@ def replay(
     kafka_offsets: Sequence[str],
     what_is_left: bool,
     tables: Sequence[str],
+    no_wait: bool,
 ) -> None:
     """Bring records into the tables of PIPELINE again: landed ones (--from, --batches), or from Kafka.
 
@@ -70,9 +71,9 @@ def replay(
     if first:
         if tables:
             raise click.UsageError("--from replays into all tables; name --batches for one table")
-        _by_hours(pipeline, first, last)
+        _by_hours(pipeline, first, last, not no_wait)
         return
-    _directly(pipeline, _way(batches, kafka_from, kafka_to, kafka_offsets, what_is_left), tables)
+    _directly(pipeline, _way(batches, kafka_from, kafka_to, kafka_offsets, what_is_left), tables, not no_wait)
 
 
 def _way(
@@ -110,12 +111,10 @@ def _numbers(text: str) -> tuple[int, int]:
     return int(low), int(high or low)
 
 
-def _directly(name: str, way: Way, tables: Sequence[str]) -> None:
+def _directly(name: str, way: Way, tables: Sequence[str], wait: bool) -> None:
     pipeline = open_pipeline(name, load_connections())
-    with dagster_instance() as instance:
-        busy = busy_reason(instance, name, pipeline.spec)
-    if busy:
-        raise Unavailable(busy, where=f"pipeline {name}", remedy="wait until it has ended, then try again")
+    with engine_log(), dagster_instance() as instance:
+        wait_until_idle(instance, name, pipeline.spec, wait)
     wanted = [pipeline.destination(t) for t in tables] or pipeline.destinations()
     shown, failed = Table("table", "changes", "inserted", "updated", "deleted"), list[BatchmergeError]()
     with engine_log():
@@ -142,7 +141,7 @@ def _counts(done: Replayed | None) -> list[str]:
     return [f"{n:,}" for n in (counts.changes, counts.inserted, counts.updated, counts.deleted)]
 
 
-def _by_hours(pipeline: str, first: datetime, last: datetime | None) -> None:
+def _by_hours(pipeline: str, first: datetime, last: datetime | None, wait: bool) -> None:
     spec = pipeline_spec(pipeline)
     last = last or datetime.now(UTC).replace(tzinfo=None)
     if last < first:
@@ -154,5 +153,5 @@ def _by_hours(pipeline: str, first: datetime, last: datetime | None) -> None:
 
     hours = (first.strftime("%Y-%m-%d-%H:00"), last.strftime("%Y-%m-%d-%H:00"))
     with engine_log(), dagster_instance() as instance:
-        result = run_job(instance, defs(), pipeline, {"mode": "replay"}, hours=hours)
+        result = run_job(instance, defs(), pipeline, {"mode": "replay"}, hours=hours, wait=wait)
     finish(result)

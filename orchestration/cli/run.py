@@ -17,7 +17,8 @@ from orchestration.files import pipeline_spec
 @click.argument("pipeline")
 @click.option("--until-caught-up", is_flag=True, help="Land batch after batch until Kafka has nothing more.")
 @click.option("--max-batches", type=click.IntRange(min=0), help="Land at most so many batches (0: until caught up).")
-def run(pipeline: str, until_caught_up: bool, max_batches: int | None) -> None:
+@click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
+def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: bool) -> None:
     """Advance PIPELINE: land what is new in Kafka, merge it into every table.
 
     The run shows up in Dagster like any other (`batchmerge ui`). Exit code 2: something has to be mended; 3: try again
@@ -33,7 +34,7 @@ def run(pipeline: str, until_caught_up: bool, max_batches: int | None) -> None:
     if max_batches is not None:
         config["max_batches"] = max_batches
     with engine_log(), dagster_instance() as instance:
-        result = run_job(instance, defs(), pipeline, config)
+        result = run_job(instance, defs(), pipeline, config, wait=not no_wait)
     finish(result)
 
 

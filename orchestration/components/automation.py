@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from orchestration.components.launch import Launch
+from orchestration.executor import step_processes
 from orchestration.names import ASKED_AT_TAG, PIPELINE_TAG
 from orchestration.sensors.busy import hold_reason
 
@@ -23,18 +24,12 @@ def pipeline_job(
         others: checks of these assets that have a job of their own.
     """
     keys = [key for asset in assets for key in asset.keys]
-    executor = dg.multiprocess_executor.configured(
-        {
-            "max_concurrent": len(assets),
-            "start_method": {"forkserver": {"preload_modules": _PRELOAD}},
-        }
-    )
     return dg.define_asset_job(
         launch.name,
         selection=dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(*others),
         description=launch.spec.description or None,
         tags={PIPELINE_TAG: launch.name},
-        executor_def=executor,
+        executor_def=step_processes(len(assets), _PRELOAD),
     )
 
 

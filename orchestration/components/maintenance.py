@@ -14,6 +14,7 @@ from orchestration import names
 from orchestration.components.failures import as_failures, retry_policy
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
+from orchestration.executor import step_processes
 from orchestration.sensors.busy import paused_reason
 
 # Two tables at a time: maintenance leaves room for the pipelines beside it.
@@ -28,13 +29,12 @@ def maintenance_job(launch: Launch) -> dg.JobDefinition:
     """
     ops = [_landing_op(launch)]
     ops += [_table_op(launch, t) for t in launch.spec.tables if t.table not in launch.spec.maintenance.skip_tables]
-    executor = dg.multiprocess_executor.configured({"max_concurrent": _AT_ONCE})
 
     @dg.job(
         name=names.maintenance_job(launch.name),
         description=f"Compacts, expires and cleans up the tables of {launch.name}; deletes old landed batches.",
         tags={names.MAINTENANCE_TAG: launch.name},
-        executor_def=executor,
+        executor_def=step_processes(_AT_ONCE),
     )
     def maintenance() -> None:
         for op in ops:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,8 +21,6 @@ from dagster._core.test_utils import create_run_for_test
 
 from orchestration.cli.instance import SETTINGS
 from orchestration.launcher import WatchedRunLauncher
-from orchestration.names import PROCESS_TAG
-from orchestration.run_process import own_process
 from resources.connections import Connections
 from resources.local.ports import free_port
 from tests.kit.dagster_dev import started
@@ -111,18 +108,3 @@ def test_a_run_is_dead_where_its_code_server_does_not_answer(
     nobody = json.dumps({"host": "127.0.0.1", "port": free_port(())})
     lost = create_run_for_test(instance, job_name="p", tags={GRPC_INFO_TAG: nobody})
     assert launcher.check_run_worker_health(lost).status == WorkerStatus.NOT_FOUND
-
-
-def test_a_run_of_the_command_line_is_dead_when_its_process_has_ended(instance: dg.DagsterInstance) -> None:
-    host, pid, start = own_process().split(" ")
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        ended.wait()
-    processes = {
-        f"{host} {pid} {start}": WorkerStatus.RUNNING,
-        f"{host} {pid} {int(start) - 60}": WorkerStatus.NOT_FOUND,
-        f"{host} {ended.pid} {start}": WorkerStatus.NOT_FOUND,
-        f"elsewhere {ended.pid} {start}": WorkerStatus.RUNNING,
-    }
-    runs = {text: create_run_for_test(instance, job_name="p", tags={PROCESS_TAG: text}) for text in processes}
-    found = {text: WatchedRunLauncher().check_run_worker_health(run).status for text, run in runs.items()}
-    assert found == processes

@@ -1,0 +1,80 @@
+"""Runs whose process is over although Dagster takes them for running: ends them, and frees what they held.
+
+Dagster's daemon does the same after a while (run monitoring). Whoever comes to a pool that such a run holds need not
+wait for it, and where no daemon runs nobody else would do it. Should a run that was taken for dead wake up, then its
+commits are refused, as those of any older run.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from orchestration.names import PIPELINE_TAG
+from orchestration.run_process import end_leftovers, fate, where
+
+# A step of a finished run may still be at its last words.
+_GRACE = 60
+_IN_PROGRESS = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+
+
+@dataclass
+class _Held:
+    """Pools by run: held, or queued for."""
+
+    pools: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, run_id: str, pool: str) -> None:
+        self.pools.setdefault(run_id, set()).add(pool)
+
+
+def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Ends the runs whose process is over and frees the pools of runs that have ended; what was done, a line a run."""
+    held = _held(instance)
+    in_progress = {run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=_IN_PROGRESS))}
+    told = []
+    for run_id in sorted({*held.pools, *in_progress}):
+        if reason := _end(instance, run_id):
+            instance.event_log_storage.free_concurrency_slots_for_run(run_id)
+            freed = ", ".join(sorted(held.pools.get(run_id, ())))
+            told.append(f"{reason}; freed {freed}" if freed else reason)
+    return told
+
+
+def name_of(run: dg.DagsterRun) -> str:
+    """``run 1a2b3c4d of orders``."""
+    return f"run {run.run_id[:8]} of {run.tags.get(PIPELINE_TAG) or run.job_name}"
+
+
+def _held(instance: dg.DagsterInstance) -> _Held:
+    storage, held = instance.event_log_storage, _Held()
+    for pool, info in storage.get_concurrency_infos(list(storage.get_concurrency_keys())).items():
+        for run_id in (*info.active_run_ids, *(step.run_id for step in info.pending_steps)):
+            held.add(run_id, pool)
+    return held
+
+
+def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
+    """Why nothing of this run is needed any more, which is now in its log too; None where it may be."""
+    record = instance.get_run_record_by_id(run_id)
+    if record is None:
+        return f"run {run_id[:8]} was deleted"
+    run = record.dagster_run
+    ended = fate(run.tags, run_id) == "ended"
+    if run.is_finished:
+        if not ended and time.time() - (record.end_time or 0) < _GRACE:
+            return None
+        end_leftovers(run_id)
+        return f"{name_of(run)} has ended ({run.status.value.lower()})"
+    if not ended:
+        return None
+    reason = f"{where(run.tags)} is gone (killed, or the machine restarted)"
+    if left := end_leftovers(run_id):
+        reason += f"; ended {left} processes of its steps, which lived on"
+    if run.status == dg.DagsterRunStatus.CANCELING:
+        instance.report_run_canceled(run, reason)
+    else:
+        instance.report_run_failed(run, reason)
+    return f"{name_of(run)} is over, its {reason}"

@@ -1,0 +1,53 @@
+"""How the daemon's runs execute: every step in a process of its own, as with Dagster's own executor, and besides
+the run names its process, marks those of its steps, and waits for pools asleep.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+from dagster._core.definitions.executor_definition import multiple_process_executor_requirements
+from dagster._core.events import DagsterEvent
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.retries import RetryMode
+from dagster._core.executor.multiprocess import MultiprocessExecutor
+
+from orchestration.pool_waits import PoolWaits, waiting_for_pools
+from orchestration.run_process import RUN_VARIABLE, process_tags
+
+
+class _StepProcesses(MultiprocessExecutor):
+    def execute(self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan) -> Iterator[DagsterEvent]:
+        instance, run = plan_context.instance, plan_context.dagster_run
+        instance.add_run_tags(run.run_id, process_tags(run.run_id))
+        # What is started from here on inherits it: so the steps of a killed run are found.
+        os.environ[RUN_VARIABLE] = run.run_id
+
+        def tell(line: str) -> None:
+            instance.report_engine_event(line, run)
+
+        with waiting_for_pools(PoolWaits(instance, tell)):
+            yield from super().execute(plan_context, execution_plan)
+
+
+def step_processes(max_concurrent: int, preload: Sequence[str] = ("dagster",)) -> dg.ExecutorDefinition:
+    """The executor of a job, with so many steps at once.
+
+    Args:
+        preload: modules that the steps' processes import; their fork server does it once per run.
+    """
+
+    @dg.executor(name="step_processes", requirements=multiple_process_executor_requirements())
+    def executor(context: dg.InitExecutorContext) -> MultiprocessExecutor:
+        del context
+        return _StepProcesses(
+            retries=RetryMode.ENABLED,
+            max_concurrent=max_concurrent,
+            start_method="forkserver",
+            explicit_forkserver_preload=list(preload),
+        )
+
+    return executor

@@ -1,0 +1,115 @@
+"""How a step waits for a pool that another run holds: asleep, and saying for whom and since when.
+
+Dagster asks for the slot in a loop without a pause, silently; nobody frees a dead run's slot where no daemon runs.
+Both are mended around the one call that claims a slot. The holder's process is looked at while waiting, so that what
+a dead one held is free within seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import dagster as dg
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
+
+from orchestration.dead_runs import end_dead_runs, name_of
+from orchestration.run_process import where
+from resources.errors import Unavailable
+
+Tell = Callable[[str], None]
+
+# Seconds: asleep between two looks of Dagster's loop, at most between two claims, between looks at the holder's
+# process, and until it is told again for whom a step waits.
+_PAUSE, _CLAIM_EVERY, _LOOK_EVERY, _TELL_EVERY = 0.02, 1.0, 2.0, 60.0
+
+
+def holders(instance: dg.DagsterInstance, pools: Collection[str], besides: str = "") -> list[str]:
+    """Which other runs hold these pools, a line each: who, what, since when."""
+    found = []
+    for pool, info in instance.event_log_storage.get_concurrency_infos(sorted(pools)).items():
+        since = {step.run_id: step.assigned_timestamp for step in info.pending_steps if step.assigned_timestamp}
+        for run_id in sorted({slot.run_id for slot in info.claimed_slots} - {besides}):
+            run = instance.get_run_by_id(run_id)
+            process = where(run.tags) if run else ""
+            who = (name_of(run) if run else f"run {run_id[:8]}") + (f" ({process})" if process else "")
+            found.append(f"{who} works on {pool}{_since(since.get(run_id))}")
+    return found
+
+
+def _since(begun: datetime | None) -> str:
+    if begun is None:
+        return ""
+    begun = begun if begun.tzinfo else begun.replace(tzinfo=UTC)
+    seconds = (datetime.now(UTC) - begun).total_seconds()
+    return f" since {begun.astimezone(UTC):%H:%M:%S} UTC ({max(0.0, seconds):.0f} s)"
+
+
+@dataclass
+class PoolWaits:
+    """What the waiting of one run's steps came to.
+
+    Attributes:
+        wait: False: a step that finds its pool taken ends the run instead.
+        refusal: set where that happened.
+    """
+
+    instance: dg.DagsterInstance
+    tell: Tell
+    wait: bool = True
+    refusal: Unavailable | None = None
+    _looked: float = 0.0
+    _told: dict[str, float] = field(default_factory=dict)
+
+    def at(self, pool: str, run_id: str) -> bool:
+        """Called each time that a claim of the pool was refused. Whether something was freed meanwhile."""
+        now, freed = time.monotonic(), False
+        if now - self._looked > _LOOK_EVERY:
+            self._looked = now
+            for line in end_dead_runs(self.instance):
+                self.tell(line)
+                freed = True
+            if not freed:
+                self._name_holders(pool, run_id, now)
+        time.sleep(_PAUSE)
+        return freed
+
+    def _name_holders(self, pool: str, run_id: str, now: float) -> None:
+        found = holders(self.instance, [pool], besides=run_id)
+        if found and not self.wait:
+            self.refusal = in_the_way(found)
+            raise self.refusal
+        if found and now - self._told.get(pool, -_TELL_EVERY) >= _TELL_EVERY:
+            self._told[pool] = now
+            self.tell(f"waiting: {'; '.join(found)}")
+
+
+def in_the_way(found: list[str]) -> Unavailable:
+    """The error of a command that was told not to wait."""
+    return Unavailable(
+        "; ".join(found), where="--no-wait", remedy="try again later, or leave --no-wait out to wait for it"
+    )
+
+
+@contextmanager
+def waiting_for_pools(waits: PoolWaits) -> Iterator[None]:
+    """While it is entered, the steps of runs of this process wait that way."""
+    original = InstanceConcurrencyContext.claim
+
+    def claim(self: InstanceConcurrencyContext, concurrency_key: str, step_key: str, step_priority: int = 0) -> bool:
+        if original(self, concurrency_key, step_key, step_priority):
+            return True
+        freed = waits.at(concurrency_key, self._run_id)
+        # By itself Dagster would ask again after up to 15 s.
+        soonest = 0.0 if freed else time.time() + _CLAIM_EVERY
+        self._pending_timeouts[step_key] = min(self._pending_timeouts[step_key], soonest)
+        return False
+
+    InstanceConcurrencyContext.claim = claim  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        InstanceConcurrencyContext.claim = original  # type: ignore[method-assign]

@@ -1,0 +1,266 @@
+"""Runs that were killed: what they held is freed by whoever comes next, where no Dagster daemon runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+import psutil
+import pytest
+import yaml
+from dagster._core.test_utils import create_run_for_test
+
+from orchestration.cli.instance import SETTINGS, dagster_instance
+from orchestration.dead_runs import end_dead_runs
+from orchestration.names import PIPELINE_TAG, PROCESS_TAG
+from orchestration.pool_waits import holders
+from orchestration.run_process import process_tags
+from resources.connections import Connections
+from tests.kit.flow import ROOT, Flow, rows
+from tests.kit.model import expected
+from tests.kit.records import bootstrap, produce, random_changes
+
+STATUS = dg.DagsterRunStatus
+_PATIENCE = 180
+
+
+def _until(wanted: Callable[[], object], log: Path) -> None:
+    end = time.monotonic() + _PATIENCE
+    while not wanted():
+        assert time.monotonic() < end, log.read_text()[-3000:]
+        time.sleep(0.05)
+
+
+@contextmanager
+def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of its own with its output in `log`; killed at the end."""
+    with log.open("wb") as output:
+        started = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT)
+        try:
+            yield started
+        finally:
+            started.kill()
+            started.wait()
+
+
+def _call(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=_PATIENCE)
+
+
+def _is_asleep(waiting: psutil.Process, log: Path) -> None:
+    """It goes to sleep again and again, and takes hardly any of a processor's time meanwhile."""
+    began, before, slept = time.monotonic(), waiting.cpu_times(), waiting.num_ctx_switches().voluntary
+    _until(lambda: waiting.num_ctx_switches().voluntary > slept + 150, log)
+    now = waiting.cpu_times()
+    used = now.user + now.system - before.user - before.system
+    assert used / (time.monotonic() - began) < 0.4
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """DAGSTER_HOME with the shipped settings; no daemon runs on it."""
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    (tmp_path / "dagster").mkdir()
+    (tmp_path / "dagster" / "dagster.yaml").write_text(SETTINGS.read_text())
+    return tmp_path / "dagster"
+
+
+def test_a_killed_run_holds_nobody_up_and_a_live_one_is_waited_for(
+    stack: Path,
+    connections: Connections,
+    topic: Callable[..., str],
+    silent_server: str,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = Flow(topic(), ["upsert"])
+    records = random_changes(seed=5, count=50, keys=20, partitions=1)
+    produce(bootstrap(connections), flow.topic, records)
+    (tmp_path / "pipelines" / flow.name).mkdir(parents=True)
+    document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
+    (tmp_path / "pipelines" / flow.name / "defs.yaml").write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path / "pipelines"))
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    usual = yaml.safe_load((stack / "connections.yaml").read_text())["connections"]
+    silent = {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": 600}
+    command = [str(Path(sys.executable).with_name("batchmerge"))]
+
+    def kafka_is(kafka: dict[str, object]) -> None:
+        (tmp_path / "connections.yaml").write_text(yaml.safe_dump({"connections": usual | {"kafka": kafka}}))
+
+    first, second = tmp_path / "first.log", tmp_path / "second.log"
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        kafka_is(silent)
+        with _process([*command, "run", flow.name], first) as holder:
+            _until(lambda: holders(instance, [f"landing/{flow.name}"]), first)
+            kafka_is(usual["kafka"])
+            run_id = instance.get_runs(limit=1)[0].run_id
+            refused = _call([*command, "run", flow.name, "--no-wait"])
+            assert refused.returncode == 3, refused.stderr
+            assert f"run {run_id[:8]} of {flow.name} (process {holder.pid}) works on landing/" in refused.stderr
+            with _process([*command, "run", flow.name], second) as waiting:
+                _until(lambda: f"waiting: run {run_id[:8]} of {flow.name}" in second.read_text(), second)
+                _is_asleep(psutil.Process(waiting.pid), second)
+                assert waiting.poll() is None
+                holder.send_signal(signal.SIGKILL)
+                # Nobody has waited for it yet: it is a zombie, as in many a container.
+                assert waiting.wait(_PATIENCE) == 0, second.read_text()
+            assert f"process {holder.pid} is gone" in second.read_text()
+            assert f"freed landing/{flow.name}" in second.read_text()
+        assert rows(connections, flow.table("upsert")) == expected(records, "upsert")
+        assert instance.get_run_by_id(run_id).status == STATUS.FAILURE  # type: ignore[union-attr]
+
+        for other in (["replay", flow.name, "--batches", "1"], ["maintain", flow.name]):
+            dead = _dead_run(instance, flow.name)
+            assert _claim(instance, f"landing/{flow.name}", dead)
+            done = _call([*command, *other])
+            assert done.returncode == 0, done.stderr
+            assert f"run {dead.run_id[:8]} of {flow.name} is over" in done.stderr
+    assert rows(connections, flow.table("upsert")) == expected(records, "upsert")
+
+
+def _dead_run(instance: dg.DagsterInstance, pipeline: str) -> dg.DagsterRun:
+    tags = {PIPELINE_TAG: pipeline, PROCESS_TAG: process_tags("")[PROCESS_TAG].replace("@", "1@")}
+    made: dg.DagsterRun = create_run_for_test(instance, job_name=pipeline, status=STATUS.STARTED, tags=tags)
+    return made
+
+
+def _claim(instance: dg.DagsterInstance, pool: str, run: dg.DagsterRun) -> bool:
+    instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
+    return bool(instance.event_log_storage.claim_concurrency_slot(pool, run.run_id, "step").is_claimed)
+
+
+def test_only_what_is_surely_dead_is_ended(home: Path) -> None:
+    del home
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    with dagster_instance() as instance:
+
+        def run(status: dg.DagsterRunStatus, **changes: str) -> dg.DagsterRun:
+            made: dg.DagsterRun = create_run_for_test(instance, job_name="p", status=status)
+            host, pid, start, run_id = process_tags(made.run_id)[PROCESS_TAG].split(" ")
+            named = {"host": host, "pid": pid, "start": start, "run_id": run_id} | changes
+            instance.add_run_tags(made.run_id, {PROCESS_TAG: " ".join(named.values())})
+            assert _claim(instance, f"pool/{made.run_id}", made)
+            return made
+
+        dead = [run(STATUS.STARTED, pid=str(gone.pid)), run(STATUS.STARTED, start="1@0")]
+        cancelled, ended = run(STATUS.CANCELING, start="1@0"), run(STATUS.SUCCESS, start="1@0")
+        deleted = dg.DagsterRun("p")
+        assert _claim(instance, f"pool/{deleted.run_id}", deleted)
+        just_now = run(STATUS.STARTED)
+        instance.report_run_failed(just_now)
+        others = [
+            run(STATUS.STARTED),
+            run(STATUS.STARTED, start=f"{psutil.Process().create_time():.0f}", run_id=""),
+            run(STATUS.STARTED, pid=str(gone.pid), host="elsewhere"),
+            run(STATUS.STARTED, pid=str(gone.pid), run_id="of the run that this one tries again"),
+            just_now,
+        ]
+        queued = create_run_for_test(instance, job_name="p", status=STATUS.STARTED)
+        assert not _claim(instance, f"pool/{dead[0].run_id}", queued)
+
+        told = end_dead_runs(instance)
+
+        over = [*dead, cancelled, ended, deleted]
+        assert sorted(line.split()[1] for line in told) == sorted(run.run_id[:8] for run in over)
+        assert all(f"freed pool/{run.run_id}" in "\n".join(told) for run in over)
+        now = [r.status if (r := instance.get_run_by_id(run.run_id)) else None for run in over]
+        assert now == [STATUS.FAILURE, STATUS.FAILURE, STATUS.CANCELED, STATUS.SUCCESS, None]
+        assert not holders(instance, [f"pool/{run.run_id}" for run in over])
+        assert _claim(instance, f"pool/{dead[0].run_id}", queued)
+        assert all(holders(instance, [f"pool/{run.run_id}"]) for run in others)
+        assert end_dead_runs(instance) == []
+
+
+_LOCATION = """
+import os, sys, time
+from pathlib import Path
+import dagster as dg
+from orchestration.executor import step_processes
+
+@dg.op(pool="the/table")
+def hangs():
+    where = Path(os.environ["PIDS"])
+    where.joinpath(str(os.getpid())).touch()
+    while where.joinpath("hang").exists():
+        time.sleep(0.05)
+
+@dg.job(executor_def=step_processes(1))
+def job():
+    hangs()
+
+if __name__ == "__main__":
+    with dg.DagsterInstance.get() as instance:
+        dg.execute_job(dg.reconstructable(job), instance=instance)
+"""
+
+
+def test_the_steps_of_a_killed_run_are_ended_with_it(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the daemon's runs: every step in a process of its own, which outlives the run's."""
+    program, pids = tmp_path / "location.py", tmp_path / "pids"
+    program.write_text(_LOCATION)
+    pids.mkdir()
+    (pids / "hang").touch()
+    monkeypatch.setenv("PIDS", str(pids))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    first, second = tmp_path / "first.log", tmp_path / "second.log"
+
+    def steps() -> list[int]:
+        return [int(path.name) for path in pids.iterdir() if path.name.isdigit()]
+
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        with _process([sys.executable, str(program)], first) as killed:
+            _until(steps, first)
+            killed.send_signal(signal.SIGKILL)
+            killed.wait()
+        (step,) = map(psutil.Process, steps())
+        try:
+            assert step.is_running()
+            dead = instance.get_runs()[0]
+            with _process([sys.executable, str(program)], second) as waiting:
+                _until(lambda: len(steps()) == 2, second)
+                (pids / "hang").unlink()
+                assert waiting.wait(_PATIENCE) == 0, second.read_text()
+            _until(lambda: not step.is_running() or step.status() == psutil.STATUS_ZOMBIE, second)
+            told = [entry.message for entry in instance.all_logs(instance.get_runs(limit=1)[0].run_id)]
+            assert [line for line in told if "1 processes of its steps" in line and "freed the/table" in line]
+            assert instance.get_run_by_id(dead.run_id).status == STATUS.FAILURE  # type: ignore[union-attr]
+        finally:
+            if step.is_running():
+                os.kill(step.pid, signal.SIGKILL)
+
+
+def test_the_run_of_a_daemon_waits_for_a_live_one_asleep(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, pids, log = tmp_path / "location.py", tmp_path / "pids", tmp_path / "log"
+    program.write_text(_LOCATION)
+    pids.mkdir()
+    monkeypatch.setenv("PIDS", str(pids))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        live = create_run_for_test(instance, job_name="p", status=STATUS.STARTED)
+        instance.add_run_tags(live.run_id, process_tags(live.run_id))
+        assert _claim(instance, "the/table", live)
+        with _process([sys.executable, str(program)], log) as waiting:
+
+            def told() -> bool:
+                runs = [run for run in instance.get_runs() if run.run_id != live.run_id]
+                line = f"waiting: run {live.run_id[:8]} of p (process {os.getpid()}) works on the/table since "
+                return any(entry.message.startswith(line) for run in runs for entry in instance.all_logs(run.run_id))
+
+            _until(told, log)
+            _is_asleep(psutil.Process(waiting.pid), log)
+            instance.event_log_storage.free_concurrency_slots_for_run(live.run_id)
+            assert waiting.wait(_PATIENCE) == 0, log.read_text()
