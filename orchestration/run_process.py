@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Literal
 import psutil
 
 from orchestration.names import PROCESS_TAG
+from resources.local.processes import end
 
 # What the processes of a run's steps have in their environment.
 RUN_VARIABLE = "BATCHMERGE_RUN"
@@ -54,13 +54,7 @@ def where(tags: Mapping[str, str]) -> str:
 def end_leftovers(run_id: str) -> int:
     """Ends steps of a dead run that live on in processes of their own; how many there were."""
     left = [process for process in psutil.process_iter() if _run_of(process) == run_id]
-    for process in left:
-        with contextlib.suppress(psutil.Error):
-            process.terminate()
-    _, stubborn = psutil.wait_procs(left, timeout=_PATIENCE)
-    for process in stubborn:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+    end(left, _PATIENCE)
     return len(left)
 
 

@@ -23,7 +23,9 @@ from pydantic import BaseModel, ConfigDict
 from resources.local.service import Command
 
 MARK = "BATCHMERGE_SERVICE"
-_EXEC_LOOKS = 100
+_EXEC_LOOKS, _LOOK_EVERY = 100, 0.02
+# psutil lets the second one through where a process has gone and its pid is somebody else's a moment later.
+_GONE = (psutil.NoSuchProcess, FileNotFoundError)
 _EXEC_STOPPABLE = (
     "import os, signal, sys; signal.signal(signal.SIGTERM, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
 )
@@ -86,7 +88,7 @@ def find(running: Running) -> psutil.Process | None:
             # Between its exec and its first instruction, a process shows no environment.
             time.sleep(0.01)
         return None
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
+    except (psutil.AccessDenied, *_GONE):
         # A process whose environment we may not read is another user's.
         return None
 
@@ -100,16 +102,38 @@ def stop(running: Running, patience: float = 30) -> None:
     process = find(running)
     if process is None:
         return
-    try:
+    children = list[psutil.Process]()
+    with contextlib.suppress(*_GONE):
         children = process.children(recursive=True)
-        process.terminate()
-        _, left = psutil.wait_procs([process], timeout=patience)
-        _, orphans = psutil.wait_procs(children, timeout=2)
-        for one in [*left, *orphans]:
-            one.kill()
-        psutil.wait_procs([*left, *orphans], timeout=10)
-    except psutil.NoSuchProcess:
-        return
+    end([process], patience)
+    end(children, 2)
+
+
+def end(processes: Sequence[psutil.Process], patience: float) -> None:
+    """Ends these processes: TERM, and KILL for those that live after `patience` seconds."""
+    for name, seconds in (("terminate", patience), ("kill", 10.0)):
+        for process in processes:
+            with contextlib.suppress(psutil.AccessDenied, *_GONE):
+                getattr(process, name)()
+        processes = _living(processes, seconds)
+
+
+def _living(processes: Sequence[psutil.Process], patience: float) -> Sequence[psutil.Process]:
+    """Those that are still there after so long; returns early where none is."""
+    until = time.monotonic() + patience
+    while (processes := [one for one in processes if _lives(one)]) and time.monotonic() < until:
+        time.sleep(_LOOK_EVERY)
+    return processes
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return True
+    except _GONE:
+        return False
+    _reap(process.pid)
+    return False
 
 
 def _reap(pid: int) -> None:

@@ -1,5 +1,6 @@
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -63,6 +64,28 @@ def test_a_process_that_ignores_term_is_killed_with_its_children(tmp_path: Path)
     processes.stop(running, patience=0.2)
     assert not processes.is_alive(running)
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
+
+
+def test_a_process_whose_pid_is_given_away_while_it_is_stopped_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """psutil finds no file for the process, and one again a moment later: that of another process."""
+    # As `down` finds it: no child of this process, so nobody waits for it here.
+    elsewhere = (
+        "import sys\nfrom pathlib import Path\n"
+        "from resources.local import processes\nfrom resources.local.service import Command\n"
+        "where = Path(sys.argv[1])\n"
+        "command = Command([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(processes.start(command, where / 'log', where).model_dump_json())"
+    )
+    command = [sys.executable, "-c", elsewhere, str(tmp_path)]
+    started = subprocess.run(command, check=True, capture_output=True, text=True)
+    running = Running.model_validate_json(started.stdout)
+    watched, exists = psutil.Process(running.pid), os.path.exists
+    monkeypatch.setattr("os.path.exists", lambda path: str(path) == f"/proc/{running.pid}/stat" or exists(path))
+    processes.stop(running)
+    monkeypatch.undo()
+    assert not watched.is_running() or watched.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_recycled_pid_is_neither_alive_nor_stopped(tmp_path: Path) -> None:
