@@ -101,6 +101,7 @@ def test_a_killed_run_holds_nobody_up_and_a_live_one_is_waited_for(
         kafka_is(silent)
         with _process([*command, "run", flow.name], first) as holder:
             _until(lambda: holders(instance, [f"landing/{flow.name}"]), first)
+            holder.send_signal(signal.SIGSTOP)  # or it would give up Kafka, sooner or later
             kafka_is(usual["kafka"])
             run_id = instance.get_runs(limit=1)[0].run_id
             refused = _call([*command, "run", flow.name, "--no-wait"])
@@ -234,7 +235,7 @@ def test_the_steps_of_a_killed_run_are_ended_with_it(
                 assert waiting.wait(_PATIENCE) == 0, second.read_text()
             _until(lambda: not step.is_running() or step.status() == psutil.STATUS_ZOMBIE, second)
             told = [entry.message for entry in instance.all_logs(instance.get_runs(limit=1)[0].run_id)]
-            assert [line for line in told if "1 processes of its steps" in line and "freed the/table" in line]
+            assert [line for line in told if "processes of its steps" in line and "freed the/table" in line]
             assert instance.get_run_by_id(dead.run_id).status == STATUS.FAILURE  # type: ignore[union-attr]
         finally:
             if step.is_running():
