@@ -8,7 +8,7 @@ from contextvars import copy_context
 from typing import Generic, TypeVar
 
 from jobs.batch_error_context import batches_under_way
-from resources.errors import Unavailable
+from resources.errors import TimeLimitReached
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: 
         on_timeout: stops what the work has under way elsewhere; also called when this thread is interrupted.
 
     Raises:
-        Unavailable: no answer in time; its facts say what was under way.
+        TimeLimitReached: no answer in time; its facts say what was under way.
     """
     with batches_under_way() as under_way:
         thread = _Work(work)
@@ -51,7 +51,7 @@ def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: 
     if thread.is_alive():
         facts = dict(under_way)
         _quietly(on_timeout)
-        raise Unavailable(
+        raise TimeLimitReached(
             f"no answer within the time limit of {seconds:g} s; given up",
             where=where,
             remedy="look at that system; or raise `time_limit_seconds` if the work is that large",

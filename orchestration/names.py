@@ -13,7 +13,9 @@ from jobs.spec.tables import Table
 PIPELINE_TAG = "batchmerge/pipeline"
 # When a schedule asked for the run, which may start later than in its hour.
 ASKED_AT_TAG = "batchmerge/asked_at"
-# The process of a run that no code server has started.
+# Tables that a run does not take, because an earlier one has them still to do.
+LEFT_OUT_TAG = "batchmerge/left_out"
+# The process of a run, so that others can see whether it lives.
 PROCESS_TAG = "batchmerge/process"
 # Dagster sets it on the runs of a backfill.
 BACKFILL_TAG = "dagster/backfill"

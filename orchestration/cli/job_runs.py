@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.utils import make_new_run_id
 
-from jobs.spec import PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
 from orchestration.dead_runs import end_dead_runs
 from orchestration.names import PIPELINE_TAG, landing_key, op_name
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools

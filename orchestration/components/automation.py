@@ -9,7 +9,7 @@ import dagster as dg
 from orchestration.components.launch import Launch
 from orchestration.executor import step_processes
 from orchestration.names import ASKED_AT_TAG, PIPELINE_TAG
-from orchestration.sensors.busy import hold_reason
+from orchestration.sensors.busy import free_to_advance
 
 # What a step's process imports; the fork server does it once per run.
 _PRELOAD = ["orchestration.components", "pyiceberg.catalog.sql", "pyspark.sql.connect.session"]
@@ -36,7 +36,7 @@ def pipeline_job(
 def pipeline_schedule(
     launch: Launch, job: dg.UnresolvedAssetJobDefinition, hours: dg.HourlyPartitionsDefinition
 ) -> dg.ScheduleDefinition:
-    """Runs the job on the current hour, unless it is paused, or a run of it waits or runs already."""
+    """Runs what is free of the job on the current hour: nothing where it is paused, or a run of it lands or waits."""
 
     @dg.schedule(
         name=f"{launch.name}_schedule",
@@ -48,12 +48,13 @@ def pipeline_schedule(
         tags={PIPELINE_TAG: launch.name},
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if reason := hold_reason(context.instance, launch.name, launch.spec):
-            return dg.SkipReason(reason)
+        free = free_to_advance(context.instance, launch.name, launch.spec)
+        if free.hold:
+            return dg.SkipReason(free.hold)
         # Dagster allows a tick only hours up to its own time. A tick that comes late has still asked in its hour.
         asked_at = context.scheduled_execution_time
         with dg.partition_loading_context(effective_dt=asked_at):
             hour = hours.get_last_partition_key()
-        return dg.RunRequest(partition_key=hour, tags={ASKED_AT_TAG: asked_at.isoformat()})
+        return free.request(hour, {ASKED_AT_TAG: asked_at.isoformat()})
 
     return tick

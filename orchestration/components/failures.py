@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from jobs.spec.automation import Retry
-from resources.errors import BatchmergeError, InvariantBroken, TransientError
+from resources.errors import BatchmergeError, InvariantBroken, TimeLimitReached, TransientError
 
 
 def retry_policy(retry: Retry) -> dg.RetryPolicy:
@@ -35,18 +35,21 @@ def as_failures() -> Iterator[None]:
 def failure(problem: BatchmergeError) -> dg.Failure:
     """What, where and the remedy as the failure's metadata."""
     transient = isinstance(problem, TransientError)
+    # What hung for the whole time limit would keep this run for as long again; its table is free for the next one.
+    again = transient and not isinstance(problem, TimeLimitReached)
+    how = "tried again" if again else "the next run tries again"
     facts = {f"fact {name}": dg.MetadataValue.text(str(value)) for name, value in problem.facts.items()}
     told = {"where": problem.where, "remedy": problem.remedy}
     return dg.Failure(
         description=str(problem),
         metadata={
             "error": dg.MetadataValue.text(type(problem).__name__),
-            "class": dg.MetadataValue.text("transient: tried again" if transient else "terminal: needs a person"),
+            "class": dg.MetadataValue.text(f"transient: {how}" if transient else "terminal: needs a person"),
             "what": dg.MetadataValue.text(problem.what),
             **{name: dg.MetadataValue.text(text) for name, text in told.items() if text},
             **facts,
         },
-        allow_retries=transient,
+        allow_retries=again,
     )
 
 

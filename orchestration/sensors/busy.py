@@ -1,14 +1,21 @@
-"""Why no run of a pipeline should start by itself now: it is paused, or one is under way already.
+"""What of a pipeline may start by itself now: nothing where it is paused, and nothing that a run under way has to do.
 
-The commit makes two runs at once safe; one at a time makes them useful.
+A run that lands holds up the next one: the commit makes two at once safe, one at a time makes them useful. Once it has
+landed, a further run may land what is new and merge it into the tables that no earlier run has still to do. So a table
+whose system hangs holds up neither landing, nor the other tables, nor the schedule: it keeps one run busy until its
+`time_limit_seconds`, is left out of the others meanwhile (they say so in their tags), and catches up in one merge with
+the first run after that. At most one run hangs for each table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.names import BACKFILL_TAG, PIPELINE_TAG, landing_key, table_key
+from orchestration.names import BACKFILL_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key, op_name, table_key
 
 _UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
@@ -17,6 +24,29 @@ _UNDER_WAY = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+_ENDS = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_SKIPPED}
+
+
+@dataclass(frozen=True)
+class Free:
+    """What a schedule or a sensor may start now.
+
+    Attributes:
+        hold: why nothing; None where something is free.
+        left_out: assets that another run has still to do, and which run that is.
+        assets: the others; None for all of the pipeline's.
+    """
+
+    hold: str | None = None
+    left_out: Mapping[dg.AssetKey, str] | None = None
+    assets: list[dg.AssetKey] | None = None
+
+    def request(self, hour: str | None, tags: Mapping[str, str]) -> dg.RunRequest:
+        """A run of what is free, on this hour."""
+        told = "; ".join(f"{'/'.join(key.path)}: {why}" for key, why in (self.left_out or {}).items())
+        more = {LEFT_OUT_TAG: told} if told else {}
+        # No run key: the key of a failed run would never be launched again.
+        return dg.RunRequest(partition_key=hour, tags={**tags, **more}, asset_selection=self.assets)
 
 
 def paused_reason(name: str, spec: PipelineSpec) -> str | None:
@@ -24,25 +54,64 @@ def paused_reason(name: str, spec: PipelineSpec) -> str | None:
     return f"{name} is paused (`paused: true` in its file)" if spec.paused else None
 
 
-def hold_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:
-    """Why the pipeline should not be advanced now by a schedule or a sensor; None where it may.
+def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> Free:
+    """What of the pipeline may be advanced now by a schedule or a sensor.
 
     It goes on beside a backfill, which may take hours: pools keep the two apart, table by table.
     """
-    return paused_reason(name, spec) or busy_reason(instance, name, spec, replays=False)
+    if paused := paused_reason(name, spec):
+        return Free(hold=paused)
+    landing, tables = landing_key(name), [table_key(table) for table in spec.tables]
+    busy = still_to_do(instance, name, spec, replays=False)
+    if landing in busy:
+        return Free(hold=busy[landing])
+    left_out = {key: busy[key] for key in tables if key in busy}
+    if not left_out:
+        return Free()
+    if spec.commit == "together":
+        left_out = dict.fromkeys(tables, next(iter(left_out.values())))
+    return Free(left_out=left_out, assets=[landing, *(key for key in tables if key not in left_out)])
 
 
-def busy_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, *, replays: bool = True) -> str | None:
-    """Which run is at work on the pipeline's tables, or will be; None where there is none.
+def busy_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:
+    """Which run, backfills too, is at work on the pipeline's tables, or will be; None where there is none."""
+    keys = _keys(name, spec)
+    return next((_named(run, name) for run in _runs(instance) if _selected(run, name, keys)), None)
+
+
+def still_to_do(
+    instance: dg.DagsterInstance, name: str, spec: PipelineSpec, *, replays: bool = True
+) -> dict[dg.AssetKey, str]:
+    """The pipeline's assets that runs under way have still to do, and which run that is.
 
     Args:
         replays: backfills count too.
     """
-    # A run that was launched on assets by hand, or as a backfill, has no tag of ours.
-    keys = {landing_key(name), *(table_key(table) for table in spec.tables)}
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-        if not replays and BACKFILL_TAG in run.tags:
-            continue
-        if run.tags.get(PIPELINE_TAG) == name or keys & set(run.asset_selection or ()):
-            return f"run {run.run_id[:8]} of {name} is {run.status.value.lower()}"
-    return None
+    keys, found = _keys(name, spec), dict[dg.AssetKey, str]()
+    for run in _runs(instance):
+        selected = set() if BACKFILL_TAG in run.tags and not replays else _selected(run, name, keys)
+        if selected and run.status == dg.DagsterRunStatus.STARTED:
+            entries = instance.all_logs(run.run_id, of_type=_ENDS)
+            ended = {entry.dagster_event.step_key for entry in entries if entry.dagster_event}
+            selected = {key for key in selected if op_name(name, key) not in ended}
+        found.update(dict.fromkeys(selected, _named(run, name)))
+    return found
+
+
+def _keys(name: str, spec: PipelineSpec) -> set[dg.AssetKey]:
+    return {landing_key(name), *(table_key(table) for table in spec.tables)}
+
+
+def _runs(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    return list(instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)))
+
+
+def _selected(run: dg.DagsterRun, name: str, keys: set[dg.AssetKey]) -> set[dg.AssetKey]:
+    """Which of the pipeline's assets the run is about. One that was launched by hand on assets has no tag of ours."""
+    if run.asset_selection:
+        return keys & set(run.asset_selection)
+    return keys if run.tags.get(PIPELINE_TAG) == name else set()
+
+
+def _named(run: dg.DagsterRun, name: str) -> str:
+    return f"run {run.run_id[:8]} of {name} is {run.status.value.lower()}"

@@ -13,7 +13,7 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
-from orchestration.sensors.busy import hold_reason, paused_reason
+from orchestration.sensors.busy import Free, free_to_advance, paused_reason
 from orchestration.sensors.waiting import Cursor, Waiting, moved, observe, reason_to_run, requested, waiting
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
@@ -55,12 +55,13 @@ def tick(
     # Event rows are kept for good: one only where something has moved.
     events = _events(name, spec, seen, cursor, now, hour) if moved(before, cursor) or context.cursor is None else []
     reason = reason_to_run(spec.trigger, seen, cursor, now)
-    hold = hold_reason(context.instance, name, spec) if reason else paused_reason(name, spec)
-    if reason is None or hold:
-        why = hold or f"{seen.landing} records wait, {seen.tables} landed ones are not in every table: no run is due"
+    free = free_to_advance(context.instance, name, spec) if reason else Free(hold=paused_reason(name, spec))
+    if reason is None or free.hold:
+        why = (
+            free.hold or f"{seen.landing} records wait, {seen.tables} landed ones are not in every table: no run is due"
+        )
         return dg.SensorResult(skip_reason=why, cursor=cursor.model_dump_json(), asset_events=events)
-    # No run key: the key of a failed run would never be launched again.
-    request = dg.RunRequest(partition_key=hour, tags={"batchmerge/reason": reason[:60]})
+    request = free.request(hour, {"batchmerge/reason": reason[:60]})
     return dg.SensorResult(run_requests=[request], cursor=requested(cursor, now).model_dump_json(), asset_events=events)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +21,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
 from orchestration.names import PIPELINE_TAG, table_key
-from orchestration.sensors.busy import busy_reason, paused_reason
+from orchestration.sensors.busy import paused_reason, still_to_do
 from orchestration.sensors.leases import Cursor, after_asking, is_due, left_behind, read_cursor
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
@@ -79,7 +80,9 @@ def tick(
         pipeline = Pipeline(name, spec, load_connections())
     except BatchmergeError as problem:
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
-    looked = [_look(pipeline, table) for table in spec.tables if table.kind == kind]
+    tables = [table for table in spec.tables if table.kind == kind]
+    with ThreadPoolExecutor(len(tables)) as pool:
+        looked = list(pool.map(lambda table: _look(pipeline, table), tables))
     ends = _ends(pipeline)
     shown, events = dict(cursor.shown), list[dg.AssetObservation]()
     for one in looked:
@@ -88,7 +91,8 @@ def tick(
             shown[one.table.table] = version
             events.append(dg.AssetObservation(table_key(one.table), metadata=_metadata(one.leases, ends)))
     # A backfill finishes what a dead run has begun, as a recovery run does.
-    hold = paused_reason(name, spec) or busy_reason(context.instance, name, spec)
+    busy, paused = still_to_do(context.instance, name, spec), paused_reason(name, spec)
+    hold = {one.table.table: paused or busy.get(table_key(one.table)) for one in looked}
     requests, asked, told = _recover(looked, cursor, hours, context.instance, hold)
     return dg.SensorResult(
         run_requests=requests,
@@ -120,7 +124,7 @@ def _recover(
     cursor: Cursor,
     hours: dg.HourlyPartitionsDefinition,
     instance: dg.DagsterInstance,
-    hold: str | None,
+    hold: Mapping[str, str | None],
 ) -> tuple[list[dg.RunRequest], dict[str, object], list[str]]:
     """Run requests, whom was asked for, and why nothing is asked for the others."""
     requests, asked, told = list[dg.RunRequest](), dict[str, object](cursor.asked), list[str]()
@@ -134,8 +138,8 @@ def _recover(
         if not dead:
             asked.pop(table, None)
             told.append(f"{table}: {one.problem or '; '.join(dict.fromkeys(reasons)) or 'no run has come to it yet'}")
-        elif hold:
-            told.append(f"{table}: {'; '.join(reasons)}; but {hold}")
+        elif held := hold[table]:
+            told.append(f"{table}: {'; '.join(reasons)}; but {held}")
         elif not is_due(before, dead, time.time()):
             told.append(f"{table}: {'; '.join(reasons)}; a run was asked for already")
         else:

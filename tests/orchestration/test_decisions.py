@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
+from dagster._core.execution.plan.objects import StepFailureData, StepSuccessData
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.test_utils import create_run_for_test
 from pydantic import ValidationError
@@ -21,8 +23,8 @@ from orchestration.components import KafkaPipeline, checks, metadata
 from orchestration.components.config import LandConfig, Mode
 from orchestration.components.failures import raise_for_checks
 from orchestration.components.window import Window, replays
-from orchestration.names import PIPELINE_TAG, landing_key
-from orchestration.sensors.busy import busy_reason, hold_reason
+from orchestration.names import LEFT_OUT_TAG, PIPELINE_TAG, landing_key
+from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
 from orchestration.sensors.waiting import Cursor, Waiting, observe, reason_to_run, requested, waiting
 from resources.errors import ConfigurationError
 from tests.kit.flow import Flow
@@ -224,7 +226,9 @@ def test_a_run_under_way_is_known_however_it_was_launched(
         remote_job_origin=_ORIGIN,
     )
     told = f"run {run.run_id[:8]} of p is {status.lower()}"
-    assert busy_reason(instance, "p", flow.spec) == hold_reason(instance, "p", flow.spec) == told
+    assert busy_reason(instance, "p", flow.spec) == told
+    alone = Free(left_out={table: told}, assets=[landing_key("p")])
+    assert free_to_advance(instance, "p", flow.spec) == (alone if len(assets or keys) == 1 else Free(hold=told))
     assert busy_reason(instance, "other", Flow("t", ["append"], name="other").spec) is None
 
 
@@ -234,11 +238,49 @@ def test_a_run_that_has_ended_holds_nobody_up(instance: dg.DagsterInstance, stat
     assert busy_reason(instance, "p", Flow("t", ["append"], name="p").spec) is None
 
 
+def _ended(instance: dg.DagsterInstance, run: dg.DagsterRun, step: str, event: dg.DagsterEventType) -> None:
+    failed = event == dg.DagsterEventType.STEP_FAILURE
+    data = StepFailureData(error=None, user_failure_data=None) if failed else StepSuccessData(duration_ms=1.0)
+    ended = dg.DagsterEvent(event.value, run.job_name, step_key=step, event_specific_data=data)
+    instance.handle_new_event(dg.EventLogEntry(None, "info", "", run.run_id, time.time(), step, run.job_name, ended))
+
+
+@pytest.mark.parametrize("commit", ["each", "together"])
+def test_what_a_run_has_done_is_free_for_the_next_one(instance: dg.DagsterInstance, commit: str) -> None:
+    flow = Flow("t", ["append", "upsert", "upsert_delete"], name="p", overrides={"commit": commit})
+    run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: "p"})
+    told = f"run {run.run_id[:8]} of p is started"
+    tables = {mode: dg.AssetKey(["iceberg", "tests", f"p_{mode}"]) for mode in flow.modes}
+    assert free_to_advance(instance, "p", flow.spec).hold == told
+
+    _ended(instance, run, "p__landing__p", dg.DagsterEventType.STEP_SUCCESS)
+    free = free_to_advance(instance, "p", flow.spec)
+    assert (free.hold, free.assets, set(free.left_out or ())) == (None, [landing_key("p")], set(tables.values()))
+
+    _ended(instance, run, "p__iceberg__tests__p_append", dg.DagsterEventType.STEP_SUCCESS)
+    _ended(instance, run, "p__iceberg__tests__p_upsert", dg.DagsterEventType.STEP_FAILURE)
+    request = free_to_advance(instance, "p", flow.spec).request("2026-01-01-00:00", {"why": "x"})
+    others = [] if commit == "together" else [tables["append"], tables["upsert"]]
+    assert request.asset_selection == [landing_key("p"), *others]
+    assert f"iceberg/tests/p_upsert_delete: {told}" in request.tags[LEFT_OUT_TAG]
+
+    instance.report_run_failed(run)
+    free = free_to_advance(instance, "p", flow.spec)
+    assert free == Free()
+    assert free.request(None, {"why": "x"}) == dg.RunRequest(tags={"why": "x"})
+
+
 def test_the_pipeline_goes_on_beside_a_backfill_but_nothing_else_replays_or_recovers(
     instance: dg.DagsterInstance,
 ) -> None:
-    flow, assets = Flow("t", ["append"], name="p"), frozenset({dg.AssetKey(["iceberg", "tests", "p_append"])})
-    tags = {"dagster/backfill": "b"}
-    create_run_for_test(instance, job_name="x", status=dg.DagsterRunStatus.STARTED, tags=tags, asset_selection=assets)
-    assert hold_reason(instance, "p", flow.spec) is None
+    flow, table = Flow("t", ["append"], name="p"), dg.AssetKey(["iceberg", "tests", "p_append"])
+    create_run_for_test(
+        instance,
+        job_name="x",
+        status=dg.DagsterRunStatus.STARTED,
+        tags={"dagster/backfill": "b"},
+        asset_selection=frozenset({table}),
+    )
+    assert free_to_advance(instance, "p", flow.spec) == Free()
     assert "of p is started" in str(busy_reason(instance, "p", flow.spec))
+    assert list(still_to_do(instance, "p", flow.spec)) == [table]
