@@ -14,7 +14,8 @@ from collections import Counter
 
 VARIABLE = "BATCHMERGE_FAILPOINT"
 
-# Every boundary of the protocol, in its order. The crash suite goes through all of them.
+# Every boundary of the protocol, in its order. The crash suite goes through all of them. Kinds of destination that have
+# several outside effects in a merge have more (`jobs.destinations.base.Kind.failpoints`).
 LANDING = ("land.planned", "land.begun", "land.written", "land.published")
 MERGE = ("merge.planned", "merge.begun", "merge.written", "merge.published")
 NEWS = (
@@ -34,29 +35,7 @@ DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
 MENDING = ("mend.written", "mend.published", "mend.replayed")
 # Instead of those of NEWS where the control topic is off.
 GROUP = "news.group"
-# The eight steps of a flush into BigQuery (jobs/destinations/bigquery/destination.py), and a replay into it.
-BIGQUERY = (
-    "bigquery.begun",
-    "bigquery.first-load",
-    "bigquery.loaded",
-    "bigquery.submitted",
-    "bigquery.merged",
-    "bigquery.moved",
-    "bigquery.cleaned",
-)
-BIGQUERY_REPLAY = "bigquery.replay-loaded"
 ALL = (*LANDING, *MERGE, *NEWS)
-
-# Boundaries inside a merge into ClickHouse, which has several outside effects (`clickhouse.taken_over` only after a
-# run that left its lease behind).
-CLICKHOUSE = (
-    "clickhouse.leased",
-    "clickhouse.taken_over",
-    "clickhouse.before",
-    "clickhouse.inserted",
-    "clickhouse.after",
-    "clickhouse.committed",
-)
 
 _ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 _reached: Counter[str] = Counter()

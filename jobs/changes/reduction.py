@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from pyspark.sql import SparkSession
+
+from jobs.batch import LandedBatch
 from jobs.changes.columns import RowColumn
-from jobs.changes.routing import RouteFilter
+from jobs.changes.routing import RouteFilter, route_filter
 from jobs.changes.unchanged_columns import kept_parameters
+from jobs.landing.landing_table import LandedRows
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import Table
 from sql import render
 
 
@@ -36,9 +42,36 @@ class Reduction:
     kept: tuple[RowColumn, ...] = ()
     touched: tuple[int, int] | None = None
 
+    @classmethod
+    def of_table(
+        cls,
+        spec: PipelineSpec,
+        table: Table,
+        columns: Sequence[RowColumn],
+        landed: LandedRows,
+        first: int,
+        newest: LandedBatch,
+    ) -> Reduction:
+        """What a destination table takes of batch `first` to the newest one.
+
+        Args:
+            columns: of the table's rows.
+        """
+        return cls(
+            table=landed.path,
+            snapshot=landed.snapshot_with(newest),
+            first=first,
+            last=newest.number,
+            mode=table.mode,
+            columns=tuple(columns),
+            keys=tuple(c.name for c in columns if c.is_key),
+            order_by=spec.changes.ordered_by,
+            route=route_filter(spec, table),
+        )
+
     @property
     def landed(self) -> str:
-        """The rows as they were landed."""
+        """The rows as they were landed: the columns, and ``__op, __order, __batch, __i, __kafka`` beside them."""
         return render(
             "spark",
             "landed_rows",
@@ -51,6 +84,15 @@ class Reduction:
             route=self.route,
             kept=self.kept,
         )
+
+    def with_unchanged(self, spark: SparkSession) -> Reduction:
+        """The same, with those of the columns that some of its changes leave as they were.
+
+        Asked first, since most batches have none: they are then merged as if nothing could be kept.
+        """
+        text = render("spark", "kept_columns", table=self.table, snapshot=self.snapshot)
+        names = {row["name"] for row in spark.sql(text, args={"first": self.first, "last": self.last}).collect()}
+        return replace(self, kept=tuple(c for c in self.columns if c.path[0] == "value" and c.path[-1] in names))
 
     def of(self, rows: str) -> str:
         """One change per key of these landed rows; in the mode `delete` the rows and the last delete of each key."""

@@ -97,6 +97,8 @@ class Kind(ABC, Generic[T]):
         table: the model of an entry of `tables`; its field `connection` has the usual connection as default.
         connection: the model of an entry of the connections file, with ``kind: Literal["<name>"]``.
         dialect: the SQL that is run for its tables.
+        failpoints: boundaries between two outside effects of a merge, in their order (`jobs.failpoints`); the crash
+            tests kill a run at each.
     """
 
     name: ClassVar[str]
@@ -105,6 +107,7 @@ class Kind(ABC, Generic[T]):
     connection: ClassVar[type[Connection]]
     capabilities: ClassVar[Capabilities]
     dialect: ClassVar[Dialect]
+    failpoints: ClassVar[Sequence[str]] = ()
 
     @abstractmethod
     def open(self, pipeline: str, spec: PipelineSpec, table: T, connections: Connections) -> Destination:

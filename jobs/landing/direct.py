@@ -8,23 +8,24 @@ the two commits neither loses nor doubles one. The batch counts as landed from t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch
-from jobs.changes.columns import KEPT, ROWS, landing_schema
-from jobs.destinations.iceberg.destination import IcebergDestination
-from jobs.destinations.iceberg.merge import with_all_columns
+from jobs.changes.columns import KEPT, ROWS, RowColumn, landing_schema
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import landed_batches
+from jobs.iceberg.rows import with_all_columns
 from jobs.landing.accounting import check, refuse_bad_records
 from jobs.landing.intermediate import IntermediateTable, publish_batch, publish_landed
 from jobs.landing.writing import LandingSource, Selection, write_records
 from jobs.offsets import Offsets
+from jobs.spec.pipeline import PipelineSpec
 from jobs.watermark import Watermark
 from resources.errors import InvariantBroken, TerminalError
 from resources.iceberg import IcebergCatalog
@@ -33,16 +34,50 @@ from resources.spark import spark_errors
 from sql import quote
 
 
+class TableToLandIn(Protocol):
+    """A destination table whose commits can be landings."""
+
+    @property
+    def pipeline(self) -> str: ...
+
+    @property
+    def spec(self) -> PipelineSpec: ...
+
+    @property
+    def catalog(self) -> IcebergCatalog: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def identifier(self) -> str:
+        """The table's name in its catalog."""
+
+    @property
+    def branch(self) -> str:
+        """The branch to publish to."""
+
+    @property
+    def columns(self) -> Sequence[RowColumn]: ...
+
+    def prepare(self) -> list[str]: ...
+
+    def committed(self) -> CommittedState | None: ...
+
+    def attempt(self, committed: CommittedState | None) -> Attempt:
+        """A try at the table's next commit."""
+
+
 @dataclass(frozen=True)
 class DirectLanding:
     """The destination as the place where batches are landed; what `IntermediateTable` is to other pipelines."""
 
-    destination: IcebergDestination
+    destination: TableToLandIn
     dead_letters: IntermediateTable
 
     @property
     def identifier(self) -> str:
-        return self.destination.table.table
+        return self.destination.identifier
 
     @property
     def catalog(self) -> IcebergCatalog:
@@ -76,7 +111,7 @@ class DirectLanding:
     def landed(self) -> tuple[list[LandedBatch], bool]:
         """The batches that the destination's snapshots still know, ascending, and whether from the first one on."""
         table = self.catalog.load(self.identifier)
-        branch = self.destination.table.branch
+        branch = self.destination.branch
         return landed_batches(table.metadata, self.destination.pipeline, branch) if table else ([], True)
 
     def snapshot_with(self, newest: LandedBatch) -> int:

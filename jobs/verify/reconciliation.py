@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import RowColumn
 from jobs.changes.reduction import Reduction
-from jobs.changes.routing import route_filter
-from jobs.changes.unchanged_columns import columns_kept, may_keep
+from jobs.changes.unchanged_columns import may_keep
 from jobs.destinations.base import Destination
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
@@ -109,22 +108,11 @@ class _Comparison:
     def _expect(self, merged: Sequence[LandedBatch]) -> None:
         """The rows that the table should and should not have, as a view that is computed once."""
         spec, table = self._pipeline.spec, self._destination.table
-        landed, snapshot = self._pipeline.intermediate, self._pipeline.intermediate.snapshot_with(merged[-1])
-        first, last = merged[0].number, merged[-1].number
+        landed = self._pipeline.intermediate
+        reduction = Reduction.of_table(spec, table, self._reader.columns, landed, merged[0].number, merged[-1])
         if may_keep(spec, table, landed):
-            self._kept = columns_kept(self._spark, landed.path, snapshot, first, last, self._reader.columns)
-        reduction = Reduction(
-            table=landed.path,
-            snapshot=snapshot,
-            first=first,
-            last=last,
-            mode=table.mode,
-            columns=tuple(self._reader.columns),
-            keys=tuple(c.name for c in self._reader.columns if c.is_key),
-            order_by=spec.changes.ordered_by,
-            route=route_filter(spec, table),
-            kept=self._kept,
-        )
+            reduction = reduction.with_unchanged(self._spark)
+            self._kept = reduction.kept
         text, refused = reduction.landed, self._reader.refused()
         if refused is not None:
             self._spark.createDataFrame(refused).createOrReplaceTempView(_REFUSED)

@@ -1,17 +1,15 @@
 """The job that compares a pipeline's tables with its landed changes and with each other: checks, run when you like."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 import dagster as dg
 from pydantic import Field
 
-from jobs.changes.routing import route_filter
 from jobs.destinations.registry import kind_of
 from jobs.pipeline import Pipeline
-from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
+from jobs.verify.agreement import row_count_mismatches
 from jobs.verify.reconciliation import Verdict, reconcile
 from orchestration import names
 from orchestration.components.failures import as_failures
@@ -147,18 +145,3 @@ def _agreement(launch: Launch, verdicts: Sequence[tuple[Table, Verdict]]) -> dg.
         description="; ".join(wrong) or None,
         metadata={f"{t.kind} {t.table}": f"{v.rows} rows at batch {v.batch}" for t, v in verdicts},
     )
-
-
-def row_count_mismatches(spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
-    """Tables that should hold the same at the same batch, and do not."""
-
-    def what(pair: tuple[Table, Verdict]) -> tuple[str, str, int]:
-        table, verdict = pair
-        return table.mode, repr(route_filter(spec, table)), verdict.batch
-
-    wrong = []
-    for (_, _, batch), group in groupby(sorted(verdicts, key=what), key=what):
-        rows = {f"{table.kind} {table.table}": verdict.rows for table, verdict in group}
-        if len(set(rows.values())) > 1:
-            wrong.append(f"at batch {batch}: " + ", ".join(f"{name} has {n} rows" for name, n in rows.items()))
-    return wrong

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from jobs import failpoints
+from jobs.destinations.bigquery.kind import KIND
 from resources.connections import Connections
 from resources.local import stack as local_stack
 from tests.kit import model
@@ -74,7 +75,7 @@ def test_killed_run_that_loads_landed_files(point: str, landed_log: Log, stack: 
     assert all(job.source_uris for job in loads(connections, landed_log.flow))
 
 
-@pytest.mark.parametrize("point", failpoints.BIGQUERY)
+@pytest.mark.parametrize("point", KIND.failpoints)
 def test_killed_run_is_finished_by_the_next(point: str, log: Log, stack: Path, connections: Connections) -> None:
     log.grow(connections)
     code, output = log.flow.run(stack, failpoint=point)
@@ -87,7 +88,7 @@ def test_killed_run_is_finished_by_the_next(point: str, log: Log, stack: Path, c
 def test_killed_again_and_again(log: Log, stack: Path, connections: Connections) -> None:
     """One flush, killed one step later each time."""
     log.grow(connections)
-    for point in failpoints.BIGQUERY:
+    for point in KIND.failpoints:
         code, output = log.flow.run(stack, failpoint=point)
         assert code in (0, -signal.SIGKILL), output
     code, output = log.flow.run(stack)
@@ -200,7 +201,7 @@ print(replay_batches(pipeline, destination, 1, 2))
 
 
 def _start_replay(flow: Flow, stack: Path, action: str) -> subprocess.Popen[str]:
-    point = f"{failpoints.BIGQUERY_REPLAY}={action}"
+    point = f"bigquery.replay-loaded={action}"
     process = subprocess.Popen(
         [sys.executable, "-c", _REPLAY],
         env={**os.environ, "BATCHMERGE_HOME": str(stack), "PYTHONPATH": str(ROOT), failpoints.VARIABLE: point},

@@ -20,9 +20,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from jobs import failpoints
 from jobs.destinations.clickhouse.insertion import to_arrow_file
 from jobs.destinations.clickhouse.keeper import KeeperStore
+from jobs.destinations.clickhouse.kind import KIND
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import BatchmergeError
@@ -76,7 +76,7 @@ def test_killed_run_is_finished_by_the_next_at_every_boundary(make_load: Callabl
     load = make_load(["append"], partition_by="id % 3")
     load.grow()
     load.finish()
-    for point in failpoints.CLICKHOUSE:
+    for point in KIND.failpoints:
         load.grow()
         if point == "clickhouse.taken_over":
             assert load.flow.run(load.home, failpoint="clickhouse.before")[0] == -signal.SIGKILL

@@ -11,8 +11,8 @@ from pyiceberg.types import StringType
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.spec.pipeline import PipelineSpec
+from jobs.verify.agreement import row_count_mismatches
 from jobs.verify.reconciliation import Verdict
-from orchestration.components.verify import row_count_mismatches
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
 from tests.kit.bigquery import service

@@ -1,68 +1,25 @@
-"""A destination table in BigQuery: loads into an intermediate table, one merge job, one compare-and-set of the state.
-
-The seed's eight steps, and what a crash after each leaves behind:
-
-==================================  ====================================================================================
-step                                after a crash there
-==================================  ====================================================================================
-1  batch number                     landing has given it; nothing is in BigQuery yet
-2  previous flush complete          the state row says so: it moves only after its merge job is done
-3  load jobs, one per chunk         loads that are done keep their job ids: the next run gets 409, adopts the range that
-                                    the first of them fixed in its labels, and loads what is missing. A load that ran
-                                    twice all the same adds rows that the merge counts once (batch number and `i`)
-4  rows are there                   load jobs skip the streaming buffer, so nothing is waited for; rows are counted
-5  merge job                        submitted or done: 409, the next run waits for it and takes its range from its
-                                    labels; failed: BigQuery has done nothing of it, and the next attempt number is used
-6  state row moved                  the table has moved on; only clean-up is left, and every clean-up takes all that is
-                                    merged
-7  offsets of the consumer group    `jobs.events.publishing`, repeatable
-8  clean-up                         done again by the next flush
-==================================  ====================================================================================
-
-A merge job that starts late is harmless: its id holds the number after the committed batch, an id is accepted once, and
-attempt n + 1 exists only where attempt n is over without effect. So per committed state at most one merge ever takes
-effect, whoever submitted it; whoever else arrives, moves the state to that job's range or finds it moved.
-"""
+"""A destination table in BigQuery: a job per merge (`merge`), a row of state per table (`state`)."""
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 
-from google.cloud.bigquery import SchemaField
 from pyspark.sql import SparkSession
 
-from jobs.batch import CommittedState, LandedBatch, MergeCounts
-from jobs.changes.columns import keeps
-from jobs.changes.unchanged_columns import may_keep
+from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination, MergeContext, Merged
-from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields, renamed_columns
-from jobs.destinations.bigquery.direct_load import takes_landed_rows
-from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due
-from jobs.destinations.bigquery.job_sequence import JobSequence
-from jobs.destinations.bigquery.loading import Loader
-from jobs.destinations.bigquery.maintain import CleanUp
-from jobs.destinations.bigquery.names import load_prefix, merge_prefix
+from jobs.destinations.bigquery.columns import Column, destination_columns, renamed_columns
+from jobs.destinations.bigquery.merge import Merging
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
-from jobs.destinations.bigquery.query_parameters import Binding, Values, has_kept, says_op
 from jobs.destinations.bigquery.read import BigQueryReader, count_rows
-from jobs.destinations.bigquery.rows import ChunkRows
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.state import StateRow, TableState
-from jobs.destinations.bigquery.statement import order_column
-from jobs.destinations.bigquery.tables import intermediate_table
+from jobs.destinations.bigquery.state import TableState
 from jobs.destinations.emptiness import require_empty
-from jobs.destinations.stages import Stages
-from jobs.failpoints import failpoint
 from jobs.maintenance.report import Done, do
-from jobs.spec.unchanged_columns import can_keep
-from resources.bigquery import BigQuery, Job
+from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
-from resources.errors import CommitFailed, InvariantBroken, TableReplaced
 
 
 @dataclass(frozen=True)
@@ -86,37 +43,8 @@ class BigQueryDestination(Destination):
         return TableState(self.bigquery, self.pipeline, self.table.table, self.table.intermediate_suffix)
 
     @cached_property
-    def _preparation(self) -> Preparation:
-        return Preparation(
-            self.bigquery,
-            self.pipeline,
-            self.table,
-            self.columns,
-            self._staged,
-            self.state,
-            self._merge_attempts,
-        )
-
-    @property
-    def _staged(self) -> list[SchemaField]:
-        return intermediate_fields(
-            self.columns,
-            self._order,
-            keeps=can_keep(self.table) and keeps(self.spec),
-            says_op=self._takes_landed_rows,
-        )
-
-    @property
-    def _order(self) -> Column | None:
-        return order_column(self.spec, self.columns)
-
-    @property
-    def _takes_landed_rows(self) -> bool:
-        return takes_landed_rows(self.spec, self.table, self.columns)
-
-    @cached_property
-    def _binding(self) -> Binding:
-        return Binding(self.bigquery, self.spec, self.table, self.columns, self.name)
+    def merging(self) -> Merging:
+        return Merging(self.bigquery, self.pipeline, self.spec, self.table, self.columns, self.state, self.name)
 
     def committed(self) -> CommittedState | None:
         row = self.state.read()
@@ -126,7 +54,17 @@ class BigQueryDestination(Destination):
         return row.committed
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        return self._preparation.run(dry_run)
+        merging = self.merging
+        parts = (self.pipeline, self.table, self.columns, merging.staged, self.state, merging.attempts_on)
+        return Preparation(self.bigquery, *parts).run(dry_run)
+
+    def merge(
+        self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
+    ) -> Merged | None:
+        return self.merging.merge(context, committed, batches)
+
+    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+        return self.merging.replay(context, committed, batches)
 
     def drop_state(self) -> bool:
         row = self.state.read()
@@ -138,105 +76,6 @@ class BigQueryDestination(Destination):
         self.bigquery.delete_table(row.intermediate)
         self.state.forget(row)
         return True
-
-    def merge(
-        self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
-    ) -> Merged | None:
-        """As in the protocol; None where neither trigger of the flush is due.
-
-        Raises:
-            CommitFailed: another run was faster, or had begun a flush of another range, which is then complete.
-        """
-        row = self._expect(committed)
-        if not is_due(self.table, batches, int(time.time() * 1000)):
-            return None
-        clock = Stages()
-        failpoint("bigquery.begun")
-        wanted = Flush(tuple(batches), self.table.rows_a_load)
-        attempts = self._merge_attempts(row)
-        job = attempts.closed(applies)
-        if job is None:
-            loader = self._loader(context, row.intermediate)
-            flush = clock.time("load", lambda: self._load(loader, row, wanted))
-            failpoint("bigquery.loaded")
-            job = clock.time("merge", lambda: self._apply(loader, attempts, flush))
-        flush = adopted(job.labels, context.intermediate.landed()[0], self.name)
-        failpoint("bigquery.merged")
-        clock.time("state", lambda: self.state.move(row, CommittedState.after(flush.last)))
-        failpoint("bigquery.moved")
-        clock.time("clean-up", lambda: self._cleaning.after(row, flush))
-        failpoint("bigquery.cleaned")
-        if flush.batches != wanted.batches:
-            raise CommitFailed(
-                f"another run had begun to merge up to {flush.last.batch}; that is complete now",
-                where=self.name,
-                remedy="plan again from there",
-            )
-        return Merged(_counts(job, flush.rows), str(job.job_id), clock.seconds)
-
-    def _load(self, loader: Loader, row: StateRow, wanted: Flush) -> Flush:
-        prefix = partial(load_prefix, self.pipeline, self.table.table, row.generation, row.next_batch)
-        try:
-            return loader.fill(wanted, prefix)
-        except InvariantBroken:
-            # Rows that are missing because another run has merged and cleaned them up are no fault.
-            self._expect(row.committed)
-            raise
-
-    def _loader(self, context: MergeContext, intermediate: str, touched: tuple[int, int] | None = None) -> Loader:
-        schema, order = self._schema(intermediate), self._order
-        return Loader(
-            bigquery=self.bigquery,
-            context=context,
-            intermediate=intermediate,
-            schema=schema,
-            columns=self.columns,
-            rows=ChunkRows(
-                context=context,
-                table=self.table,
-                columns=self.columns,
-                order_by=order.source if order else None,
-                where=self.name,
-                keeps=has_kept(schema) and may_keep(self.spec, self.table, context.intermediate),
-                touched=touched,
-            ),
-            table=self.table,
-            where=self.name,
-            # Landed deletes may have a value: without `op` nothing would tell them from rows.
-            as_landed=touched is None and self._takes_landed_rows and says_op(schema),
-        )
-
-    def _schema(self, intermediate: str) -> Sequence[SchemaField]:
-        found = self.bigquery.find_table(intermediate)
-        if found is None:
-            raise TableReplaced(
-                f"the intermediate table {intermediate} is gone", where=self.name, remedy="run again: another is made"
-            )
-        return list(found.schema)
-
-    def _apply(self, loader: Loader, attempts: JobSequence, flush: Flush) -> Job:
-        text, values = self._bound(loader, flush)
-        labels = flush.labels("merge", loader.context.run_id)
-
-        def submit(job_id: str) -> Job:
-            job = self.bigquery.submit_query(job_id, text, values, labels)
-            failpoint("bigquery.submitted")
-            return job
-
-        return attempts.run_until_done(submit, applies)
-
-    def _bound(self, loader: Loader, flush: Flush, coordinates: tuple[str, ...] = ()) -> tuple[str, Values]:
-        return self._binding.bound(
-            loader.intermediate, loader.schema, flush.first.number, flush.last.number, coordinates
-        )
-
-    def _merge_attempts(self, row: StateRow) -> JobSequence:
-        prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
-        return JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
-
-    @property
-    def _cleaning(self) -> CleanUp:
-        return CleanUp(self.bigquery, self.pipeline, self.table, self.state, self._keeps_deletes, self.name)
 
     def drop(self) -> bool:
         found = self.bigquery.find_table(self.table.table) is not None
@@ -257,79 +96,4 @@ class BigQueryDestination(Destination):
         row = self.state.read()
         if row is None or row.committed is None or self.bigquery.find_table(row.intermediate) is None:
             return {}
-        return {"intermediate tables dropped": self._cleaning.remove_merged(row, row.committed.batch_number)}
-
-    @property
-    def _keeps_deletes(self) -> bool:
-        """Where an order is named, deletes stay known: an older change that comes later must not bring a row back."""
-        return self._order is not None and self.table.mode in ("upsert_delete", "delete")
-
-    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        """As in the protocol. It takes a number in the sequence of attempts of the merges on top of `committed`.
-
-        So no merge runs beside it or gets in between what it reads and writes; if it is late, its number is taken.
-        """
-        row = self._expect(committed)
-        clock = Stages()
-        until = committed.batch_number if self.table.needs_key else batches[-1].number
-        landed = [b for b in context.intermediate.landed()[0] if batches[0].number <= b.number <= until]
-        flush = Flush(tuple(landed), self.table.rows_a_load)
-        touched = (batches[0].number, batches[-1].number) if self.table.needs_key else None
-        staging = self._replay_table(row)
-        try:
-            loader = self._loader(context, staging, touched)
-            rows = clock.time("load", lambda: loader.copy(flush))
-            if self._keeps_deletes:
-                loader.copy_deletes(row.intermediate, committed.batch_number)
-            failpoint("bigquery.replay-loaded")
-            job = clock.time("merge", lambda: self._replay(loader, row, flush))
-        finally:
-            self.bigquery.delete_table(staging)
-        return Merged(_counts(job, rows), str(job.job_id), clock.seconds)
-
-    def _replay_table(self, row: StateRow) -> str:
-        """A table of this replay alone, with the same columns. It goes away by itself should the run die."""
-        name = f"{row.intermediate}_replay_{uuid.uuid4().hex[:12]}"
-        staged = self._schema(row.intermediate)
-        table = intermediate_table(self.bigquery.table_id(name), self.pipeline, self.table.table, staged)
-        table.labels = {**table.labels, "batchmerge-replay": "1"}
-        table.expires = datetime.now(UTC) + timedelta(days=1)
-        self.bigquery.create_table(table)
-        return name
-
-    def _replay(self, loader: Loader, row: StateRow, flush: Flush) -> Job:
-        coordinates: tuple[str, ...] = ()
-        if self.table.mode in ("append", "delete"):
-            wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
-            coordinates = tuple(c.name for c in self.columns if c.source in wanted)
-        text, values = self._bound(loader, flush, coordinates)
-        token = uuid.uuid4().hex
-        labels = {**flush.labels("replay", loader.context.run_id), "batchmerge-replay": token}
-        job = self._merge_attempts(row).step(
-            lambda job_id: self.bigquery.submit_query(job_id, text, values, labels), applies
-        )
-        if job.labels.get("batchmerge-replay") != token:
-            raise CommitFailed("another run was faster", where=self.name, remedy="plan again from what it committed")
-        return job
-
-    def _row(self) -> StateRow:
-        row = self.state.read()
-        if row is None:
-            raise TableReplaced(
-                "the table's row in `batchmerge_state` is gone", where=self.name, remedy="restore it, or run again"
-            )
-        return row
-
-    def _expect(self, committed: CommittedState | None) -> StateRow:
-        """The state row, if it still says what the caller planned from."""
-        row = self._row()
-        if row.commit_id != (committed.commit_id if committed else ""):
-            raise CommitFailed("another run has committed", where=self.name, remedy="plan again from there")
-        return row
-
-
-def _counts(job: Job, changes: int) -> MergeCounts:
-    found = getattr(job, "dml_stats", None)
-    if found is None:
-        return MergeCounts(changes=changes)
-    return MergeCounts(changes, found.inserted_row_count, found.updated_row_count, found.deleted_row_count)
+        return {"intermediate tables dropped": self.merging.clean_up.remove_merged(row, row.committed.batch_number)}

@@ -30,6 +30,16 @@ class BigQueryKind(Kind[BigQueryTable]):
         keeps_unchanged_columns=True,
     )
     dialect = BIGQUERY
+    # The eight steps of a flush (`merge`).
+    failpoints = (
+        "bigquery.begun",
+        "bigquery.first-load",
+        "bigquery.loaded",
+        "bigquery.submitted",
+        "bigquery.merged",
+        "bigquery.moved",
+        "bigquery.cleaned",
+    )
 
     def open(self, pipeline: str, spec: PipelineSpec, table: BigQueryTable, connections: Connections) -> Destination:
         from jobs.destinations.bigquery.destination import BigQueryDestination

@@ -30,6 +30,15 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         leases=True,
     )
     dialect = CLICKHOUSE
+    # `taken_over` only after a run that left its lease behind.
+    failpoints = (
+        "clickhouse.leased",
+        "clickhouse.taken_over",
+        "clickhouse.before",
+        "clickhouse.inserted",
+        "clickhouse.after",
+        "clickhouse.committed",
+    )
 
     def open(self, pipeline: str, spec: PipelineSpec, table: ClickHouseTable, connections: Connections) -> Destination:
         from jobs.destinations.clickhouse.destination import ClickHouseDestination

@@ -6,22 +6,19 @@ log was cut into batches (DESIGN section 3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
 
 from jobs.batch import MergeCounts
 from jobs.changes.reduction import Reduction
-from jobs.changes.unchanged_columns import columns_kept
 from jobs.iceberg import snapshot_summary
 from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.rows import with_all_columns
 from jobs.schema.types import type_name
-from sql import quote, render
+from sql import render
 
 _VIEW = "batchmerge_changes"
 
@@ -99,8 +96,7 @@ class Changes:
     def _reduction(self) -> Reduction:
         if not self.keeps:
             return self.wanted
-        of = self.wanted
-        return replace(of, kept=columns_kept(self.spark, of.table, of.snapshot, of.first, of.last, of.columns))
+        return self.wanted.with_unchanged(self.spark)
 
     @cached_property
     def _bounds(self) -> Row:
@@ -137,21 +133,6 @@ class Changes:
             order_by=self.wanted.order_by,
             kept=[c.name for c in self._reduction.kept],
         )
-
-
-def with_all_columns(rows: DataFrame, declared: Sequence[str], table: pa.Schema) -> DataFrame:
-    """The declared columns, and nulls in those of the table that are not: an append has to name them all.
-
-    The rows are not asked for their columns: that would be a question to the server, and Spark Connect gives no
-    observed metrics of a plan that it was asked about before it ran.
-    """
-    # As Spark resolves names: upper and lower case are the same.
-    named = {name.lower() for name in declared}
-    others = [f for f in table if f.name.lower() not in named]
-    return rows.select(
-        *(F.col(quote("spark", name)) for name in declared),
-        *(F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in others),
-    )
 
 
 def _has_order(kind: pa.DataType) -> bool:

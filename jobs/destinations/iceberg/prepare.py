@@ -1,0 +1,117 @@
+"""Getting an Iceberg destination ready: the table, the one that keeps the order of deletes, and their schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from jobs.changes.columns import RowColumn
+from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.evolution import plan_evolution
+from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
+from jobs.spec.pipeline import PipelineSpec
+from resources.errors import ConfigurationError
+from resources.iceberg import IcebergCatalog
+
+_PROPERTIES = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "50",
+    "write.parquet.compression-codec": "zstd",
+}
+# A copy-on-write merge writes whole files again, sorted by key: so many bytes for a cluster of keys, however large the
+# table is. (Measured by tests/benchmarks/iceberg.py. The second is of rows in memory, before they are compressed.)
+_SMALL_FILES = {
+    "write.target-file-size-bytes": str(64 * 1024 * 1024),
+    "write.spark.advisory-partition-size-bytes": str(32 * 1024 * 1024),
+}
+_WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Makes what a merge needs, or brings it up to date. Safe to run at any time.
+
+    Attributes:
+        tombstones: the table that keeps the order of deletes; None where none is needed.
+    """
+
+    catalog: IcebergCatalog
+    spec: PipelineSpec
+    table: IcebergTable
+    columns: Sequence[RowColumn]
+    tombstones: str | None
+
+    @property
+    def _where(self) -> str:
+        return f"iceberg {self.table.table}"
+
+    def run(self, dry_run: bool) -> list[str]:
+        """What was done, or with `dry_run` would be done, for people.
+
+        Raises:
+            SchemaRefused, ConfigurationError: before anything is written.
+        """
+        columns = self.columns
+        wanted = pa.schema([pa.field(c.name, c.type, c.nullable) for c in columns])
+        found = self.catalog.load(self.table.table)
+        self._check_format(str(found.format_version) if found else self.table.properties.get("format-version", "2"))
+        if found is not None:
+            changes = plan_evolution(self._where, arrow_schema(found), wanted, self.table.evolve, self.spec.ignore_case)
+            if not dry_run:
+                apply_changes(found, changes)
+            return [*(f"{self._where}: {change}" for change in changes), *self._prepare_tombstones(dry_run)]
+        if not self.table.create:
+            raise ConfigurationError(
+                "the table does not exist and `create` is false",
+                where=self._where,
+                remedy="create it, or allow it here",
+            )
+        keys = [c.name for c in columns if c.is_key and not c.nullable]
+        schema = iceberg_schema(wanted, keys if self.table.needs_key else ())
+        spec = partition_spec(schema, self.table.partition_by, self._where)
+        sort = sort_order(schema, self._sort_by, self._where)
+        if not dry_run:
+            mode = _WRITE_MODES[self.table.write]
+            modes = {f"write.{operation}.mode": mode for operation in ("merge", "update", "delete")}
+            usual = {**_PROPERTIES, **modes, **(_SMALL_FILES if self.table.needs_key else {})}
+            self.catalog.create(self.table.table, schema, spec, {**usual, **self.table.properties}, sort)
+        layout = f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else ""
+        return [f"create {self._where}{layout}", *self._prepare_tombstones(dry_run)]
+
+    @property
+    def _sort_by(self) -> list[str]:
+        if self.table.sort_by is not None:
+            return self.table.sort_by
+        key = self.spec.changes.key
+        return list(key.columns) if key and self.table.needs_key else []
+
+    def _check_format(self, version: str) -> None:
+        """Tables of version 3 can be read, but not committed, by pyiceberg (tried with 0.12)."""
+        if version not in ("1", "2"):
+            raise ConfigurationError(
+                f"the table's format version is {version}, which cannot be committed yet",
+                where=self._where,
+                remedy="use a table of format version 2 (`properties: {format-version: '2'}`)",
+            )
+
+    def _prepare_tombstones(self, dry_run: bool) -> list[str]:
+        if not self.tombstones:
+            return []
+        order = next(c for c in self.columns if c.name == self.spec.changes.ordered_by)
+        kept = pa.schema(
+            [pa.field(c.name, c.type) for c in self.columns if c.is_key] + [pa.field("__order", order.type)]
+        )
+        found = self.catalog.load(self.tombstones)
+        if found is not None:
+            changes = plan_evolution(
+                self.tombstones, arrow_schema(found), kept, self.table.evolve, self.spec.ignore_case
+            )
+            if not dry_run:
+                apply_changes(found, changes)
+            return [f"{self.tombstones}: {change}" for change in changes]
+        if not dry_run:
+            self.catalog.create(self.tombstones, iceberg_schema(kept), properties=_PROPERTIES)
+        return [f"create {self.tombstones} for the order of deletes"]

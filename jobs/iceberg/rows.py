@@ -1,0 +1,27 @@
+"""Rows of Spark in the shape that an append to an Iceberg table takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+
+from sql import quote
+
+
+def with_all_columns(rows: DataFrame, declared: Sequence[str], table: pa.Schema) -> DataFrame:
+    """The declared columns, and nulls in those of the table that are not: an append has to name them all.
+
+    The rows are not asked for their columns: that would be a question to the server, and Spark Connect gives no
+    observed metrics of a plan that it was asked about before it ran.
+    """
+    # As Spark resolves names: upper and lower case are the same.
+    named = {name.lower() for name in declared}
+    others = [f for f in table if f.name.lower() not in named]
+    return rows.select(
+        *(F.col(quote("spark", name)) for name in declared),
+        *(F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in others),
+    )
