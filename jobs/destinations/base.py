@@ -25,6 +25,19 @@ file of a kind         what is in it
 
 Only `Kind.open`, `Kind.columns`, `Kind.statement` and the abstract members of `Destination` have to be written;
 the other members have a default that suits a system without that feature.
+
+What is landed reaches a merge in one of two ways:
+
+- `jobs.changes.reduction.Reduction.of_table` gives Spark SQL (`landed`, `of`, bound to `parameters`) of the changes
+  that the table takes: filtered by its mode and routes, the last one of each key. `MergeContext.spark` runs it.
+- `jobs.changes.files.LandedFiles` gives landed rows as Arrow, straight from their files, without Spark.
+
+Three rules decide whether a table is right, however the log was cut into batches:
+
+- The mode's filter comes before the reduction to one change per key: `append` and `upsert` leave deletes out first.
+- Where `spec.changes.ordered_by` names a column, a change whose value is smaller than the stored one is dropped, and a
+  delete keeps its value, so that an older change cannot bring the row back. Else the order is batch, then ``i``.
+- Rows without a unique key (`append`, `delete`) are told apart by topic, partition and offset, for replays.
 """
 
 from __future__ import annotations
@@ -61,7 +74,7 @@ class Capabilities:
         modes: modes that a table may have.
         commit: how a merge commits, in one line for `plan`.
         reference: what the system calls a commit: ``snapshot id``, ``job id``. It labels `Merged.reference`.
-        asset_kinds: badges of the tables in Dagster.
+        asset_kinds: badges of the tables in Dagster, at most three (Dagster's limit).
         struct_keys: a struct may be a key column; compared part by part.
         keeps_unchanged_columns: a merge can leave single columns of a row as they were (modes upsert, upsert_delete).
         counts_keys_at_merge: `Destination.touched_duplicates` is cheap enough to be asked after every merge; otherwise

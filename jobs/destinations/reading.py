@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -19,10 +20,15 @@ class TableReader(ABC):
 
     Attributes:
         columns: of the table's rows, under their names there (`Kind.columns`).
+        named_types: columns whose type in the table the pipeline file names, as they are declared.
+        empty_is_null: the system does not tell an empty array from a null one.
     """
 
-    def __init__(self, columns: Sequence[RowColumn]) -> None:
+    empty_is_null: ClassVar[bool] = False
+
+    def __init__(self, columns: Sequence[RowColumn], named_types: Collection[str] = ()) -> None:
         self.columns = list(columns)
+        self.named_types = named_types
 
     @abstractmethod
     def ask(self, template: str, **arguments: object) -> list[pa.Table]:
@@ -78,11 +84,13 @@ class TableReader(ABC):
         return pa.concat_tables(map(declared, found))
 
     def apart(self) -> list[RowColumn]:
-        """Columns whose values `differences` compares; the others are compared by Spark in their declared types.
+        """Columns whose values `differences` compares: nested ones, and those of `named_types`.
 
-        Keys and coordinates are never among them: by those, rows are looked up.
+        The others are compared by Spark, in their declared types. Keys and coordinates are never among these: by them
+        rows are looked up.
         """
-        return [c for c in self.columns if c.path[0] == "value" and pa.types.is_nested(c.type)]
+        values = [c for c in self.columns if c.path[0] == "value"]
+        return [c for c in values if pa.types.is_nested(c.type) or c.path[-1] in self.named_types]
 
     def texts(self) -> Mapping[str, str]:
         """Columns that ``some_rows`` is to give as text, with their types there."""
@@ -94,9 +102,13 @@ class TableReader(ABC):
         Args:
             expected: in the declared type. found: as `rows` gave them, in the same order.
         """
+        pairs = zip(self.stored(column, expected), found.to_pylist(), strict=True)
+        return sum(normalize(one, self.empty_is_null) != normalize(other, self.empty_is_null) for one, other in pairs)
+
+    def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
+        """These values of a column that is `apart`, as `rows` gives them when the table holds them."""
         del column
-        pairs = zip(expected.to_pylist(), found.to_pylist(), strict=True)
-        return sum(normalize(one) != normalize(other) for one, other in pairs)
+        return list(values.to_pylist())
 
 
 def normalize(value: object, empty_is_null: bool = False) -> object:

@@ -17,7 +17,7 @@ from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statement import partition_filter
-from jobs.destinations.reading import TableReader, normalize
+from jobs.destinations.reading import TableReader
 from resources.bigquery import BigQuery
 from sql import render
 
@@ -36,10 +36,12 @@ def count_rows(bigquery: BigQuery, table: BigQueryTable, columns: Sequence[Colum
 class BigQueryReader(TableReader):
     """Asks by query jobs; columns of converted types come as the text that BigQuery makes of them."""
 
+    empty_is_null = True
+
     def __init__(
         self, columns: Sequence[RowColumn], bigquery: BigQuery, table: BigQueryTable, own: Sequence[Column]
     ) -> None:
-        super().__init__(columns)
+        super().__init__(columns, table.column_types)
         self._bigquery, self._table, self._own = bigquery, table, own
         self._where = f"bigquery {table.table}"
 
@@ -61,32 +63,23 @@ class BigQueryReader(TableReader):
             return None if table.num_rows is None else int(table.num_rows)
         return count_rows(self._bigquery, self._table, self._own)
 
-    def apart(self) -> list[RowColumn]:
-        """Nested ones, and those whose type in the table the file names."""
-        values = [c for c in self.columns if c.path[0] == "value"]
-        return [c for c in values if pa.types.is_nested(c.type) or c.path[-1] in self._table.column_types]
-
     def texts(self) -> Mapping[str, str]:
         apart = {c.name for c in self.apart()}
         return {c.name: c.field.field_type for c in self._own if c.conversion and c.name in apart}
 
-    def differences(self, column: RowColumn, expected: pa.Array, found: pa.Array) -> int:
+    def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
         own = next(c for c in self._own if c.name == column.name)
         if own.conversion:
-            pairs = zip(self._stored(own, expected), found.to_pylist(), strict=True)
-            return sum(one != other for one, other in pairs)
-        staged = Stager([own], [], self._table, self._where).shaped(expected, own.staged)
-        # BigQuery does not tell a null array from an empty one.
-        pairs = zip(staged.to_pylist(), found.to_pylist(), strict=True)
-        return sum(normalize(one, True) != normalize(other, True) for one, other in pairs)
+            return self._converted(own, values)
+        return list(Stager([own], [], self._table, self._where).shaped(values, own.staged).to_pylist())
 
-    def _stored(self, column: Column, expected: pa.Array) -> list[str | None]:
+    def _converted(self, column: Column, values: pa.Array) -> list[str | None]:
         """As BigQuery converts and shows them; only what differs is sent."""
-        given = pc.unique(expected.drop_null()).cast(pa.string()).to_pylist()
+        given = pc.unique(values.drop_null()).cast(pa.string()).to_pylist()
         text = render("bigquery", "stored_values", column=column)
         stored = dict[str, str]()
         for start in range(0, len(given), _AT_ONCE):
             part = given[start : start + _AT_ONCE]
             answer = self._bigquery.arrow(text, self._where, [ArrayQueryParameter("values", "STRING", part)])
             stored |= dict(zip(part, answer["stored"].to_pylist(), strict=True))
-        return [None if value is None else stored[value] for value in expected.cast(pa.string()).to_pylist()]
+        return [None if value is None else stored[value] for value in values.cast(pa.string()).to_pylist()]

@@ -23,7 +23,7 @@ class ClickHouseReader(TableReader):
     """Asks every endpoint; of upserts only the last version of a row counts (FINAL)."""
 
     def __init__(self, columns: Sequence[RowColumn], layout: Layout, shards: Sequence[Shard]) -> None:
-        super().__init__(columns)
+        super().__init__(columns, layout.table.column_types)
         self._layout, self._shards = layout, shards
 
     def ask(self, template: str, **arguments: object) -> list[pa.Table]:
@@ -55,28 +55,18 @@ class ClickHouseReader(TableReader):
         together = pa.concat_tables(places) if places else None
         return together if together else None
 
-    def apart(self) -> list[RowColumn]:
-        """Nested ones, and those whose type in the table the file names: the server says how it shows their values."""
-        named = self._layout.table.column_types
-        values = [c for c in self.columns if c.path[0] == "value"]
-        return [c for c in values if pa.types.is_nested(c.type) or c.path[-1] in named]
-
     def texts(self) -> Mapping[str, str]:
         types, apart = {c.name: c.type for c in self._layout.columns}, {c.name for c in self.apart()}
         # A key of a named type is looked up as what it was declared as.
         return {c.name: types[c.name] for c in self.columns if c.name in apart or self._is_renamed_text(c)}
 
     def _is_renamed_text(self, column: RowColumn) -> bool:
-        return column.name in self._layout.table.column_types and pa.types.is_string(column.type)
+        return column.name in self.named_types and pa.types.is_string(column.type)
 
-    def differences(self, column: RowColumn, expected: pa.Array, found: pa.Array) -> int:
-        pairs = zip(self._stored(column, expected), found.to_pylist(), strict=True)
-        return sum(one != other for one, other in pairs)
-
-    def _stored(self, column: RowColumn, expected: pa.Array) -> list[str | None]:
+    def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
         """As the server stores and shows them."""
         own = next(c for c in self._layout.columns if c.name == column.name)
-        rows = pa.table({own.name: expected, _ROW: pa.array(range(len(expected)), pa.int64())})
+        rows = pa.table({own.name: values, _ROW: pa.array(range(len(values)), pa.int64())})
         text = render("clickhouse", "stored_values", column=own)
         structure = f"{quote('clickhouse', own.name)} {own.wire}, {_ROW} Int64"
         answer = self._shards[0].server.rows_beside(text, to_arrow_file(rows), structure)
