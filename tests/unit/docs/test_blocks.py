@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import configparser
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlglot
 import yaml
 
+from jobs.destinations.registry import GROUP
 from jobs.spec import formats
 from tests.kit import shell_blocks, yaml_blocks
 from tests.kit.guides import Block, all_blocks, pages
@@ -57,6 +60,11 @@ def _nothing(text: str) -> None:
     assert text.strip()
 
 
+def _registered(document: dict[str, Any]) -> None:
+    """The entry point of a destination kind."""
+    assert GROUP in document["project"]["entry-points"]
+
+
 CHECKS: dict[str, Callable[[str], object]] = {
     "bash": shell_blocks.check_script,
     "sql": lambda text: sqlglot.parse_one(text, dialect="spark"),
@@ -64,6 +72,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "json": json.loads,
     "ini": _ini,
     "dockerfile": _dockerfile,
+    "toml": lambda text: _registered(tomllib.loads(text)),
     "text": _nothing,
 }
 
