@@ -32,5 +32,7 @@ def test_helm_values_are_those_of_the_instance() -> None:
     assert values["concurrency"] == settings["concurrency"]
     assert values["dagster_daemon"]["run_monitoring"] == settings["run_monitoring"]
     assert values["dagster_daemon"]["run_retries"] == settings["run_retries"]
+    for kind in ("sensors", "schedules"):
+        assert values["dagster_daemon"][kind] == settings[kind]
     assert values["retention"] == settings["retention"]
     assert values["telemetry"] == settings["telemetry"]
