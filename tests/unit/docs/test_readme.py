@@ -13,8 +13,8 @@ from resources.connections import Connection
 from tests.kit.guides import DOCS, README, ROOT, SECURITY, all_blocks
 
 OPERATIONS, OPTIONS = DOCS / "operations.md", DOCS / "options.md"
-# The mark of a process that we started, and the tests' own switch.
-_OURS = {"BATCHMERGE_SERVICE", "BATCHMERGE_FAILPOINT"}
+# The marks of processes that we started, and the tests' own switch.
+_OURS = {"BATCHMERGE_SERVICE", "BATCHMERGE_RUN", "BATCHMERGE_FAILPOINT"}
 
 
 def test_readme_is_short() -> None:
