@@ -32,7 +32,7 @@ _BELOW: Any = LessThan
 _ONE_OF: Any = In
 _ABSENT: Any = IsNull
 
-_FIELDS = ("key", "value", "op", "partitionTime", "i", "batchNumber", "kafka", "kept")
+FIELDS = ("key", "value", "op", "partitionTime", "i", "batchNumber", "kafka", "kept")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class LandedFiles:
         with catalog_errors(self.identifier):
             table = self.table()
             names = {f.name for f in table.schema().fields}
-            found = self._scan(table, where, tuple(name for name in _FIELDS if name in names)).to_arrow()
+            found = self.scan(table, where, tuple(name for name in FIELDS if name in names)).to_arrow()
         rows = LandedSlice({name: found[name].combine_chunks() for name in found.column_names})
         return rows.route_filter(self.route).in_order()
 
@@ -90,7 +90,7 @@ class LandedFiles:
             if {schemas.get(b.snapshot_id) for b in batches} != {schemas.get(self.snapshot)}:
                 return []
             where = _within("batchNumber", batches[0].number, batches[-1].number + 1)
-            tasks = list(self._scan(table, where, ("i",)).plan_files())
+            tasks = list(self.scan(table, where, ("i",)).plan_files())
         whole = not any(task.delete_files or task.file.file_format != FileFormat.PARQUET for task in tasks)
         rows = sum(task.file.record_count for task in tasks)
         landed = sum(b.counts.landed for b in batches)
@@ -100,7 +100,8 @@ class LandedFiles:
         """The intermediate table as its metadata file says."""
         return StaticTable.from_metadata(self.metadata, dict(self.storage))
 
-    def _scan(self, table: StaticTable, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
+    def scan(self, table: StaticTable, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
+        """The landed changes with these operations, and no dead letters."""
         changes = And(where, _ONE_OF("op", self.operations), _ABSENT("error"))
         return table.scan(changes, selected_fields=fields, snapshot_id=self.snapshot)
 
@@ -138,10 +139,15 @@ class LandedSlice:
         return replace(self, columns={name: function(array) for name, array in self.columns.items()})
 
 
-def of_partition(batch: int, tp: TopicPartition, offsets: OffsetRange) -> BooleanExpression:
-    """The rows of these offsets in this batch."""
+def of_batches(first: int, last: int) -> BooleanExpression:
+    """The rows of these batches, both included."""
+    return _within("batchNumber", first, last + 1)
+
+
+def of_partition(first: int, last: int, tp: TopicPartition, offsets: OffsetRange) -> BooleanExpression:
+    """The rows of these offsets in these batches."""
     return And(
-        _IS("batchNumber", batch),
+        of_batches(first, last),
         _IS("kafka.topic", tp.topic),
         _IS("kafka.partition", tp.partition),
         _within("kafka.offset", offsets.start, offsets.end),

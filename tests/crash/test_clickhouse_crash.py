@@ -88,7 +88,8 @@ def test_killed_run_is_finished_by_the_next_at_every_boundary(make_load: Callabl
 
 @pytest.mark.parametrize("point", ["clickhouse.before:2", "clickhouse.inserted"])
 def test_killed_upserts_are_finished(point: str, make_load: Callable[..., Load]) -> None:
-    load = make_load(["upsert_delete"])
+    # Room for six chunks: the three batches take two steps.
+    load = make_load(["upsert_delete"], settings={"non_replicated_deduplication_window": 12})
     load.grow(300)
     code, output = load.flow.run(load.home, failpoint=point)
     assert code == -signal.SIGKILL, output

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import protocol
-from jobs.destinations.clickhouse.tables import describe
+from jobs.destinations.clickhouse.steps import cut
 from jobs.replay.landed import replay_batches
 from resources.connections import Connections
 from resources.errors import ConfigurationError, Interrupted, TableReplaced
@@ -126,24 +126,19 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     server.execute(f"ALTER TABLE {name}_sums MODIFY SETTING non_replicated_deduplication_window = 5000")
 
     more = random_changes(8, 100, 30, 2)
-    protocol.merge(pipeline, table)
-    assert rows(connections, name) == model.expected(more, "append")
-    counted = server.rows(f"SELECT sum(n) AS n FROM {name}_sums")[0]["n"]
-    assert counted == len(model.expected(more, "append"))
-    # The same chunks again, as after a crash: neither table changes.
     shard = destination(pipeline, name).shards[0]
-    lease = shard.store.lease()
-    assert lease
-    landed = pipeline.intermediate.landed()[0]
-    present = describe(server, name.split("."))
-    assert present
-    advance = shard._advance(pipeline.merge_context(table), present)
-    held = advance.take(lease, None)
-    rows_of = shard._pieces(pipeline.merge_context(table), landed[0])
-    shard._insert_rows(pipeline.merge_context(table), held, rows_of, shard._chunks(landed[:1]), landed[0], False)
-    advance.free(held)
-    assert rows(connections, name) == model.expected(more, "append")
-    assert server.rows(f"SELECT sum(n) AS n FROM {name}_sums")[0]["n"] == counted
+    context = pipeline.merge_context(table)
+    (step,) = cut(pipeline.intermediate.landed()[0], shard.table.chunk_rows, most_chunks=99)
+    advance = shard._advance(context, shard._require_table())
+    held = advance.take(None, step)
+    for _ in range(2):
+        # The second time as after a crash: neither table changes.
+        shard._insert(context, held, step, missing=False)
+        assert rows(connections, name) == model.expected(more, "append")
+        counted = server.rows(f"SELECT sum(n) AS n FROM {name}_sums")[0]["n"]
+        assert counted == len(model.expected(more, "append"))
+    advance._commit(held, step, None)
+    assert protocol.merge(pipeline, table) is None
 
 
 def test_window_that_is_too_small_is_refused_with_the_number_needed(
@@ -186,13 +181,13 @@ def test_run_that_lost_its_lease_cannot_insert(
     (table,) = pipeline.destinations()
     table.prepare()
     shard = destination(pipeline, flow.table("append")).shards[0]
-    work, landed = pipeline.merge_context(table), pipeline.intermediate.landed()[0]
+    work = pipeline.merge_context(table)
+    (step,) = cut(pipeline.intermediate.landed()[0], shard.table.chunk_rows, most_chunks=99)
     advance = shard._advance(work, shard._require_table())
-    old = advance.take(None, landed[0])
-    advance.take(old, landed[0])
-    rows_of = shard._pieces(work, landed[0])
+    old = advance.take(None, step)
+    advance.take(old, None)
     with pytest.raises(Interrupted):
-        shard._insert_rows(work, old, rows_of, shard._chunks(landed), landed[0], False)
+        shard._insert(work, old, step, missing=False)
     assert rows(connections, flow.table("append")) == []
     protocol.merge(pipeline, table)
     assert len(rows(connections, flow.table("append"))) > 0

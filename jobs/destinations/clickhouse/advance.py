@@ -1,11 +1,18 @@
-"""Batches into one table on one endpoint, one by one, under a lease (DESIGN section 4, ClickHouse).
+"""Landed batches into one table on one endpoint, in steps, under a lease (DESIGN section 4, ClickHouse).
 
     take the lease ── stop what its last owner left running
-      per batch:  BEFORE ── insert chunks ── AFTER ── commit (and go on to the next batch, or free the lease)
+      per step:  BEFORE ── insert chunks ── AFTER ── commit (and begin the next step, or free the lease)
 
-There is no commit of data and state in one step here, so each step can be done again: the lease says which batch is
-under way and how it is cut, the rows of the topic-partitions say what was begun, tokens and coordinates keep rows
-from being doubled. The commit moves the state by compare-and-set, and only the owner of the lease gets there.
+There is no commit of data and state in one statement here, so each of these can be done again. The lease says which
+batches are under way and how they are cut; deduplication tokens and coordinates keep rows from being doubled. The
+commit moves the state by compare-and-set, and only the owner of the lease gets there.
+
+Why the way is this short. The connector whose design this follows (`seeds`: ClickHouse Kafka Connect) gets batches that
+Kafka's group protocol cuts anew at every retry; its nine cases make identical inserts out of them. Here a batch is
+immutable once it is landed, and a step is fixed in the lease when it is begun: a retry is the same step, cut into the
+same chunks under the same tokens, so a step either follows the one before or is that very one. The other cases cannot
+arise on the way. They are what a table may be found in when it is taken up (`found.py`), and the state machine judges
+them there.
 """
 
 from __future__ import annotations
@@ -14,48 +21,27 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.batch import Batch, CommittedState, LandedBatch
-from jobs.destinations.clickhouse.chunks import Chunk, cut, whole
-from jobs.destinations.clickhouse.lease import (
-    Lease,
-    PartitionRow,
-    PartitionWrite,
-    StateStore,
-    require_owner,
-    state_text,
-)
-from jobs.destinations.clickhouse.transitions import Phase, Span, decide
+from jobs.batch import CommittedState
+from jobs.destinations.clickhouse.found import Found, find, kept_by_reset
+from jobs.destinations.clickhouse.insertion import Inserted
+from jobs.destinations.clickhouse.lease import Lease, PartitionWrite, StateStore, require_owner, state_text
+from jobs.destinations.clickhouse.steps import Step
+from jobs.destinations.clickhouse.transitions import Phase
 from jobs.failpoints import failpoint
 from jobs.lineage import choices
-from jobs.offsets import TopicPartition
-from resources.errors import CommitFailed, LineageBroken
+from resources.errors import LineageBroken
 
-
-@dataclass(frozen=True)
-class Inserted:
-    """What was inserted, in rows; `deletes` are among `rows`, `dead` are not."""
-
-    rows: int = 0
-    deletes: int = 0
-    dead: int = 0
-    written: int = 0
-
-    def __add__(self, other: Inserted) -> Inserted:
-        return Inserted(
-            self.rows + other.rows, self.deletes + other.deletes, self.dead + other.dead, self.written + other.written
-        )
-
-
-# Inserts chunks of a batch; True: some of them may be there already, beyond what the tokens remember.
-Insert = Callable[[Lease, LandedBatch, list[Chunk], bool], Inserted]
+# Inserts the chunks of a step; True: some of its rows may be there already, beyond what the tokens remember.
+Insert = Callable[[Lease, Step, bool], Inserted]
 
 
 @dataclass(frozen=True)
 class Advance:
-    """How batches get into one table on one endpoint.
+    """How steps get into one table on one endpoint.
 
     Attributes:
         where: the table and endpoint, for errors.
+        refill_until: rows of batches up to this one may be there, though the table has no lease.
         stop_older: stops the queries of older owners, and waits until they have stopped.
         insert: does the inserts.
     """
@@ -63,33 +49,31 @@ class Advance:
     store: StateStore
     where: str
     run_id: str
-    chunk_rows: int
     endpoints: tuple[str, ...]
     table_id: str
     stop_older: Callable[[Lease], None]
     insert: Insert
+    refill_until: int = 0
 
-    def run(self, seen: Lease | None, batches: Sequence[LandedBatch]) -> Inserted:
-        """Applies these batches, which continue the committed state of `seen`.
+    def run(self, seen: Lease | None, steps: Sequence[Step]) -> Inserted:
+        """Applies these steps, which continue the committed state of `seen`.
 
         Raises:
             CommitFailed: the lease is no longer as it was seen. Interrupted: a newer run took it over.
-            LineageBroken: another batch than the first of these was left half done.
+            LineageBroken: offsets were moved by somebody else.
         """
-        self._check_left_behind(seen, batches[0].batch)
-        held = self.take(seen, batches[0])
-        recovering = bool(seen and seen.left_behind)
+        again = bool(seen and seen.left_behind and seen.commit_id == steps[0].batch.commit_id)
+        held = self.take(seen, None if again else steps[0])
         done = Inserted()
-        for number, landed in enumerate(batches):
-            following = batches[number + 1] if number + 1 < len(batches) else None
-            done += self._apply(held, landed, recovering)
-            held = self._commit(held, landed, following)
-            recovering = False
+        for number, step in enumerate(steps):
+            done += self._apply(held, step, again)
+            held = self._commit(held, step, steps[number + 1] if number + 1 < len(steps) else None)
+            again = False
         return done
 
-    def take(self, seen: Lease | None, first: LandedBatch | None) -> Lease:
-        """Makes this run the owner; from then on inserts of older owners are refused or stopped."""
-        old = seen or Lease()
+    def take(self, seen: Lease | None, step: Step | None) -> Lease:
+        """Makes this run the owner, with a step begun; from then on inserts of older owners are refused or stopped."""
+        old = seen or Lease(refill_until=self.refill_until)
         wanted = replace(
             old,
             epoch=old.epoch + 1,
@@ -98,89 +82,80 @@ class Advance:
             endpoints=self.endpoints,
             table_id=self.table_id,
         )
-        if first and not old.left_behind:
-            wanted = self._under_way(wanted, first.batch)
-        held = self.store.swap(seen, wanted)
+        held = self.store.swap(seen, _begun(wanted, step) if step else wanted)
         failpoint("clickhouse.leased")
         if old.owner:
             self.stop_older(held)
             failpoint("clickhouse.taken_over")
         return held
 
-    def _under_way(self, lease: Lease, batch: Batch) -> Lease:
-        return replace(lease, batch=batch.number, commit_id=batch.commit_id, chunk_rows=self.chunk_rows)
-
-    def _apply(self, held: Lease, landed: LandedBatch, recovering: bool) -> Inserted:
-        batch = landed.batch
-        if batch.continues is not None:
-            self._forget(held, batch)
-            return Inserted()
-        spans = {tp: whole(piece) for tp, piece in batch.ranges.items() if len(piece)}
-        known = self.store.partitions(sorted(spans))
-        chunks = self._chunks(held, batch, spans, known)
-        if not chunks:
-            return Inserted()
-        begun = {chunk.tp: spans[chunk.tp] for chunk in chunks}
-        self.store.write(held, PartitionWrite(batch, Phase.BEFORE, begun), known)
-        failpoint("clickhouse.before")
-        inserted = self.insert(held, landed, chunks, recovering)
-        failpoint("clickhouse.inserted")
-        self.store.write(held, PartitionWrite(batch, Phase.AFTER, begun), begun)
-        failpoint("clickhouse.after")
-        return inserted
-
-    def _forget(self, held: Lease, batch: Batch) -> None:
-        """After a reset of offsets, what was handled before says nothing of what comes."""
-        known = self.store.partitions(sorted(batch.ranges))
-        forgotten = {tp: row.handled.span for tp, row in known.items()}
-        self.store.write(held, PartitionWrite(replace(batch, topic_ids={}), Phase.AFTER, forgotten), known)
-
-    def _chunks(
-        self, held: Lease, batch: Batch, spans: dict[TopicPartition, Span], known: dict[TopicPartition, PartitionRow]
-    ) -> list[Chunk]:
-        """What has to be inserted, by the seed's state machine, cut as it was cut when the batch was begun."""
-        chunks: list[Chunk] = []
-        for tp, span in sorted(spans.items()):
-            last = known.get(tp)
-            # Offsets of a topic that was recreated begin anew: what the old one had says nothing of them.
-            same_topic = last is not None and last.topic_id == batch.topic_ids.get(tp.topic, "")
-            decision = decide(last.handled if last and same_topic else None, span)
-            if decision.refused:
-                # A run that slept finds what newer runs did, which is no reason to alarm anybody.
-                require_owner(held, self.store.lease(), self.where)
-                raise LineageBroken(
-                    f"offsets {span} of {tp} cannot follow {last.handled.span if last else None} of batch "
-                    f"{last.batch if last else 0} (case {decision.case.value!r}): they were moved by somebody else",
-                    where=self.where,
-                    remedy=choices(batch.pipeline),
-                )
-            chunks += [chunk for piece in decision.insert for chunk in cut(tp, piece, held.chunk_rows)]
-            chunks += [Chunk(tp, piece, dead=True) for piece in decision.dead]
-        return chunks
-
-    def _commit(self, held: Lease, landed: LandedBatch, following: LandedBatch | None) -> Lease:
-        """The one step that makes a batch part of the table's committed state."""
-        state = state_text(CommittedState.after(landed))
-        if following:
-            wanted = self._under_way(replace(held, state=state), following.batch)
-        else:
-            wanted = replace(held, state=state, batch=0, commit_id="", chunk_rows=0, owner="")
-        moved = self.store.swap(held, wanted)
-        failpoint("clickhouse.committed")
-        return moved
-
     def free(self, held: Lease) -> None:
         """Gives the lease back after work that commits nothing (replay)."""
         self.store.swap(held, replace(held, owner=""))
 
-    def _check_left_behind(self, seen: Lease | None, first: Batch) -> None:
-        if seen and seen.left_behind and seen.commit_id != first.commit_id:
-            if seen.batch < first.number:
-                raise CommitFailed(f"batch {seen.batch} is under way in another run", where=self.where)
-            raise LineageBroken(
-                f"batch {seen.batch} ({seen.commit_id}) was begun and not finished, and what is landed now as batch "
-                f"{first.number} is {first.commit_id}",
-                where=self.where,
-                remedy=choices(first.pipeline),
-                batch=seen.batch,
-            )
+    def _apply(self, held: Lease, step: Step, again: bool) -> Inserted:
+        if step.resets:
+            self._reset(held, step)
+        if not step.chunks:
+            return Inserted()
+        known = self.store.partitions(sorted(step.spans))
+        found = find(step, known, _committed(held))
+        if found.refused:
+            self._refuse(held, step, found)
+        if found.is_done:
+            return Inserted()
+        begun = found.begun(step.spans)
+        self.store.write(held, PartitionWrite(step.batch, Phase.BEFORE, begun), known)
+        failpoint("clickhouse.before")
+        inserted = self.insert(held, step, again or found.some or step.first <= held.refill_until)
+        failpoint("clickhouse.inserted")
+        confirmed = {tp: span for tp, span in step.spans.items() if tp not in found.beyond}
+        self.store.write(held, PartitionWrite(step.batch, Phase.BEFORE, found.beyond), begun)
+        self.store.write(held, PartitionWrite(step.batch, Phase.AFTER, confirmed), begun)
+        failpoint("clickhouse.after")
+        return inserted
+
+    def _reset(self, held: Lease, step: Step) -> None:
+        """After a reset of offsets, what was handled before says nothing of what comes, but for what may be there."""
+        known = self.store.partitions(sorted(step.batch.ranges))
+        kept = kept_by_reset(step.batch, known, _committed(held))
+        forgotten = {tp: row.handled.span for tp, row in known.items() if tp not in kept}
+        self.store.write(held, PartitionWrite(step.batch, Phase.BEFORE, kept), known)
+        self.store.write(held, PartitionWrite(replace(step.batch, topic_ids={}), Phase.AFTER, forgotten), known)
+        failpoint("clickhouse.reset")
+
+    def _commit(self, held: Lease, step: Step, following: Step | None) -> Lease:
+        """The one write that makes a step part of the table's committed state."""
+        moved = replace(held, state=state_text(CommittedState.after(step.batches[-1])))
+        moved = _begun(moved, following) if following else replace(moved.idle(), owner="")
+        moved = self.store.swap(held, moved)
+        failpoint("clickhouse.committed")
+        return moved
+
+    def _refuse(self, held: Lease, step: Step, found: Found) -> None:
+        # A run that slept finds what newer runs did, which is no reason to alarm anybody.
+        require_owner(held, self.store.lease(), self.where)
+        assert found.refused
+        tp, case = found.refused
+        row = self.store.partitions([tp])[tp]
+        raise LineageBroken(
+            f"offsets {step.spans[tp]} of {tp} cannot follow {row.handled.span} of batch {row.batch} (case "
+            f"{case.value!r}): they were moved by somebody else",
+            where=self.where,
+            remedy=choices(step.batch.pipeline),
+        )
+
+
+def _begun(lease: Lease, step: Step) -> Lease:
+    return replace(
+        lease,
+        first_batch=step.first,
+        batch=step.last,
+        commit_id=step.batch.commit_id,
+        chunk_rows=step.chunk_rows,
+        step=uuid.uuid4().hex,
+    )
+
+
+def _committed(lease: Lease) -> int:
+    return lease.committed.batch_number if lease.committed else 0

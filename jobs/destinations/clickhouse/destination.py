@@ -15,9 +15,9 @@ from jobs.changes.columns import RowColumn, row_columns
 from jobs.dead_letters.letter import Group, Letter
 from jobs.destinations.base import Destination, MergeContext, Merged
 from jobs.destinations.clickhouse import tables, window
-from jobs.destinations.clickhouse.advance import Inserted
 from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.drop_state import drop_state
+from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.maintain import clean_up
 from jobs.destinations.clickhouse.prepare import prepare
 from jobs.destinations.clickhouse.read import ClickHouseReader

@@ -23,7 +23,7 @@ def drop_state(shard: Shard) -> bool:
         return False
     present = tables.describe(shard.server, shard.layout.path)
     require_empty(present.rows if present else None, shard.where)
-    held = replace(lease, epoch=lease.epoch + 1, owner=uuid.uuid4().hex, run_id="", batch=0, commit_id="", chunk_rows=0)
+    held = replace(lease.idle(), epoch=lease.epoch + 1, owner=uuid.uuid4().hex, run_id="")
     held = shard.store.swap(lease, held)
     shard.stop_older(held)
     shard.store.forget(held)

@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.destinations.clickhouse.advance import Inserted
-from jobs.destinations.clickhouse.chunks import Chunk
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.dead_letters import DeadLetters
+from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.clickhouse.unrepresentable import (
     NULL_COLLECTION,
     OUT_OF_RANGE,
@@ -33,6 +32,22 @@ from resources.spark import spark_errors
 
 # The rows of one chunk, made when they are wanted.
 Rows = Callable[[], pa.Table]
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """What was inserted, in rows; `deletes` are among `rows`, `dead` are not."""
+
+    rows: int = 0
+    deletes: int = 0
+    dead: int = 0
+    written: int = 0
+
+    def __add__(self, other: Inserted) -> Inserted:
+        return Inserted(
+            self.rows + other.rows, self.deletes + other.deletes, self.dead + other.dead, self.written + other.written
+        )
+
 
 # Columns of the landed rows that lead the insert and are not the row itself.
 CHUNK, TOPIC, PARTITION, OFFSET = "__chunk", "__topic", "__partition", "__offset"
@@ -60,24 +75,24 @@ class Insertion:
     """Everything a task needs to insert its chunks; travels to the workers.
 
     Attributes:
-        sql: the insert; `missing_sql`, where set, inserts only rows whose coordinates the table lacks.
+        sql: the insert of a chunk.
+        missing: it inserts only rows whose coordinates the table lacks.
         columns: of the table, without version and deletion mark.
         wire: names of the columns that are sent.
         parameters: of the fence and of the shard.
-        token_prefix: pipeline/table/commit id; `token_suffix` sets a replay apart.
+        token_prefix: pipeline/table/step.
         query_prefix: of the statements' ids: by it a newer owner finds and stops them.
     """
 
     server: ClickHouseServer
     sql: str
-    missing_sql: str | None
+    missing: bool
     columns: tuple[Column, ...]
     wire: tuple[str, ...]
     parameters: Mapping[str, object]
     settings: Mapping[str, object]
     chunks: tuple[Chunk, ...]
     token_prefix: str
-    token_suffix: str
     query_prefix: str
     empty_collections: bool
     dead_letters: DeadLetters
@@ -102,10 +117,6 @@ class Insertion:
 
     def _insert(self, chunk: Chunk, rows: pa.Table) -> tuple[int, int, int, int]:
         """Rows, deletes among them, dead letters, and rows that the server says it has written."""
-        if chunk.dead:
-            reason = "the state says that it was begun as part of a larger insert, whose end is not known"
-            self._write_dead_letters(chunk, self.dead_letters.of_all(rows, reason))
-            return 0, 0, rows.num_rows, 0
         good, letters = self._without_flawed(rows)
         try:
             written = self._send(chunk, good)
@@ -126,17 +137,9 @@ class Insertion:
         if not rows.num_rows:
             return 0
         body = to_arrow_file(rows.select(list(self.wire)))
-        where = {
-            "topic": chunk.tp.topic,
-            "partition": chunk.tp.partition,
-            "first": chunk.span.first,
-            "last": chunk.span.last,
-        }
-        sql, parameters = self.sql, self.parameters
-        if self.missing_sql:
-            sql, parameters = self.missing_sql, {**self.parameters, **where}
-        token = f"{self.token_prefix}/{chunk.tp}/{chunk.span}{self.token_suffix}"
-        return retried(lambda: self.server.execute(sql, parameters, self._settings(token), body))
+        parameters = {**self.parameters, **(_coordinates(chunk) if self.missing else {})}
+        token = f"{self.token_prefix}/{chunk.name}"
+        return retried(lambda: self.server.execute(self.sql, parameters, self._settings(token), body))
 
     def _settings(self, token: str) -> dict[str, object]:
         # A new id each time: the last try may still be running.
@@ -145,7 +148,7 @@ class Insertion:
 
     def _write_dead_letters(self, chunk: Chunk, letters: pa.Table) -> None:
         if letters.num_rows:
-            token = f"{self.token_prefix}/{chunk.tp}/{chunk.span}/dead"
+            token = f"{self.token_prefix}/{chunk.name}/dead"
             lease = {name: self.parameters[name] for name in ("lease", "owner")}
             body = to_arrow_file(letters)
             retried(lambda: self.server.execute(self.dead_letters.sql, lease, self._settings(token), body))
@@ -208,6 +211,19 @@ class Insertion:
             return rows, letters
         dead = self.dead_letters.of(rows.filter(pa.array(mask)), column, reason)
         return rows.filter(pa.array(~mask)), pa.concat_tables([letters, dead])
+
+
+def _coordinates(chunk: Chunk) -> dict[str, object]:
+    """The offsets that a chunk covers, as the insert of missing rows asks for them."""
+    spans = chunk.spans.values()
+    return {
+        "topics": sorted({tp.topic for tp in chunk.spans}),
+        "first": min(span.first for span in spans),
+        "last": max(span.last for span in spans),
+        "partitions": [f"{tp.topic}/{tp.partition}" for tp in chunk.spans],
+        "firsts": [span.first for span in spans],
+        "lasts": [span.last for span in spans],
+    }
 
 
 def to_arrow_file(rows: pa.Table) -> bytes:

@@ -26,6 +26,9 @@ _COLUMNS = {
     "epoch": "UInt64",
     "owner": "String",
     "run_id": "String",
+    "first": "Int64",
+    "last": "Int64",
+    "topic_id": "String",
     "batch": "UInt64",
     "commit_id": "String",
     "chunk_rows": "UInt64",
@@ -33,6 +36,8 @@ _COLUMNS = {
     "endpoints": "Array(String)",
     "table_id": "String",
 }
+# Fields of a lease in columns that only the rows of topic-partitions had before: a KeeperMap table gets no new ones.
+_NAMED = {"first": "first_batch", "last": "refill_until", "topic_id": "step"}
 # Codes of an unknown table and an unknown database: no run has come here yet.
 NO_STATE_TABLE = (60, 81)
 
@@ -74,7 +79,7 @@ class KeeperStore:
 
     def swap(self, seen: Lease | None, new: Lease) -> Lease:
         wanted = replace(new, change=uuid.uuid4().hex)
-        values = {column: getattr(wanted, column) for column in _COLUMNS}
+        values = {column: getattr(wanted, _NAMED.get(column, column)) for column in _COLUMNS}
         values["endpoints"] = list(wanted.endpoints)
         template = "lease_swap" if seen else "lease_insert"
         sql = render("clickhouse", template, table=self.table, columns=_COLUMNS)
@@ -178,7 +183,7 @@ class KeeperStore:
 
 
 def _lease(row: Row) -> Lease:
-    values = {column: row[column] for column in _COLUMNS}
+    values = {_NAMED.get(column, column): row[column] for column in _COLUMNS}
     return Lease(**{**values, "endpoints": tuple(values["endpoints"])})
 
 

@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from jobs.changes.columns import RowColumn
-from jobs.changes.files import LandedFiles, LandedSlice, of_partition
-from jobs.destinations.clickhouse.advance import Inserted
-from jobs.destinations.clickhouse.chunks import Chunk
+from jobs.changes.files import LandedSlice
+from jobs.changes.planned_files import PlannedFiles
 from jobs.destinations.clickhouse.insertion import (
     BATCH,
     DELETED,
@@ -25,10 +24,12 @@ from jobs.destinations.clickhouse.insertion import (
     PARTITION,
     POSITION,
     TOPIC,
+    Inserted,
     Insertion,
     Rows,
     run_tasks,
 )
+from jobs.destinations.clickhouse.steps import Chunk
 from jobs.offsets import OffsetRange
 
 
@@ -63,11 +64,10 @@ class RowShape:
 
 @dataclass(frozen=True)
 class LandedSlices:
-    """The rows of one landed batch, chunk by chunk."""
+    """The rows of landed batches, chunk by chunk."""
 
     spark: SparkSession
-    files: LandedFiles
-    batch: int
+    files: PlannedFiles
     shape: RowShape
 
     def insert(self, insertion: Insertion, where: str) -> Inserted:
@@ -82,11 +82,11 @@ class LandedSlices:
 
     def _task(self, insertion: Insertion) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         # No reference to the session may travel.
-        files, batch, shape = self.files, self.batch, self.shape
+        files, shape = self.files, self.shape
 
         def rows_of(chunk: Chunk) -> Rows:
-            offsets = OffsetRange(chunk.span.first, chunk.span.last + 1)
-            return lambda: shape.of(files.read(of_partition(batch, chunk.tp, offsets)))
+            spans = {tp: OffsetRange(span.first, span.last + 1) for tp, span in chunk.spans.items()}
+            return lambda: shape.of(files.read(chunk.first, chunk.last, spans if chunk.is_part else None))
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             numbers = (number for batch in batches for number in batch.column("id").to_pylist())

@@ -10,7 +10,7 @@ import base64
 import json
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from jobs.batch import Batch, CommittedState
@@ -22,16 +22,21 @@ from resources.errors import Interrupted
 
 @dataclass(frozen=True)
 class Lease:
-    """Who may insert, which batch is under way, and which is committed.
+    """Who may insert, which batches are under way, and which is committed.
+
+    A step is fixed here when it is begun, so that a retry is the same whatever was landed or changed in the file since.
 
     Attributes:
         change: unique to each write; what the next write compares with.
         epoch: goes up with every new owner.
         owner: token of the run that holds it; empty while nobody does.
         run_id: that run, as the orchestrator knows it.
-        batch: number of the batch under way; 0 for none.
-        commit_id: of the batch under way.
-        chunk_rows: how that batch is cut, so that a retry cuts it the same way whatever the file says by then.
+        first_batch: the first batch of the step under way; 0 for none, and of a step that an older version has begun.
+        batch: its last batch; 0 for none.
+        commit_id: of its last batch.
+        chunk_rows: how it is cut.
+        step: its own id, which deduplication tokens begin with; empty where an older version has begun it.
+        refill_until: rows of batches up to this one may be there already; 0 for none.
         state: the committed state as JSON; empty before the first batch.
         endpoints: of the connection; rows are spread by their number and order.
         table_id: UUID of the table that was last written.
@@ -41,9 +46,12 @@ class Lease:
     epoch: int = 0
     owner: str = ""
     run_id: str = ""
+    first_batch: int = 0
     batch: int = 0
     commit_id: str = ""
     chunk_rows: int = 0
+    step: str = ""
+    refill_until: int = 0
     state: str = ""
     endpoints: tuple[str, ...] = ()
     table_id: str = ""
@@ -54,8 +62,17 @@ class Lease:
 
     @property
     def left_behind(self) -> bool:
-        """A batch was begun and not finished."""
+        """A step was begun and not finished."""
         return self.batch > 0
+
+    def idle(self) -> Lease:
+        """The same without a step under way."""
+        return replace(self, first_batch=0, batch=0, commit_id="", chunk_rows=0, step="")
+
+    @property
+    def token(self) -> str:
+        """What the deduplication tokens of the step under way begin with."""
+        return self.step or self.commit_id
 
 
 def require_owner(held: Lease, now: Lease | None, where: str) -> None:
@@ -102,7 +119,7 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class PartitionWrite:
-    """BEFORE or AFTER for these topic-partitions of a batch."""
+    """BEFORE or AFTER for these topic-partitions, in the name of a batch: the last one of a step."""
 
     batch: Batch
     phase: Phase

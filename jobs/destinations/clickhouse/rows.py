@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -14,8 +14,6 @@ from pyspark.sql import functions as F
 
 from jobs.changes.columns import RowColumn
 from jobs.changes.reduction import Reduction
-from jobs.destinations.clickhouse.advance import Inserted
-from jobs.destinations.clickhouse.chunks import Chunk
 from jobs.destinations.clickhouse.insertion import (
     BATCH,
     CHUNK,
@@ -25,13 +23,12 @@ from jobs.destinations.clickhouse.insertion import (
     PARTITION,
     POSITION,
     TOPIC,
+    Inserted,
     Insertion,
     Rows,
     run_tasks,
 )
 from resources.spark import spark_errors
-
-_SPANS = f"topic string, partition int, first long, last long, {CHUNK} int"
 
 
 @dataclass(frozen=True)
@@ -53,21 +50,16 @@ class NewestRows:
             Interrupted, Unavailable, TerminalError: what the tasks met; the worst of it.
         """
         with spark_errors(where):
-            rows = self._for_chunks(insertion.chunks)
+            rows = self._in_chunks(len(insertion.chunks))
         return run_tasks(rows, lambda batches: insertion.run(_by_chunk(batches)), where)
 
-    def _for_chunks(self, chunks: Sequence[Chunk]) -> DataFrame:
-        spans = self.spark.createDataFrame(_spans(chunks), _SPANS)
-        rows = self._rows()
-        here = (
-            (rows[TOPIC] == spans["topic"])
-            & (rows[PARTITION] == spans["partition"])
-            & rows[OFFSET].between(spans["first"], spans["last"])
-        )
-        numbered = rows.join(F.broadcast(spans), here).select(*(rows[c] for c in rows.columns), spans[CHUNK])
-        tasks = min(len(chunks), int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1))
+    def _in_chunks(self, count: int) -> DataFrame:
+        """The rows with the number of their chunk, by which they are spread and sorted."""
+        keys = [F.col(f"`{name}`") for name in self.wanted.keys]
+        numbered = self._rows().withColumn(CHUNK, F.pmod(F.xxhash64(*keys), F.lit(count)).cast("int"))
+        tasks = min(count, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1))
         placed = numbered.coalesce(1) if tasks == 1 else numbered.repartition(tasks, CHUNK)
-        return placed.sortWithinPartitions(CHUNK, POSITION)
+        return placed.sortWithinPartitions(CHUNK, BATCH, POSITION)
 
     def _rows(self) -> DataFrame:
         wanted = self.wanted
@@ -85,11 +77,6 @@ class NewestRows:
         if wanted.mode == "upsert_delete":
             leading[DELETED] = (F.col("__op") == "delete").cast("int")
         return found.select(*(F.col(f"`{c.name}`") for c in wanted.columns), *(v.alias(k) for k, v in leading.items()))
-
-
-def _spans(chunks: Sequence[Chunk]) -> list[tuple[str, int, int, int, int]]:
-    """Each chunk with its number: what a row's coordinates are looked up in."""
-    return [(c.tp.topic, c.tp.partition, c.span.first, c.span.last, number) for number, c in enumerate(chunks)]
 
 
 def _as_integer(value: Column, kind: pa.DataType) -> Column:

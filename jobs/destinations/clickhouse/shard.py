@@ -8,33 +8,32 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import CHANGES, ROWS, RowColumn
 from jobs.changes.files import LandedFiles
+from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.changes.routing import route_filter
 from jobs.destinations.base import MergeContext
 from jobs.destinations.clickhouse import tables, window
-from jobs.destinations.clickhouse.advance import Advance, Inserted
+from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.checks import check_continues, check_endpoints, check_table
-from jobs.destinations.clickhouse.chunks import Chunk, count, cut
 from jobs.destinations.clickhouse.dead_letters import DeadLetters
-from jobs.destinations.clickhouse.insertion import Insertion
+from jobs.destinations.clickhouse.insertion import Inserted, Insertion
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.lease import Lease
 from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.statements import Statements
+from jobs.destinations.clickhouse.steps import Chunk, Step, cut, left_behind
 from jobs.destinations.clickhouse.tables import Layout, Present
-from jobs.destinations.clickhouse.transitions import Span
 from jobs.failpoints import failpoint
-from jobs.offsets import TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 from resources.clickhouse import ClickHouseServer, retried
-from resources.errors import CommitFailed, TableReplaced
+from resources.errors import CommitFailed, LineageBroken, TableReplaced
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")
@@ -122,9 +121,7 @@ class Shard:
         if not newer:
             return Inserted()
         present = self._require_table()
-        rows = lease.chunk_rows if lease and lease.left_behind else self.table.chunk_rows
-        window.check_window(self.server, self.layout.path, present, max(count(b.batch, rows) for b in newer))
-        inserted = self._advance(context, present).run(lease, newer)
+        inserted = self._advance(context, present).run(lease, self._steps(context, lease, newer, present))
         if inserted.dead:
             _LOG.warning("%s: %d dead letters in %s", self.where, inserted.dead, ".".join(self.statements.dead_letters))
         failpoint("merge.published")
@@ -138,56 +135,67 @@ class Shard:
             raise CommitFailed("a batch is under way: replay after it is committed", where=self.where)
         advance = self._advance(context, self._require_table())
         held = advance.take(lease, None)
-        suffix = f"/replay-{uuid.uuid4().hex}"
-        done = Inserted()
-        newest = next(b for b in context.intermediate.landed()[0] if b.number == committed.batch_number)
+        token = f"replay-{uuid.uuid4().hex}"
         if self.table.mode == "append":
-            for landed in batches:
-                rows, chunks = self._pieces(context, landed), self._chunks([landed])
-                done += self._insert_rows(context, held, rows, chunks, landed, True, suffix)
+            steps = cut(batches, self.table.chunk_rows, most_chunks=1)
+            chunks = [chunk for step in steps for chunk in step.chunks]
+            done = self._rows(context, batches).insert(self._insertion(context, held, chunks, token, True), self.where)
         else:
-            touched = (batches[0].number, batches[-1].number)
-            since = [b for b in context.intermediate.landed()[0] if touched[0] <= b.number <= committed.batch_number]
-            newest_rows = self._newest(context, newest, touched)
-            done += self._insert_rows(context, held, newest_rows, self._chunks(since), newest, False, suffix)
+            count = 1 + sum(b.counts.landed for b in batches) // self.table.chunk_rows
+            chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
+            insertion = self._insertion(context, held, chunks, token, False)
+            done = self._newest_rows(context, committed, batches).insert(insertion, self.where)
         advance.free(held)
         return done
 
-    def _chunks(self, landed: Sequence[LandedBatch]) -> list[Chunk]:
-        """Chunks over all offsets of adjoining batches."""
-        spans: dict[TopicPartition, Span] = {}
-        for batch in landed:
-            for tp, piece in batch.batch.ranges.items():
-                if len(piece):
-                    first = spans[tp].first if tp in spans else piece.start
-                    spans[tp] = Span(first, piece.end - 1)
-        return [chunk for tp, span in sorted(spans.items()) for chunk in cut(tp, span, self.table.chunk_rows)]
+    def _steps(
+        self, context: MergeContext, lease: Lease | None, newer: Sequence[LandedBatch], present: Present
+    ) -> list[Step]:
+        """What is to be done: first what another run has left behind, as it was begun, then the rest."""
+        try:
+            begun = left_behind(lease, newer, self.where)
+        except LineageBroken:
+            if lease and any(b.batch.commit_id == lease.commit_id for b in context.intermediate.landed()[0]):
+                raise CommitFailed(f"batch {lease.batch} is under way in another run", where=self.where) from None
+            raise
+        rest = newer[len(begun.batches) :] if begun else newer
+        found = window.windows(self.server, self.layout.path, present)
+        steps = cut(rest, self.table.chunk_rows, min(w.chunks for w in found))
+        steps = [begun, *steps] if begun else steps
+        for each in found:
+            each.check(max(len(step.chunks) for step in steps))
+        return steps
 
     def _advance(self, context: MergeContext, present: Present) -> Advance:
-        def insert(held: Lease, landed: LandedBatch, chunks: list[Chunk], recovering: bool) -> Inserted:
-            # Only rows that are told apart by their coordinates can be looked up.
-            missing = recovering and self.table.mode == "append"
-            return self._insert_rows(context, held, self._pieces(context, landed), chunks, landed, missing)
-
         return Advance(
             store=self.store,
             where=self.where,
             run_id=context.run_id,
-            chunk_rows=self.table.chunk_rows,
             endpoints=self.endpoints,
             table_id=present.id,
             stop_older=self.stop_older,
-            insert=insert,
+            insert=partial(self._insert, context),
         )
 
-    def _pieces(self, context: MergeContext, landed: LandedBatch) -> LandedSlices:
-        """All rows of a batch that the table takes."""
-        deletes = self.table.mode == "upsert_delete"
-        files = LandedFiles.up_to(landed, context.intermediate)
-        wanted = files.taking(CHANGES if deletes else ROWS, route_filter(self.spec, self.table))
-        return LandedSlices(context.spark, wanted, landed.number, RowShape(self.rows, self.order_by, deletes))
+    def _insert(self, context: MergeContext, held: Lease, step: Step, missing: bool) -> Inserted:
+        insertion = self._insertion(context, held, step.chunks, held.token, missing)
+        return self._rows(context, step.batches).insert(insertion, self.where)
 
-    def _newest(self, context: MergeContext, newest: LandedBatch, touched: tuple[int, int]) -> NewestRows:
+    def _rows(self, context: MergeContext, batches: Sequence[LandedBatch]) -> LandedSlices:
+        """All rows of these batches that the table takes."""
+        deletes = self.table.mode == "upsert_delete"
+        files = LandedFiles.up_to(batches[-1], context.intermediate)
+        wanted = files.taking(CHANGES if deletes else ROWS, route_filter(self.spec, self.table))
+        return LandedSlices(
+            context.spark, PlannedFiles.of(wanted, batches), RowShape(self.rows, self.order_by, deletes)
+        )
+
+    def _newest_rows(
+        self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]
+    ) -> NewestRows:
+        """Of the keys that these batches touch, the newest rows up to the committed batch."""
+        newest = next(b for b in context.intermediate.landed()[0] if b.number == committed.batch_number)
+        touched = (batches[0].number, batches[-1].number)
         wanted = Reduction(
             table=context.intermediate.path,
             snapshot=context.intermediate.snapshot_with(newest),
@@ -202,22 +210,17 @@ class Shard:
         )
         return NewestRows(context.spark, wanted, self.order_by)
 
-    def _insert_rows(
-        self,
-        context: MergeContext,
-        held: Lease,
-        rows: LandedSlices | NewestRows,
-        chunks: Sequence[Chunk],
-        landed: LandedBatch,
-        missing: bool,
-        suffix: str = "",
-    ) -> Inserted:
+    def _insertion(
+        self, context: MergeContext, held: Lease, chunks: Sequence[Chunk], token: str, missing: bool
+    ) -> Insertion:
+        """What a task needs; `missing` only counts where rows are told apart by their coordinates."""
         fence = {"lease": self.store.name, "owner": held.owner}
         shard = {"shards": len(self.endpoints), "shard": self.number - 1}
-        insertion = Insertion(
+        only_missing = missing and self.table.mode == "append"
+        return Insertion(
             server=self.server,
-            sql=self.statements.insert(missing=False),
-            missing_sql=self.statements.insert(missing=True) if missing else None,
+            sql=self.statements.insert(only_missing),
+            missing=only_missing,
             columns=self.layout.columns,
             wire=tuple(self.statements.wire),
             parameters={**fence, **(shard if len(self.endpoints) > 1 else {})},
@@ -227,8 +230,7 @@ class Shard:
                 "log_comment": comment(self.pipeline, context.run_id),
             },
             chunks=tuple(chunks),
-            token_prefix=f"{self.pipeline}/{self.table.table}/{landed.batch.commit_id}",
-            token_suffix=suffix,
+            token_prefix=f"{self.pipeline}/{self.table.table}/{token}",
             query_prefix=f"{self.query_prefix}{held.epoch}-",
             empty_collections=self.table.null_collections == "empty",
             dead_letters=DeadLetters(
@@ -236,7 +238,6 @@ class Shard:
             ),
             fit_sql=self.statements.fits(),
         )
-        return rows.insert(insertion, self.where)
 
     @property
     def query_prefix(self) -> str:

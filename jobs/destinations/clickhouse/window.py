@@ -1,13 +1,15 @@
 """The deduplication window: how many parts a table remembers, and how many it has to.
 
 It counts parts, not inserts: an insert into n table partitions makes n (tried: 3 chunks over 3 partitions doubled rows
-at windows of 4 and 8). Needed are twice the chunks of a batch times the partitions that one insert may touch.
+at windows of 4 and 8). Needed are twice the chunks of a step times the partitions that one insert may touch. A step has
+as many batches as its window has room for; a batch that is too large by itself is refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from jobs.destinations.clickhouse.tables import Present, describe
 from resources.clickhouse import ClickHouseServer
@@ -16,12 +18,13 @@ from sql import render
 
 # What ClickHouse allows one insert to touch unless told otherwise (max_partitions_per_insert_block).
 MOST_PARTITIONS = 100
+_UNLIMITED = 1_000_000
 # Topic-partitions that a table we create is prepared for: each may make one smaller chunk a batch.
 _TOPIC_PARTITIONS = 64
 
 
 def needed(chunks: int, partitioned: bool) -> int:
-    """The smallest window for batches of so many chunks."""
+    """The smallest window for steps of so many chunks."""
     return 2 * chunks * (MOST_PARTITIONS if partitioned else 1)
 
 
@@ -30,34 +33,59 @@ def for_new_table(max_records: int, chunk_rows: int, partitioned: bool) -> int:
     return max(1000, needed(max_records // chunk_rows + _TOPIC_PARTITIONS, partitioned))
 
 
-def check_window(server: ClickHouseServer, path: Sequence[str], present: Present, chunks: int) -> None:
-    """Refuses a window that is too small, of the table or of one that a materialized view behind it fills.
+@dataclass(frozen=True)
+class Window:
+    """What one table remembers.
 
-    Raises:
-        ConfigurationError: names the table and the number needed.
+    Attributes:
+        table: its name, for people.
+        parts: how many it remembers; None: it deduplicates nothing.
+        partitioned: an insert may touch many of its partitions.
     """
-    wanted = needed(chunks, present.partitioned)
-    _check(server, ".".join(path), present, wanted)
+
+    table: str
+    setting: str
+    parts: int | None
+    partitioned: bool
+
+    @property
+    def chunks(self) -> int:
+        """The most chunks that a step may have."""
+        return _UNLIMITED if self.parts is None else self.parts // needed(1, self.partitioned)
+
+    def check(self, chunks: int) -> None:
+        """Refuses more chunks than the window has room for.
+
+        Raises:
+            ConfigurationError: names the table and the number needed.
+        """
+        wanted = needed(chunks, self.partitioned)
+        if self.parts is not None and self.parts < wanted:
+            raise ConfigurationError(
+                f"table {self.table} remembers {self.parts} parts for deduplication, and a batch needs {wanted}: an "
+                "insert that is done again would double rows",
+                where="clickhouse",
+                remedy=f"ALTER TABLE … MODIFY SETTING {self.setting} = {wanted} (or more), or make chunk_rows larger",
+                needed=wanted,
+                window=self.parts,
+            )
+
+
+def windows(server: ClickHouseServer, path: Sequence[str], present: Present) -> list[Window]:
+    """Of the table, and of those that materialized views behind it fill."""
+    found = [_window(server, ".".join(path), present, present.partitioned)]
     for name, target in _filled_by_views(server, present, seen=[tuple(path)]):
-        behind = needed(chunks, target.partitioned or present.partitioned)
-        _check(server, f"{name}, which a materialized view fills,", target, behind)
+        title = f"{name}, which a materialized view fills,"
+        found.append(_window(server, title, target, target.partitioned or present.partitioned))
+    return found
 
 
-def _check(server: ClickHouseServer, name: str, present: Present, wanted: int) -> None:
-    if "MergeTree" not in present.engine:
-        return
+def _window(server: ClickHouseServer, name: str, present: Present, partitioned: bool) -> Window:
     setting = "replicated_deduplication_window" if _is_replicated(present) else "non_replicated_deduplication_window"
+    if "MergeTree" not in present.engine:
+        return Window(name, setting, None, partitioned)
     found = re.search(rf"\b{setting} = (\d+)", present.engine_full)
-    window = int(found[1]) if found else _default(server, setting)
-    if window < wanted:
-        raise ConfigurationError(
-            f"table {name} remembers {window} parts for deduplication, and a batch needs {wanted}: an insert that is "
-            "done again would double rows",
-            where="clickhouse",
-            remedy=f"ALTER TABLE … MODIFY SETTING {setting} = {wanted} (or more), or make chunk_rows larger",
-            needed=wanted,
-            window=window,
-        )
+    return Window(name, setting, int(found[1]) if found else _default(server, setting), partitioned)
 
 
 def _default(server: ClickHouseServer, setting: str) -> int:

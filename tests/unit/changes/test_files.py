@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import pytest
 from pyiceberg.types import StringType
 
 from jobs.batch import Batch, Counts, LandedBatch
-from jobs.changes.columns import ROWS, landing_schema
-from jobs.changes.files import LandedFiles, in_range, of_partition
+from jobs.changes.columns import CHANGES, ROWS, landing_schema
+from jobs.changes.files import LandedFiles, LandedSlice, in_range, of_partition
+from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.routing import RouteFilter
 from jobs.iceberg.schema import iceberg_schema
 from jobs.offsets import OffsetRange, TopicPartition
@@ -105,10 +106,10 @@ def places(files: LandedFiles, piece: Any) -> list[tuple[int, int]]:
 
 
 def test_a_piece_of_a_partition_is_its_offsets_in_one_batch_in_order(files: LandedFiles) -> None:
-    assert places(files, of_partition(1, TopicPartition("t", 0), OffsetRange(101, 103))) == [(1, 1), (1, 2)]
-    assert places(files, of_partition(2, TopicPartition("t", 0), OffsetRange(0, 10_000))) == [(2, 0), (2, 1), (2, 2)]
-    assert places(files, of_partition(2, TopicPartition("t", 1), OffsetRange(0, 10_000))) == [(2, 4)]
-    assert places(files, of_partition(2, TopicPartition("none", 0), OffsetRange(0, 10_000))) == []
+    assert places(files, of_partition(1, 1, TopicPartition("t", 0), OffsetRange(101, 103))) == [(1, 1), (1, 2)]
+    assert places(files, of_partition(2, 2, TopicPartition("t", 0), OffsetRange(0, 10_000))) == [(2, 0), (2, 1), (2, 2)]
+    assert places(files, of_partition(2, 2, TopicPartition("t", 1), OffsetRange(0, 10_000))) == [(2, 4)]
+    assert places(files, of_partition(2, 2, TopicPartition("none", 0), OffsetRange(0, 10_000))) == []
 
 
 def test_a_piece_of_the_log_goes_from_place_to_place(files: LandedFiles) -> None:
@@ -159,8 +160,52 @@ def test_files_with_other_columns_are_not_taken_together(files: LandedFiles, lan
     assert now.holding_only([landed(1, 6, first)]) == []
 
 
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+PIECES: list[tuple[int, int, dict[TopicPartition, OffsetRange] | None]] = [
+    (1, 2, None),
+    (2, 2, None),
+    (1, 1, {T0: OffsetRange(101, 103)}),
+    (1, 2, {T0: OffsetRange(102, 202), T1: OffsetRange(204, 205)}),
+    (2, 2, {T1: OffsetRange(0, 10_000)}),
+    (3, 4, None),
+]
+
+
+def _rows(piece: LandedSlice) -> list[dict[str, Any]]:
+    return pa.table(dict(piece.columns)).to_pylist()
+
+
+@pytest.mark.parametrize("route", [None, RouteFilter(topics=("t",))])
+def test_planned_files_hold_what_a_scan_finds(files: LandedFiles, route: RouteFilter | None, tmp_path: Path) -> None:
+    snapshots = [s.snapshot_id for s in files.table().metadata.snapshots]
+    files = files.taking(CHANGES, route)
+    planned = PlannedFiles.of(files, [landed(1, 6, snapshots[0]), landed(2, 4, snapshots[2])])
+    assert planned.files
+    planned = pickle.loads(pickle.dumps(planned))
+    scanned = replace(planned, files=None)
+    metadata = Path(files.metadata.removeprefix("file://"))
+    # Readers do without the table's metadata.
+    away = metadata.rename(tmp_path / "away.json")
+    found = [planned.read(*piece) for piece in PIECES[:-1]]
+    away.rename(metadata)
+    for piece, rows in zip(PIECES, [*found, planned.read(*PIECES[-1])], strict=True):
+        assert _rows(rows) == _rows(scanned.read(*piece)), piece
+    assert len(found[0]) == (10 if route is None else 7)
+
+
+def test_files_with_other_columns_are_scanned(landing: Landing) -> None:
+    table = landing.catalog.require("landing.flow")
+    (first, *_) = [s.snapshot_id for s in table.metadata.snapshots]
+    with table.update_schema() as update:
+        update.add_column(("value", "extra"), StringType())
+    table.append(table.schema().as_arrow().empty_table())
+    planned = PlannedFiles.of(LandedFiles.up_to(BATCH, landing), [landed(1, 6, first)])
+    assert planned.files is None
+    assert planned.read(1, 1).at(["value", "extra"]).to_pylist() == [None] * 6
+
+
 def test_parts_of_a_missing_value_are_null(files: LandedFiles) -> None:
-    rows = files.read(of_partition(2, TopicPartition("t", 0), OffsetRange(202, 203)))
+    rows = files.read(of_partition(2, 2, TopicPartition("t", 0), OffsetRange(202, 203)))
     assert rows.at(["value", "name"]).to_pylist() == [None]
     assert rows.at(["key", "id"]).to_pylist() == [2]
 

@@ -1,7 +1,9 @@
-"""The steps of a merge against the twin in memory: killed before and after any outside effect, any number of times."""
+"""Steps under a lease against the twin in memory: killed before and after any outside effect, any number of times."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -9,30 +11,57 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.batch import Batch, Counts, LandedBatch
-from jobs.destinations.clickhouse.advance import Advance, Inserted
-from jobs.destinations.clickhouse.chunks import Chunk
-from jobs.destinations.clickhouse.lease import Lease
-from jobs.offsets import OffsetRange, TopicPartition
+from jobs.destinations.clickhouse.advance import Advance
+from jobs.destinations.clickhouse.insertion import Inserted
+from jobs.destinations.clickhouse.lease import Lease, PartitionWrite
+from jobs.destinations.clickhouse.steps import Chunk, Step, cut, left_behind
+from jobs.destinations.clickhouse.transitions import Phase, Span
+from jobs.offsets import OffsetRange, Offsets, TopicPartition
 from jobs.watermark import Watermark
 from resources.errors import CommitFailed, Interrupted, LineageBroken
 from tests.unit.clickhouse.twin import Fuse, Killed, MemoryStore
 
 TPS = [TopicPartition("t", 0), TopicPartition("t", 1)]
+Row = tuple[str, TopicPartition, int]
 
 
 @dataclass
 class FakeTable:
     """Rows by coordinates, and the tokens that it remembers."""
 
-    rows: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
+    statements: int = 0
 
-    def insert(self, chunk: Chunk, token: str, missing: bool) -> None:
+    def insert(self, step: Step, chunk: Chunk, token: str, missing: bool) -> None:
         if token in self.tokens:
             return
         self.tokens.add(token)
-        new = [(chunk.tp, offset) for offset in range(chunk.span.first, chunk.span.last + 1)]
-        self.rows += [row for row in new if not (missing and row in self.rows)]
+        self.statements += 1
+        there = set(self.rows)
+        self.rows += [row for row in rows_of(step.batches, chunk) if not (missing and row in there)]
+
+
+def rows_of(landed: Sequence[LandedBatch], chunk: Chunk | None = None) -> Iterator[Row]:
+    for b in landed:
+        for tp, taken in b.batch.ranges.items():
+            for offset in range(taken.start, taken.end):
+                span = chunk.spans.get(tp) if chunk else Span(offset, offset)
+                within = chunk is None or chunk.first <= b.number <= chunk.last
+                if within and span and span.first <= offset <= span.last:
+                    yield b.batch.topic_ids[tp.topic], tp, offset
+
+
+def batch(
+    number: int, first: int, end: int, after: str | None = "", topic_id: str = "id", at: Offsets | None = None
+) -> LandedBatch:
+    """A batch of the first topic-partition; with `at` a reset to there."""
+    before = (f"c{number - 1}" if number > 1 else None) if after == "" else after
+    continues = None if at is None else {before or "": at}
+    made = Batch(
+        "p", number, f"c{number}", before, {TPS[0]: OffsetRange(first, end)}, {"t": topic_id}, 0, "h", continues
+    )
+    return LandedBatch(made, Counts(), Watermark(), number)
 
 
 def batches(count: int, size: int = 25) -> list[LandedBatch]:
@@ -41,74 +70,101 @@ def batches(count: int, size: int = 25) -> list[LandedBatch]:
         # The second partition has nothing new in every other batch, and a gap after it.
         quiet = OffsetRange(n * 3, n * 3 + 3 * (n % 2))
         ranges = {TPS[0]: OffsetRange((n - 1) * size, n * size), TPS[1]: quiet}
-        batch = Batch("p", n, f"c{n}", before, ranges, {"t": "id"}, 0, "h")
-        found.append(LandedBatch(batch, Counts(), Watermark(), n))
-        before = batch.commit_id
+        made = Batch("p", n, f"c{n}", before, ranges, {"t": "id"}, 0, "h")
+        found.append(LandedBatch(made, Counts(), Watermark(), n))
+        before = made.commit_id
     return found
 
 
-def advance(store: MemoryStore, table: FakeTable, chunk_rows: int = 10) -> Advance:
-    def insert(held: Lease, landed: LandedBatch, chunks: list[Chunk], recovering: bool) -> Inserted:
-        for chunk in chunks:
+def advance(store: MemoryStore, table: FakeTable, refill_until: int = 0) -> Advance:
+    def insert(held: Lease, step: Step, missing: bool) -> Inserted:
+        for chunk in step.chunks:
             ends = store.fuse.burn()
             now = store.lease()
             if now is None or now.owner != held.owner:
                 raise Interrupted("the fence")
-            table.insert(chunk, chunk.token("p", "t", landed.batch.commit_id), recovering)
+            table.insert(step, chunk, f"{held.token}/{chunk.name}", missing)
             if ends:
                 raise Killed
-        return Inserted(rows=len(chunks))
+        return Inserted(rows=len(step.chunks))
 
-    return Advance(store, "t", "run", chunk_rows, ("h:1",), "id", lambda _: None, insert)
+    return Advance(store, "t", "run", ("h:1",), "id", lambda _: None, insert, refill_until)
 
 
-def run(store: MemoryStore, table: FakeTable, landed: list[LandedBatch], chunk_rows: int = 10) -> None:
+def run(store: MemoryStore, table: FakeTable, landed: list[LandedBatch], chunk_rows: int = 10, most: int = 9) -> None:
+    """What a run does with these landed batches."""
     lease = store.lease()
     done = lease.committed.batch_number if lease and lease.committed else 0
     newer = [b for b in landed if b.number > done]
     if newer:
-        advance(store, table, chunk_rows).run(lease, newer)
+        begun = left_behind(lease, newer, "t")
+        rest = newer[len(begun.batches) :] if begun else newer
+        advance(store, table).run(lease, [*([begun] if begun else []), *cut(rest, chunk_rows, most)])
 
 
-def expected(landed: list[LandedBatch]) -> list[tuple[TopicPartition, int]]:
-    return sorted((tp, o) for b in landed for tp, r in b.batch.ranges.items() for o in range(r.start, r.end))
+def expected(landed: Sequence[LandedBatch]) -> list[Row]:
+    return sorted(rows_of(landed))
+
+
+def state(store: MemoryStore) -> tuple[int, int, str]:
+    lease = store.lease()
+    assert lease
+    return (lease.committed.batch_number if lease.committed else 0, lease.batch, lease.owner)
+
+
+kills = st.tuples(st.integers(1, 40), st.booleans(), st.booleans(), st.integers(5, 80), st.integers(1, 9))
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 40), st.booleans(), st.booleans(), st.integers(5, 30)), max_size=6))
-def test_any_kills_lose_and_double_nothing(kills: list[tuple[int, bool, bool, int]]) -> None:
-    shared, table, landed = MemoryStore(), FakeTable(), batches(3)
-    for at, after, forgets, chunk_rows in kills:
+@given(st.lists(kills, max_size=6))
+def test_any_kills_lose_and_double_nothing(kills: list[tuple[int, bool, bool, int, int]]) -> None:
+    shared, table = MemoryStore(), FakeTable()
+    for landed, (at, after, forgets, chunk_rows, most) in enumerate(kills, start=2):
         try:
-            run(MemoryStore(shared, Fuse(at, after)), table, landed, chunk_rows)
+            # More is landed while a step is under way, and the file changes: a retry is the same step.
+            run(MemoryStore(shared, Fuse(at, after)), table, batches(landed), chunk_rows, most)
         except Killed:
-            # Other writers may have used up the window; a batch that is under way is looked up by coordinates.
+            # Other writers may have used up the window; a step that is under way is looked up by coordinates.
             if forgets:
                 table.tokens.clear()
-    run(shared, table, landed)
+    run(shared, table, batches(8))
+    assert sorted(table.rows) == expected(batches(8))
+    assert state(shared) == (8, 0, "")
+
+
+def test_small_batches_go_in_one_step() -> None:
+    shared, table = MemoryStore(), FakeTable()
+    run(shared, table, batches(40, size=1), chunk_rows=200)
+    assert sorted(table.rows) == expected(batches(40, size=1))
+    assert table.statements == 1
+    assert state(shared) == (40, 0, "")
+
+
+def test_lease_of_an_older_version_is_finished_as_it_was_begun() -> None:
+    """One batch, chunks of each topic-partition, tokens by its commit id."""
+    shared, table, landed = MemoryStore(), FakeTable(), batches(3)
+    spans = {TPS[0]: Span(0, 24), TPS[1]: Span(3, 5)}
+    held = shared.swap(None, Lease(epoch=1, owner="dead", batch=1, commit_id="c1", chunk_rows=10))
+    shared.write(held, PartitionWrite(landed[0].batch, Phase.BEFORE, spans), [])
+    table.tokens = {"c1/t-0/0-9", "c1/t-1/3-5"}
+    there = [("id", TPS[0], n) for n in range(10)] + [("id", TPS[1], n) for n in range(3, 6)]
+    table.rows = list(there)
+    run(shared, table, landed, chunk_rows=1000)
     assert sorted(table.rows) == expected(landed)
-    lease = shared.lease()
-    assert lease
-    assert lease.committed
-    assert (lease.committed.batch_number, lease.batch, lease.owner) == (3, 0, "")
+    assert table.statements == 3, "two that were missing, and one of the batches after it"
 
 
 def test_run_that_was_taken_over_is_interrupted() -> None:
     shared, table, landed = MemoryStore(), FakeTable(), batches(2)
-    old = advance(shared, table).take(None, landed[0])
+    (step,) = cut(landed[:1], 10, 99)
+    sleeper = advance(shared, table)
+    old = sleeper.take(None, step)
     run(shared, table, landed)
     with pytest.raises(Interrupted):
-        advance(shared, table)._apply(old, landed[0], False)
+        sleeper._apply(old, step, False)
+    with pytest.raises(Interrupted):
+        sleeper._commit(old, step, None)
     assert sorted(table.rows) == expected(landed)
-
-
-def test_batch_that_was_landed_again_as_another_is_refused() -> None:
-    shared, table, landed = MemoryStore(), FakeTable(), batches(2)
-    with pytest.raises(Killed):
-        run(MemoryStore(shared, Fuse(2, True)), table, landed)
-    other = replace(landed[0], batch=replace(landed[0].batch, commit_id="other"))
-    with pytest.raises(LineageBroken, match="was begun and not finished"):
-        run(shared, table, [other])
 
 
 def test_stale_view_of_the_lease_is_refused() -> None:
@@ -116,26 +172,66 @@ def test_stale_view_of_the_lease_is_refused() -> None:
     seen = shared.lease()
     run(shared, table, landed[:1])
     with pytest.raises(CommitFailed):
-        advance(shared, table).run(seen, landed)
+        advance(shared, table).run(seen, cut(landed, 10, 99))
 
 
 def test_recreated_topic_begins_anew() -> None:
+    """Rows of the topic before it have the same offsets, and stay."""
     shared, table = MemoryStore(), FakeTable()
-    (first,) = batches(1)
-    run(shared, table, [first])
-    again = replace(
-        first.batch, number=2, commit_id="c2", previous_commit_id="c1", topic_ids={"t": "another"},
-        ranges={TPS[0]: OffsetRange(0, 5)},
-    )  # fmt: skip
-    table.rows.clear()
-    run(shared, table, [first, replace(first, batch=again)])
-    assert sorted(table.rows) == [(TPS[0], n) for n in range(5)]
+    landed = [
+        batch(1, 0, 30, topic_id="old"),
+        batch(2, 0, 0, topic_id="new", at={TPS[0]: 30}),
+        batch(3, 0, 20, topic_id="new"),
+    ]
+    run(shared, table, landed[:1])
+    run(shared, table, landed[:2])
+    with pytest.raises(Killed):
+        run(MemoryStore(shared, Fuse(1, True)), table, landed)
+    run(shared, table, landed)
+    assert sorted(table.rows) == expected(landed)
 
 
 def test_offsets_that_went_back_are_refused() -> None:
     shared, table = MemoryStore(), FakeTable()
-    first, second = batches(2)
-    run(shared, table, [first, second])
-    back = replace(second.batch, number=3, commit_id="c3", previous_commit_id="c2", ranges={TPS[0]: OffsetRange(0, 10)})
+    run(shared, table, [batch(1, 0, 25)])
+    run(shared, table, [batch(1, 0, 25), batch(2, 25, 50)])
     with pytest.raises(LineageBroken, match="case 'previous'"):
-        run(shared, table, [first, second, replace(second, batch=back)])
+        run(shared, table, [batch(1, 0, 25), batch(2, 25, 50), batch(3, 0, 10)])
+
+
+class TestLostIntermediateTable:
+    """A step is half done when its landed batches are lost."""
+
+    LANDED = (batch(1, 0, 30), batch(2, 30, 50), batch(3, 50, 70))
+
+    @pytest.fixture(params=[3, 4, 5, 6, 7])
+    def left(self, request: pytest.FixtureRequest) -> tuple[MemoryStore, FakeTable]:
+        """Batch 1 is committed, the step of 2 and 3 is not; killed at each of its effects."""
+        shared, table = MemoryStore(), FakeTable()
+        run(shared, table, list(self.LANDED[:1]))
+        with pytest.raises(Killed):
+            run(MemoryStore(shared, Fuse(request.param)), table, list(self.LANDED))
+        table.tokens.clear()
+        return shared, table
+
+    def test_nobody_guesses(self, left: tuple[MemoryStore, FakeTable]) -> None:
+        other = replace(self.LANDED[1], batch=replace(self.LANDED[1].batch, commit_id="other"))
+        with pytest.raises(LineageBroken, match="was begun and not finished"):
+            run(*left, [self.LANDED[0], other])
+
+    @pytest.mark.parametrize("ends", [[70], [100], [40, 70], [40, 60, 100], [33, 36, 39, 90]])
+    def test_reset_to_the_committed_offsets_goes_on(self, left: tuple[MemoryStore, FakeTable], ends: list[int]) -> None:
+        shared, table = left
+        landed = [self.LANDED[0], batch(4, 30, 30, after="c1", at={TPS[0]: 30})]
+        start = 30
+        for number, end in enumerate(ends, start=5):
+            landed.append(batch(number, start, end))
+            start = end
+            for kill in range(1, 9):
+                with suppress(Killed):
+                    run(MemoryStore(shared, Fuse(kill, kill % 2 == 0)), table, landed)
+                table.tokens.clear()
+            run(shared, table, landed)
+        assert sorted(table.rows) == [("id", TPS[0], n) for n in range(ends[-1])]
+        assert state(shared)[0] == landed[-1].number
+        assert all(row.handled.phase is Phase.AFTER for row in shared.partitions(TPS).values())

@@ -1,0 +1,145 @@
+"""The landed files of many batches, planned once, and read by workers as the plain Parquet files that they are.
+
+A scan through Iceberg reads the table's metadata and plans at every worker and for every piece, which grows with the
+number of snapshots. Here the caller plans once; each reader opens only files that may hold its rows. Where files have
+other columns than the table has now, or deletes beside them, rows are read through Iceberg after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
+from pyiceberg.io import load_file_io
+from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.schema import Schema
+
+from jobs.batch import LandedBatch
+from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition
+from jobs.offsets import OffsetRange, TopicPartition
+from resources.iceberg import catalog_errors
+
+# Opening small files one after another would wait for the storage most of the time.
+_THREADS = 8
+_BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
+
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    """One data file, with the smallest and largest value of `_BOUNDED` in it; None where that is not known."""
+
+    path: str
+    bounds: tuple[tuple[int, int] | None, ...]
+
+    def may_hold(self, first: int, last: int, part: Ranges | None) -> bool:
+        if not _overlap(self.bounds[0], first, last):
+            return False
+        return part is None or any(
+            _overlap(self.bounds[1], tp.partition, tp.partition) and _overlap(self.bounds[2], r.start, r.end - 1)
+            for tp, r in part.items()
+        )
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where its first row stands."""
+        return tuple(bound[0] if bound else 0 for bound in (self.bounds[0], self.bounds[3]))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class PlannedFiles:
+    """The files of some batches; travels to Spark's workers.
+
+    Attributes:
+        files: in the order of their rows; None: they are to be read through Iceberg.
+    """
+
+    landed: LandedFiles
+    files: tuple[LandedFile, ...] | None
+
+    @classmethod
+    def of(cls, landed: LandedFiles, batches: Sequence[LandedBatch]) -> PlannedFiles:
+        """Plans the files of adjoining batches.
+
+        Raises:
+            StorageError, Unavailable: the manifests cannot be read.
+        """
+        with catalog_errors(landed.identifier):
+            table = landed.table()
+            schemas = {s.snapshot_id: s.schema_id for s in table.metadata.snapshots}
+            wanted = of_batches(batches[0].number, batches[-1].number)
+            tasks = list(landed.scan(table, wanted, ("i",)).plan_files())
+            schema = table.schema()
+        same = {schemas.get(b.snapshot_id) for b in batches} == {schemas.get(landed.snapshot)}
+        if not same or any(t.delete_files or t.file.file_format != FileFormat.PARQUET for t in tasks):
+            return cls(landed, None)
+        found = [LandedFile(task.file.file_path, tuple(_bounds(task.file, schema))) for task in tasks]
+        return cls(landed, tuple(sorted(found, key=lambda file: file.place)))
+
+    def read(self, first: int, last: int, part: Ranges | None = None) -> LandedSlice:
+        """The rows of these batches, ordered by batch and position; with `part` only those of these offsets.
+
+        Raises:
+            StorageError, Unavailable: the files cannot be read.
+        """
+        if self.files is None:
+            return self.landed.read(_filter(first, last, part))
+        paths = [file.path for file in self.files if file.may_hold(first, last, part)]
+        if not paths:
+            return self.landed.read(AlwaysFalse())
+        with catalog_errors(self.landed.identifier), ThreadPoolExecutor(_THREADS) as threads:
+            rows = pa.concat_tables(threads.map(self._read_file, paths), promote_options="permissive")
+        rows = rows.filter(self._mask(rows, first, last, part))
+        whole = {name: rows[name].combine_chunks() for name in rows.column_names}
+        return LandedSlice(whole).route_filter(self.landed.route).in_order()
+
+    def _read_file(self, path: str) -> pa.Table:
+        storage = load_file_io(dict(self.landed.storage), path)
+        with storage.new_input(path).open() as source, pq.ParquetFile(source) as file:
+            names = set(file.schema_arrow.names)
+            return file.read(columns=[name for name in FIELDS if name in names], use_threads=False)
+
+    def _mask(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> pa.ChunkedArray:
+        # A dead letter has no operation.
+        wanted = pc.is_in(rows["op"], value_set=pa.array(self.landed.operations))
+        batches = rows["batchNumber"]
+        wanted = pc.and_(wanted, pc.and_(pc.greater_equal(batches, first), pc.less_equal(batches, last)))
+        return pc.and_(wanted, _in_part(rows["kafka"], part)) if part is not None else wanted
+
+
+def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.ChunkedArray:
+    topics, partitions, offsets = (pc.struct_field(kafka, [name]) for name in ("topic", "partition", "offset"))
+    found = pa.chunked_array([pa.repeat(False, len(kafka))])
+    for tp, taken in part.items():
+        here = pc.and_(pc.equal(topics, tp.topic), pc.equal(partitions, tp.partition))
+        within = pc.and_(pc.greater_equal(offsets, taken.start), pc.less(offsets, taken.end))
+        found = pc.or_(found, pc.and_(here, within))
+    return found
+
+
+def _bounds(file: DataFile, schema: Schema) -> Iterator[tuple[int, int] | None]:
+    low, high = file.lower_bounds or {}, file.upper_bounds or {}
+    for name in _BOUNDED:
+        field = schema.find_field(name)
+        known = field.field_id in low and field.field_id in high
+        kind: Any = field.field_type
+        yield (from_bytes(kind, low[field.field_id]), from_bytes(kind, high[field.field_id])) if known else None
+
+
+def _overlap(bounds: tuple[int, int] | None, first: int, last: int) -> bool:
+    return bounds is None or (bounds[0] <= last and first <= bounds[1])
+
+
+def _filter(first: int, last: int, part: Ranges | None) -> BooleanExpression:
+    if part is None:
+        return of_batches(first, last)
+    pieces = [of_partition(first, last, tp, taken) for tp, taken in part.items()]
+    return Or(*pieces) if len(pieces) > 1 else pieces[0]

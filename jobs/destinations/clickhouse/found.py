@@ -1,0 +1,90 @@
+"""What a table that is taken up has to say about a step: what was begun or done before, and by whom.
+
+On the way, steps follow one another and nothing is found but the AFTER of the step before. Anything else is an event of
+its own, and the seed's state machine (`transitions.py`) judges it: the step itself, begun by a run that died; offsets
+that a step of a lost intermediate table has begun; rows of a state that was emptied or restored; offsets that were
+moved by somebody else, which only a person can decide.
+
+Rows that may be there are not inserted twice: tables of mode append are asked for the coordinates they have, and rows
+of upserts are the same versions again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobs.batch import Batch
+from jobs.destinations.clickhouse.lease import PartitionRow
+from jobs.destinations.clickhouse.steps import Spans, Step
+from jobs.destinations.clickhouse.transitions import Case, Phase, Span, decide
+from jobs.offsets import TopicPartition
+
+Rows = Mapping[TopicPartition, PartitionRow]
+_FOLLOWS = (Case.FIRST, Case.NEW, Case.GAP)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is of a step.
+
+    Attributes:
+        is_done: the step itself was inserted and acknowledged.
+        some: some of its rows may be there.
+        beyond: offsets after the step's own that somebody has begun: they stay BEFORE, for the steps that follow.
+        refused: a topic-partition that cannot be gone on with, and the case that it is.
+    """
+
+    is_done: bool
+    some: bool
+    beyond: Spans
+    refused: tuple[TopicPartition, Case] | None = None
+
+    def begun(self, spans: Spans) -> Spans:
+        """What BEFORE is written for: the step's offsets, and those beyond it."""
+        return {tp: Span(span.first, self.beyond[tp].last) if tp in self.beyond else span for tp, span in spans.items()}
+
+
+def find(step: Step, rows: Rows, committed: int) -> Found:
+    """Compares a step with the rows of its topic-partitions.
+
+    Args:
+        committed: number of the table's committed batch, 0 for none.
+    """
+    own = [tp for tp in step.spans if tp in rows and rows[tp].commit_id == step.batch.commit_id]
+    some, beyond = False, Spans()
+    for tp, span in step.spans.items():
+        row = rows.get(tp)
+        # Offsets of a topic that was recreated begin again: what the old one had says nothing of them.
+        if row is None or row.topic_id != step.batch.topic_ids.get(tp.topic, ""):
+            continue
+        open_span = _open(row, step.batch, committed)
+        if open_span:
+            some = some or (open_span.first <= span.last and span.first <= open_span.last)
+            if open_span.last > span.last:
+                beyond[tp] = Span(max(open_span.first, span.last + 1), open_span.last)
+        elif tp not in own:
+            decision = decide(row.handled, span)
+            if decision.refused:
+                return Found(False, True, {}, (tp, decision.case))
+            some = some or decision.case not in _FOLLOWS
+    is_done = (
+        bool(step.spans) and len(own) == len(step.spans) and all(rows[tp].handled.phase is Phase.AFTER for tp in own)
+    )
+    return Found(is_done and not beyond, some, beyond)
+
+
+def kept_by_reset(reset: Batch, rows: Rows, committed: int) -> Spans:
+    """Offsets that may be in the table though they are not committed.
+
+    What else was handled says nothing of what comes after a reset.
+    """
+    kept = {tp: _open(row, reset, committed) for tp, row in rows.items()}
+    ids = reset.topic_ids
+    return {tp: span for tp, span in kept.items() if span and rows[tp].topic_id == ids.get(tp.topic, "")}
+
+
+def _open(row: PartitionRow, batch: Batch, committed: int) -> Span | None:
+    """Offsets that were begun and never committed."""
+    abandoned = row.batch > committed and row.commit_id != batch.commit_id
+    return row.handled.span if row.handled.phase is Phase.BEFORE or abandoned else None

@@ -1,0 +1,182 @@
+"""Steps: landed batches that go into a table together; chunks: what one statement inserts. Pure, the same at every try.
+
+The lease fixes a step when it is begun: its first and last batch, and how many offsets a chunk has. Landed batches are
+immutable, so a retry cuts the same batches into the same chunks.
+
+    batches   ┌1┬2┬3┬4┐ ┌────5────┐ ┌6┬7┐     small ones share a chunk, a large one is cut by
+    chunks    └───a───┘ └b┴──c──┴d┘ └─e─┘     topic-partition and offsets
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from jobs.batch import Batch, LandedBatch
+from jobs.destinations.clickhouse.lease import Lease
+from jobs.destinations.clickhouse.transitions import Span
+from jobs.lineage import choices
+from jobs.offsets import TopicPartition, total
+from resources.errors import LineageBroken
+
+Spans = dict[TopicPartition, Span]
+
+# Of one chunk: their names and offsets are parameters of its statement, which takes 128 KB of each.
+_MOST_PARTITIONS = 250
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows of some batches.
+
+    Attributes:
+        name: sets it apart from the other chunks of its step, at every try.
+        first, last: the batches, both included.
+        spans: the offsets of each topic-partition that it covers.
+        is_part: only these offsets of the batches; otherwise all of them.
+    """
+
+    name: str
+    first: int
+    last: int
+    spans: Spans
+    is_part: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """Batches whose rows are inserted under one BEFORE and one AFTER, and committed at once.
+
+    Attributes:
+        chunk_rows: offsets of a chunk.
+        by_partition: each topic-partition has chunks of its own, as versions before 1.1 cut batches.
+    """
+
+    batches: tuple[LandedBatch, ...]
+    chunk_rows: int
+    by_partition: bool = False
+
+    @property
+    def first(self) -> int:
+        return self.batches[0].number
+
+    @property
+    def last(self) -> int:
+        return self.batches[-1].number
+
+    @property
+    def batch(self) -> Batch:
+        """The last batch: what is committed is named by it."""
+        return self.batches[-1].batch
+
+    @property
+    def resets(self) -> bool:
+        """It moves offsets and has no rows. Always a step of its own: offsets only grow within a step."""
+        return self.batch.continues is not None
+
+    @cached_property
+    def spans(self) -> Spans:
+        """All offsets of the step."""
+        return _spans([b.batch for b in self.batches])
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        return tuple(c for run in _runs(self.batches, self.chunk_rows) for c in self._cut(run))
+
+    def _cut(self, run: Sequence[LandedBatch]) -> Iterator[Chunk]:
+        spans = _spans([b.batch for b in run])
+        first, last = run[0].number, run[-1].number
+        if self.by_partition or (len(run) == 1 and total(run[0].batch.ranges) > self.chunk_rows):
+            for tp, span in sorted(spans.items()):
+                for start in range(span.first, span.last + 1, self.chunk_rows):
+                    part = Span(start, min(start + self.chunk_rows - 1, span.last))
+                    name = f"{tp}/{part}" if self.by_partition else f"{first}/{tp}/{part}"
+                    yield Chunk(name, first, last, {tp: part}, is_part=True)
+            return
+        for n, tps in enumerate(_groups(sorted(spans), _MOST_PARTITIONS)):
+            name = f"{first}-{last}/{n}" if len(spans) > _MOST_PARTITIONS else f"{first}-{last}"
+            yield Chunk(name, first, last, {tp: spans[tp] for tp in tps}, is_part=len(spans) > _MOST_PARTITIONS)
+
+
+def cut(batches: Sequence[LandedBatch], chunk_rows: int, most_chunks: int) -> list[Step]:
+    """All these batches in steps of at most so many chunks; only a batch that has more by itself is more."""
+    steps: list[Step] = []
+    for stretch in _stretches(batches):
+        step: list[LandedBatch] = []
+        chunks = 0
+        for run in _runs(stretch, chunk_rows):
+            more = len(Step(tuple(run), chunk_rows).chunks)
+            if step and chunks + more > most_chunks:
+                steps.append(Step(tuple(step), chunk_rows))
+                step, chunks = [], 0
+            step, chunks = [*step, *run], chunks + more
+        steps.append(Step(tuple(step), chunk_rows))
+    return steps
+
+
+def left_behind(lease: Lease | None, newer: Sequence[LandedBatch], where: str) -> Step | None:
+    """The step that another run has begun and not finished, as it was begun.
+
+    None where there is none, or where it never will be finished: its batches are not landed any more, and those that
+    are continue from before it, with numbers above its own. What it has inserted, `found.py` finds.
+
+    Raises:
+        LineageBroken: its batches are gone, and a person has to say how to go on.
+    """
+    if lease is None or not lease.left_behind:
+        return None
+    for n, landed in enumerate(newer):
+        if landed.batch.commit_id == lease.commit_id:
+            return Step(tuple(newer[: n + 1]), lease.chunk_rows, by_partition=lease.first_batch == 0)
+    if newer[-1].number > lease.batch and (lease.state or newer[0].number > lease.batch):
+        return None
+    remedy = choices(newer[0].batch.pipeline)
+    if not lease.state:
+        remedy = "nothing was committed yet: drop the table, then fill a new one after `batchmerge offsets forget`"
+    raise LineageBroken(
+        f"batch {lease.batch} ({lease.commit_id}) was begun and not finished, and it is not landed any more",
+        where=where,
+        remedy=remedy,
+        batch=lease.batch,
+    )
+
+
+def _stretches(batches: Sequence[LandedBatch]) -> Iterator[list[LandedBatch]]:
+    """Batches between resets, and each reset alone."""
+    found: list[LandedBatch] = []
+    for landed in batches:
+        if landed.batch.continues is not None or (found and found[-1].batch.continues is not None):
+            if found:
+                yield found
+            found = []
+        found.append(landed)
+    if found:
+        yield found
+
+
+def _runs(batches: Sequence[LandedBatch], chunk_rows: int) -> Iterator[list[LandedBatch]]:
+    """Batches one after another that together are no larger than a chunk; a larger one alone."""
+    run: list[LandedBatch] = []
+    size = 0
+    for landed in batches:
+        more = total(landed.batch.ranges)
+        if run and size + more > chunk_rows:
+            yield run
+            run, size = [], 0
+        run, size = [*run, landed], size + more
+    if run:
+        yield run
+
+
+def _groups(tps: Sequence[TopicPartition], size: int) -> Iterator[Sequence[TopicPartition]]:
+    return (tps[start : start + size] for start in range(0, len(tps), size))
+
+
+def _spans(batches: Sequence[Batch]) -> Spans:
+    spans: Spans = {}
+    for batch in batches:
+        for tp, taken in batch.ranges.items():
+            if len(taken):
+                spans[tp] = Span(spans[tp].first if tp in spans else taken.start, taken.end - 1)
+    return spans
