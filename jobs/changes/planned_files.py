@@ -131,7 +131,8 @@ def _bounds(file: DataFile, schema: Schema) -> Iterator[tuple[int, int] | None]:
         field = schema.find_field(name)
         known = field.field_id in low and field.field_id in high
         kind: Any = field.field_type
-        yield (from_bytes(kind, low[field.field_id]), from_bytes(kind, high[field.field_id])) if known else None
+        found: Any = [from_bytes(kind, bound[field.field_id]) for bound in (low, high)] if known else None
+        yield found and tuple(found)
 
 
 def _overlap(bounds: tuple[int, int] | None, first: int, last: int) -> bool:
