@@ -172,7 +172,8 @@ PIECES: list[tuple[int, int, dict[TopicPartition, OffsetRange] | None]] = [
 
 
 def _rows(piece: LandedSlice) -> list[dict[str, Any]]:
-    return pa.table(dict(piece.columns)).to_pylist()
+    found: list[dict[str, Any]] = pa.table(dict(piece.columns)).to_pylist()
+    return found
 
 
 @pytest.mark.parametrize("route", [None, RouteFilter(topics=("t",))])
