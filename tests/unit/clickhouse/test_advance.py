@@ -199,6 +199,19 @@ def test_offsets_that_went_back_are_refused() -> None:
         run(shared, table, [batch(1, 0, 25), batch(2, 25, 50), batch(3, 0, 10)])
 
 
+@pytest.mark.parametrize("kill", range(1, 5))
+@pytest.mark.parametrize("after", [False, True])
+def test_reset_that_is_killed_is_applied_again(kill: int, after: bool) -> None:
+    """At each of its effects, the write at the boundary `clickhouse.reset` among them."""
+    shared, table = MemoryStore(), FakeTable()
+    landed = [batch(1, 0, 30), batch(2, 40, 40, at={TPS[0]: 30}), batch(3, 40, 60)]
+    run(shared, table, landed[:1])
+    with pytest.raises(Killed):
+        run(MemoryStore(shared, Fuse(kill, after)), table, landed)
+    run(shared, table, landed)
+    assert sorted(table.rows) == expected(landed)
+
+
 class TestLostIntermediateTable:
     """A step is half done when its landed batches are lost."""
 
