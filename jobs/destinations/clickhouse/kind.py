@@ -23,7 +23,7 @@ class ClickHouseKind(Kind[ClickHouseTable]):
     connection = ClickHouseConnection
     capabilities = Capabilities(
         modes=frozenset({"append", "upsert", "upsert_delete"}),
-        commit="fenced, deduplicated inserts in chunks, batch by batch, under a lease in KeeperMap",
+        commit="fenced, deduplicated inserts in chunks, several landed batches in a step, under a lease in KeeperMap",
         reference="query id",
         asset_kinds=frozenset({"clickhouse"}),
         side_table=True,
