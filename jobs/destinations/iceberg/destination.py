@@ -73,6 +73,8 @@ class IcebergDestination(Destination):
         return False
 
     def drop(self) -> bool:
+        if self.tombstones:
+            self.catalog.drop(self.tombstones)
         return self.catalog.drop(self.table.table)
 
     def prepare(self, dry_run: bool = False) -> list[str]:

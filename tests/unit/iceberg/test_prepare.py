@@ -136,3 +136,16 @@ def test_refused_change_of_columns_leaves_the_table_as_it_is(lake: IcebergCatalo
     with pytest.raises(SchemaRefused, match="switched off"):
         destination(lake, {**VALUE, "more": "date"}, evolve={"add_columns": False}).prepare()
     assert lake.require("n.t").metadata_location == before
+
+
+def test_drop_takes_the_order_of_deletes_along(lake: IcebergCatalog) -> None:
+    """Else a table that is made again would lack rows that were deleted before."""
+    found = destination(lake, order_by="version")
+    assert found.drop() is False
+    found.prepare()
+    assert found.tombstones is not None
+    with pytest.raises(ConfigurationError, match="carries its committed state itself"):
+        found.drop_state()
+    assert found.drop() is True
+    assert (lake.load("n.t"), lake.load(found.tombstones)) == (None, None)
+    assert found.drop_state() is False
