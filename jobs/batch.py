@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from jobs import offsets
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
@@ -83,9 +83,9 @@ class Counts:
     def balanced(self) -> bool:
         return self.read == self.landed + self.quarantined + self.filtered + self.skipped
 
-    def with_mended(self, mended: int) -> Counts:
-        """As it would have been if these dead letters had been good."""
-        return replace(self, landed=self.landed + mended, quarantined=self.quarantined - mended)
+    def with_recovered(self, recovered: int) -> Counts:
+        """As if these dead letters had been good from the start."""
+        return replace(self, landed=self.landed + recovered, quarantined=self.quarantined - recovered)
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,19 @@ class LandedBatch:
     @property
     def number(self) -> int:
         return self.batch.number
+
+
+@dataclass(frozen=True)
+class LandedBatches:
+    """The landed batches that are still known.
+
+    Attributes:
+        batches: ascending.
+        complete: they begin with the pipeline's first batch; False where retention has removed older ones.
+    """
+
+    batches: list[LandedBatch] = field(default_factory=list)
+    complete: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Work that ends in a conditional commit, done again while others are faster."""
+"""The one loop around conditional commits: refresh and try again while other writers are faster."""
 
 from __future__ import annotations
 
@@ -6,23 +6,32 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from resources.errors import CommitFailed, TerminalError
+from resources.errors import CommitFailed, CommitStateUnknown, TerminalError
 
 _LOG = logging.getLogger("batchmerge")
 T = TypeVar("T")
 
 
-def retry_on_conflict(once: Callable[[], T], attempts: int, failure: TerminalError) -> T:
-    """What one attempt gives; it starts over when somebody else has committed meanwhile, so many times.
+def retry_on_conflict(once: Callable[[], T], attempts: int, where: str) -> T:
+    """The result of the first attempt that is not refused by another writer's commit.
+
+    Args:
+        once: one attempt. It must read the state that it starts from each time: after `CommitStateUnknown` that state
+            says whether the commit has happened.
+        attempts: at most so many.
 
     Raises:
-        TerminalError: `failure`; others were faster each time.
+        TerminalError: every attempt was refused.
     """
-    lost: CommitFailed | None = None
+    refused: CommitFailed | CommitStateUnknown | None = None
     for attempt in range(1, attempts + 1):
         try:
             return once()
-        except CommitFailed as problem:
-            _LOG.warning("%s, attempt %d: %s", failure.where, attempt, problem)
-            lost = problem
-    raise failure from lost
+        except (CommitFailed, CommitStateUnknown) as problem:
+            _LOG.warning("%s, attempt %d: %s", where, attempt, problem)
+            refused = problem
+    raise TerminalError(
+        f"other writers have committed during each of {attempts} attempts; the last error: {refused}",
+        where=where,
+        remedy="let them write less often or to a branch, or raise `max_commit_attempts`",
+    ) from refused

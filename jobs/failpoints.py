@@ -18,24 +18,25 @@ VARIABLE = "BATCHMERGE_FAILPOINT"
 # several outside effects in a merge have more (`jobs.destinations.base.Kind.failpoints`).
 LANDING = ("land.planned", "land.begun", "land.written", "land.published")
 MERGE = ("merge.planned", "merge.begun", "merge.written", "merge.published")
-NEWS = (
-    "news.request.written",
-    "news.request.sent",
-    "news.ready.written",
-    "news.ready.sent",
-    "news.table.written",
-    "news.table.sent",
-    "news.complete.written",
-    "news.complete.sent",
+EVENTS = (
+    "events.request.written",
+    "events.request.sent",
+    "events.ready.written",
+    "events.ready.sent",
+    "events.table.written",
+    "events.table.sent",
+    "events.complete.written",
+    "events.complete.sent",
 )
-# Instead of `merge.published` where all tables are committed at once (jobs/multi_table_commit.py).
+# Instead of `merge.published` where all tables are committed at once (jobs/protocol.py).
 TOGETHER = ("together.written", "together.published")
-# Trying dead letters again (jobs/dead_letters/retry.py).
+# Sending dead letters to their topic (jobs/dead_letters/topic.py).
 DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
-MENDING = ("mend.written", "mend.published", "mend.replayed")
-# Instead of those of NEWS where the control topic is off.
-GROUP = "news.group"
-ALL = (*LANDING, *MERGE, *NEWS)
+# Retrying dead letters (jobs/dead_letters/retry.py).
+RETRY = ("retry.written", "retry.published", "retry.replayed")
+# Instead of those of EVENTS where the control topic is off.
+GROUP = "events.group"
+ALL = (*LANDING, *MERGE, *EVENTS)
 
 _ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 _reached: Counter[str] = Counter()

@@ -1,13 +1,13 @@
-"""Resetting offsets: a person decides where a pipeline goes on, after an error that left the choice to one.
+"""Resets offsets: a person decides where a pipeline goes on, after an error that leaves the choice to a person.
 
-A reset is a batch like any other, only that it reads no records: it has a number and an identity, is published in the
-intermediate table by compare-and-set, and every table applies it in its turn, in one step with its state. It names the
+A reset is a batch that reads no records. Like every batch it has a number and an identity, is published in the
+intermediate table by compare-and-set, and is applied by each table in one step with the table's state. It names the
 commit ids that it continues, each with its offsets, and the offsets after it. So the lineage stays provable: a table
-goes on only from a state that was known when the reset was decided, and everybody can read that offsets were moved,
-from where, and to where.
+goes on only from a state that was known when the reset was planned, and the batch says which offsets were moved, from
+where, and to where.
 
-Several commit ids can be continued, because the intermediate table may have lost batches (rolled back, recreated) that
-tables have: each table goes on from its own state.
+A reset may continue several commit ids: tables may have batches that the intermediate table has lost (it was rolled
+back or recreated), and each table goes on from its own state.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from resources.errors import BatchmergeError, ConfigurationError
 
 
 @dataclass(frozen=True)
-class Known:
-    """Everything that a reset is decided from.
+class ResetState:
+    """Everything that a reset is planned from.
 
     Attributes:
-        standing: the state that the intermediate table stands at, be it by a rollback; None where it has none.
+        current: the state of the intermediate table's head, rolled back or not; None where it has none.
         highest: the highest batch number that any table of the pipeline ever had.
         tables: the committed state of each table by its name.
         landed: the landed batches that are still known.
     """
 
     pipeline: str
-    standing: CommittedState | None
+    current: CommittedState | None
     highest: int
     tables: Mapping[str, CommittedState | None]
     landed: Sequence[LandedBatch]
@@ -57,13 +57,13 @@ class Known:
                     remedy=f"name one of {', '.join(repr(name) for name in self.tables)}",
                 )
             return named[0]
-        if self.standing and self.standing.batch_number == self.highest:
-            return self.standing
-        states = {s.commit_id: s for s in [self.standing, *self.tables.values()] if s}
+        if self.current and self.current.batch_number == self.highest:
+            return self.current
+        states = {s.commit_id: s for s in [self.current, *self.tables.values()] if s}
         newest = {c: s for c, s in states.items() if not _is_landed(s, self.landed)} or states
         if len(newest) != 1:
             raise ConfigurationError(
-                "the tables stand at different batches that are not landed any more, so it is open where to go on"
+                "the tables stand at different batches that are not landed any more, so it is not clear where to go on"
                 if newest
                 else "nothing is committed yet, so there are no offsets to reset",
                 where=f"pipeline {self.pipeline}",
@@ -76,29 +76,31 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """What a reset means for one table: offsets that it will never see, and offsets that it will get again."""
+class Impact:
+    """What a reset means for one table: how many offsets it will never see, and how many it will get twice."""
 
     table: str
     skipped: int
-    again: int
+    repeated: int
 
 
-def look(pipeline: Pipeline) -> Known:
-    """Reads where everything stands.
+def read_state(pipeline: Pipeline) -> ResetState:
+    """Reads the state of the intermediate table, the tables and the topics.
 
     Raises:
         BatchmergeError: a table cannot be asked, or was replaced; its own remedy comes first.
     """
-    standing, highest = pipeline.intermediate.current_state()
+    current, highest = pipeline.intermediate.current_state()
     tables = {d.name: d.committed() for d in pipeline.destinations()}
-    landed, complete = pipeline.intermediate.landed()
+    landed = pipeline.intermediate.landed()
     numbers = [highest, *(s.batch_number for s in tables.values() if s)]
-    return Known(pipeline.name, standing, max(numbers), tables, landed, complete, pipeline.topic_state())
+    return ResetState(
+        pipeline.name, current, max(numbers), tables, landed.batches, landed.complete, pipeline.topic_state()
+    )
 
 
-def decide(
-    known: Known, base: CommittedState, targets: Offsets, dropped: Collection[TopicPartition], spec_hash: str
+def plan_reset(
+    known: ResetState, base: CommittedState, targets: Offsets, dropped: Collection[TopicPartition], spec_hash: str
 ) -> Batch:
     """The batch that moves the offsets of `base` to these targets; all others stay. Pure but for its identity.
 
@@ -115,7 +117,7 @@ def decide(
     _check_whole_topics(base, after, targets, ids)
     if spec_hash != base.spec_hash:
         _check_all_merged(known, base)
-    states = [known.standing, *known.tables.values()]
+    states = [known.current, *known.tables.values()]
     continues: dict[str, Offsets] = {s.commit_id: s.offsets for s in states if s}
     whole = known.complete and bool(known.landed)
     cannot_begin = not whole or any(b.batch.spec_hash != spec_hash for b in known.landed)
@@ -134,13 +136,13 @@ def decide(
     )
 
 
-def commit(pipeline: Pipeline, known: Known, base: CommittedState, batch: Batch) -> None:
+def commit(pipeline: Pipeline, known: ResetState, base: CommittedState, batch: Batch) -> None:
     """Publishes the reset; the tables follow with their next merge.
 
     Raises:
-        CommitFailed: another run has landed since `look`.
+        CommitFailed: another run has landed since `read_state`.
     """
-    pipeline.intermediate.reset(batch, known.standing, _watermark(base, batch), pipeline.run_properties)
+    pipeline.intermediate.reset(batch, known.current, _watermark(base, batch), pipeline.run_properties)
 
 
 def state_after(base: CommittedState, batch: Batch) -> CommittedState:
@@ -150,24 +152,24 @@ def state_after(base: CommittedState, batch: Batch) -> CommittedState:
     )  # fmt: skip
 
 
-def effects(known: Known, batch: Batch) -> list[Effect]:
-    """Per table what it skips and gets again, counted from where it is before the reset reaches it."""
+def impact(known: ResetState, batch: Batch) -> list[Impact]:
+    """Per table what it skips and what it gets twice, counted from its offsets when the reset reaches it."""
     assert batch.continues is not None
     found = []
     for name, state in known.tables.items():
-        merges_landed_first = state is not None and known.standing is not None and _is_landed(state, known.landed)
-        before = known.standing if merges_landed_first else state
-        skipped = again = 0
+        merges_landed_first = state is not None and known.current is not None and _is_landed(state, known.landed)
+        before = known.current if merges_landed_first else state
+        skipped = repeated = 0
         for tp, r in batch.ranges.items():
             at = before.offsets.get(tp) if before else None
             if at is None or (before and before.topic_ids.get(tp.topic) != batch.topic_ids.get(tp.topic)):
                 continue
-            skipped, again = skipped + max(0, r.end - at), again + max(0, at - r.end)
-        found.append(Effect(name, skipped, again))
+            skipped, repeated = skipped + max(0, r.end - at), repeated + max(0, at - r.end)
+        found.append(Impact(name, skipped, repeated))
     return found
 
 
-def still_fails(pipeline: Pipeline, known: Known, after: CommittedState) -> BatchmergeError | None:
+def validate(pipeline: Pipeline, known: ResetState, after: CommittedState) -> BatchmergeError | None:
     """Why the next run would fail even after the reset; None where it would not."""
     try:
         pipeline.plan_batch(after, known.topics)
@@ -181,13 +183,13 @@ def _is_landed(state: CommittedState, landed: Sequence[LandedBatch]) -> bool:
 
 
 def _watermark(base: CommittedState, batch: Batch) -> Watermark:
-    """Times of a topic that was recreated are those of another topic."""
+    """Record times of a recreated topic start over: it is another topic."""
     same = {t for t, topic_id in batch.topic_ids.items() if base.topic_ids.get(t) == topic_id}
     times = {tp: base.watermark.record_times.get(tp) if tp.topic in same else None for tp in batch.ranges}
     return Watermark(times, base.watermark.caught_up_through)
 
 
-def _check_targets(known: Known, targets: Offsets) -> None:
+def _check_targets(known: ResetState, targets: Offsets) -> None:
     for tp, offset in sorted(targets.items()):
         if tp not in known.topics.stable:
             raise ConfigurationError(
@@ -205,7 +207,7 @@ def _check_targets(known: Known, targets: Offsets) -> None:
 
 
 def _check_whole_topics(base: CommittedState, after: Offsets, targets: Offsets, ids: Mapping[str, str]) -> None:
-    """Offsets of a topic and of the one of that name before it must not be mixed."""
+    """Offsets of a recreated topic must not be mixed with those of the topic before it."""
     for tp in after:
         renewed = tp.topic in base.topic_ids and ids[tp.topic] != base.topic_ids[tp.topic]
         if renewed and tp not in targets:
@@ -216,10 +218,10 @@ def _check_whole_topics(base: CommittedState, after: Offsets, targets: Offsets, 
             )
 
 
-def _check_all_merged(known: Known, base: CommittedState) -> None:
-    """What was landed with the old meaning has to be merged with it."""
+def _check_all_merged(known: ResetState, base: CommittedState) -> None:
+    """Batches that were landed with the old meaning have to be merged with it."""
     behind = [n for n, s in known.tables.items() if s and s.commit_id != base.commit_id]
-    if behind or (known.standing and known.standing.commit_id != base.commit_id):
+    if behind or (known.current and known.current.commit_id != base.commit_id):
         raise ConfigurationError(
             f"{', '.join(behind) or 'the intermediate table'} has not merged everything that was landed with the old "
             "`changes`",

@@ -5,29 +5,30 @@
 1. Plan     a batch is a number, an identity and fixed offset ranges, bounded, from committed state alone.
 2. Land     exactly those ranges become one snapshot of the intermediate table; from then on the batch is immutable.
 3. Merge    each destination applies all landed batches after its committed one, in one step with the new state.
-4. News     the consumer group follows the tables; repeatable, never read back as truth.
+4. Publish  commit events: control topic and consumer group; repeatable, never read back as truth.
 
 Exactly once rests on compare-and-set inside the commits of 2 and 3: a run that died, one that sleeps and wakes up,
 two at once: exactly one of them commits, and the others raise `CommitFailed`, see the new state and go on from it.
+A multi-table commit (`commit: together`) is the same merge for all destinations, with one publish at its end.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.batch_error_context import batch_error_context
+from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.topic import DeadLetterTopic
-from jobs.destinations.base import Destination, Merged
+from jobs.destinations.base import Destination, Merged, Transaction
 from jobs.events.publishing import LandingEvents, publish_table_events
 from jobs.failpoints import failpoint
 from jobs.lineage import next_batches
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.progress import log_progress
-from resources.errors import CommitFailed, CommitStateUnknown, TerminalError
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -53,8 +54,8 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
     """Lands up to `max_batches` batches (0: until caught up), one by one."""
     done = 0
     pipeline.intermediate.prepare()
-    news = LandingEvents(pipeline)
-    news.catch_up()
+    events = LandingEvents(pipeline)
+    events.catch_up()
     dead_letters = DeadLetterTopic(pipeline)
     dead_letters.publish()
     while max_batches == 0 or done < max_batches:
@@ -62,7 +63,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
         if planned.batch is None:
             return
         failpoint("land.planned")
-        news.requested(planned.batch)
+        events.requested(planned.batch)
         with batch_error_context([planned.batch]):
             landed = pipeline.intermediate.land(
                 pipeline.spark("landing", pipeline.intermediate.catalog),
@@ -72,7 +73,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
                 planned.topics.stable,
                 pipeline.run_properties,
             )
-        news.landed(landed)
+        events.landed(landed)
         dead_letters.publish()
         log_progress(landed, planned.topics.stable)
         yield landed
@@ -96,54 +97,87 @@ class MergedBatches:
 class Pending:
     """What a table has to get: the landed batches after its committed state."""
 
+    destination: Destination
     committed: CommittedState | None
     batches: list[LandedBatch]
     landed: list[LandedBatch]
+
+
+@dataclass(frozen=True)
+class MergedTable:
+    """What one table got; `merged` None: it had everything already."""
+
+    destination: Destination
+    merged: MergedBatches | None
+
+
+def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
+    """Applies to one table everything that is landed and not yet in it; None where there is nothing.
+
+    Raises:
+        LineageBroken: the landed batches do not continue what the table has.
+        TerminalError: other writers have committed during each of `max_commit_attempts` attempts.
+    """
+    return retry_on_conflict(
+        lambda: _merge_once(pipeline, [destination])[0], destination.table.max_commit_attempts, destination.name
+    ).merged
+
+
+def merge_together(pipeline: Pipeline) -> list[MergedTable]:
+    """Like `merge` for every table, in one commit.
+
+    Raises:
+        ConfigurationError: the catalog cannot commit several tables at once.
+    """
+    destinations = pipeline.destinations()
+    return retry_on_conflict(
+        lambda: _merge_once(pipeline, destinations, destinations[0].transaction()),
+        max(d.table.max_commit_attempts for d in destinations),
+        f"all tables of pipeline {pipeline.name}",
+    )
 
 
 def pending(pipeline: Pipeline, destination: Destination) -> Pending:
     """Decides what a table has to get; makes or adapts the table."""
     destination.prepare()
     committed = destination.committed()
-    landed, complete = pipeline.intermediate.landed()
-    batches = next_batches(destination.name, committed, landed, complete)
+    landed = pipeline.intermediate.landed()
+    batches = next_batches(destination.name, committed, landed.batches, landed.complete)
     pipeline.check_generation(committed, batches)
-    return Pending(committed, batches, landed)
+    return Pending(destination, committed, batches, landed.batches)
 
 
-def tell(pipeline: Pipeline, destination: Destination, landed: list[LandedBatch], done: MergedBatches | None) -> None:
-    """The news after a merge, or after there was nothing to merge."""
+def _merge_once(
+    pipeline: Pipeline, destinations: Sequence[Destination], transaction: Transaction | None = None
+) -> list[MergedTable]:
+    """One attempt: each table from its own committed state, then the common commit if there is one, then the events."""
+    found = [pending(pipeline, destination) for destination in destinations]
+    done = [_apply(pipeline, wanted, transaction) for wanted in found]
+    if transaction:
+        failpoint("together.written")
+        transaction.commit()
+        failpoint("together.published")
+    for wanted, merged in zip(found, done, strict=True):
+        _publish_events(pipeline, wanted, merged)
+    return [MergedTable(wanted.destination, merged) for wanted, merged in zip(found, done, strict=True)]
+
+
+def _apply(pipeline: Pipeline, wanted: Pending, transaction: Transaction | None) -> MergedBatches | None:
+    """Merges the pending batches into the table; with a transaction everything but the commit itself."""
+    if not wanted.batches:
+        return None
+    failpoint("merge.planned")
+    context = replace(pipeline.merge_context(wanted.destination), transaction=transaction)
+    with batch_error_context([b.batch for b in wanted.batches]):
+        merged = wanted.destination.merge(context, wanted.committed, wanted.batches)
+    return MergedBatches(wanted.batches, wanted.committed, merged) if merged else None
+
+
+def _publish_events(pipeline: Pipeline, wanted: Pending, done: MergedBatches | None) -> None:
+    """Also where there was nothing to merge: a run that died may have left events unpublished."""
     if done is None:
-        publish_table_events(pipeline, destination, landed)
+        publish_table_events(pipeline, wanted.destination, wanted.landed)
         return
-    batches = done.batches
-    _LOG.info("merged batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
-    publish_table_events(pipeline, destination, landed, batches, done.merged.reference)
-
-
-def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
-    """Applies to one table everything that is landed and not yet in it; None where there is nothing.
-
-    Starts over when another writer was faster, from the state that is then true, a bounded number of times.
-    """
-    failed: Exception | None = None
-    for attempt in range(1, destination.table.max_commit_attempts + 1):
-        wanted = pending(pipeline, destination)
-        merged = None
-        if wanted.batches:
-            failpoint("merge.planned")
-            try:
-                with batch_error_context([b.batch for b in wanted.batches]):
-                    merged = destination.merge(pipeline.merge_context(destination), wanted.committed, wanted.batches)
-            except (CommitFailed, CommitStateUnknown) as lost:
-                _LOG.warning("%s, attempt %d: %s", destination.name, attempt, lost)
-                failed = lost
-                continue
-        done = MergedBatches(wanted.batches, wanted.committed, merged) if merged else None
-        tell(pipeline, destination, wanted.landed, done)
-        return done
-    raise TerminalError(
-        f"other writers have changed the table during each of {attempt} attempts; the last said: {failed}",
-        where=destination.name,
-        remedy="let them write less often or to a branch, or raise `max_commit_attempts`",
-    ) from failed
+    first, last = done.batches[0].number, done.batches[-1].number
+    _LOG.info("merged batches %d to %d into %s", first, last, wanted.destination.name)
+    publish_table_events(pipeline, wanted.destination, wanted.landed, done.batches, done.merged.reference)

@@ -73,14 +73,13 @@ def plan_run(pipeline: Pipeline) -> RunPlan:
         planned = protocol.plan(pipeline)
     except BatchmergeError as problem:
         return RunPlan(pipeline.name, pipeline.intermediate.identifier, problem=problem, tables=tables)
-    missing = pipeline.intermediate.catalog.load(pipeline.intermediate.identifier) is None
     return RunPlan(
         pipeline.name,
         pipeline.intermediate.identifier,
         committed=planned.committed.batch_number if planned.committed else None,
         batch=planned.batch,
         waiting=_waiting(planned),
-        steps=[f"create {pipeline.intermediate.identifier}"] if missing else [],
+        steps=[f"create {pipeline.intermediate.identifier}"] if not pipeline.intermediate.exists() else [],
         tables=tables,
     )
 
@@ -96,8 +95,8 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
     name, mode, kind = destination.name, destination.table.mode, kind_of(destination.table)
     try:
         committed = destination.committed()
-        landed, complete = pipeline.intermediate.landed()
-        waiting = next_batches(name, committed, landed, complete)
+        landed = pipeline.intermediate.landed()
+        waiting = next_batches(name, committed, landed.batches, landed.complete)
         pipeline.check_generation(committed, waiting)
         return TablePlan(
             name,

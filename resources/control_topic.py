@@ -36,15 +36,15 @@ class Message:
 
 @dataclass(frozen=True)
 class GroupProgress:
-    """Offsets to commit for a consumer group without members; `note` is kept beside the first of them."""
+    """Offsets to commit for a consumer group without members; `metadata` is kept with the first of them."""
 
     group: str
     offsets: Mapping[Partition, int]
-    note: str
+    metadata: str
 
 
-def read_notes(cluster: KafkaCluster, group: str, partitions: Iterable[Partition], timeout: float) -> list[str]:
-    """The notes that were committed with a group's offsets; empty where there is no such group."""
+def read_metadata(cluster: KafkaCluster, group: str, partitions: Iterable[Partition], timeout: float) -> list[str]:
+    """The metadata that was committed with a group's offsets; empty where there is no such group."""
     wanted = [TopicPartition(*p) for p in partitions]
     deadline = time.monotonic() + timeout
     # A group that this user may not see: librdkafka's consumer would ask until the time is over (tried).
@@ -156,7 +156,7 @@ class ControlWriter:
 
     def _send_offsets(self, producer: Producer, progress: GroupProgress, timeout: float) -> None:
         wanted = [
-            TopicPartition(topic, partition, offset, progress.note if n == 0 else "")
+            TopicPartition(topic, partition, offset, progress.metadata if n == 0 else "")
             for n, ((topic, partition), offset) in enumerate(sorted(progress.offsets.items()))
         ]
         if not wanted:

@@ -13,8 +13,8 @@ column            meaning
 ``kafka``         struct: topic, partition, offset, timestamp
 ``error``         struct: stage, kind, message, key, value (bytes), headers (kept where the transform reads them);
                   null for a good record. The dead letters
-``kept``          names of the value's columns that the change leaves as they were; only where a pipeline keeps
-                  what a change does not bring (`jobs.spec.unchanged_columns`), and null where a change brings all
+``kept``          names of the value's columns that the change leaves as they were, null where it brings all; only
+                  in pipelines whose changes may leave columns out (`jobs.spec.unchanged_columns`)
 ================  ==========================================================================================
 """
 
@@ -109,13 +109,13 @@ def landing_schema(spec: PipelineSpec) -> pa.Schema:
             pa.field("landedAt", INSTANT),
             pa.field("kafka", KAFKA),
             pa.field("error", ERROR),
-            *([KEPT] if keeps(spec) else []),
+            *([KEPT] if names_unchanged_columns(spec) else []),
         ]
     )
 
 
-def keeps(spec: PipelineSpec) -> bool:
-    """Whether changes are landed with what they leave as it was."""
+def names_unchanged_columns(spec: PipelineSpec) -> bool:
+    """Whether changes are landed with the names of the columns that they leave as they were."""
     return unavailable(spec) == "keep"
 
 

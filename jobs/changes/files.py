@@ -20,8 +20,8 @@ from pyiceberg.table import DataScan, StaticTable
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import CHANGES
+from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter
-from jobs.landing.landing_table import LandedRows
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.iceberg import catalog_errors
 

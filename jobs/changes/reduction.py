@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import RowColumn
+from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter, route_filter
-from jobs.changes.unchanged_columns import kept_parameters
-from jobs.landing.landing_table import LandedRows
+from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from sql import render
@@ -26,7 +26,7 @@ class Reduction:
         keys: names of the key columns; without any every change stays a row.
         order_by: the column that orders the changes to one key; None for batch and position.
         route: only rows that the table takes; None: all.
-        kept: columns that some changes leave as they were.
+        unchanged: columns that some changes leave as they were.
         touched: only keys with a change in these batches (first, last).
     """
 
@@ -39,7 +39,7 @@ class Reduction:
     keys: tuple[str, ...]
     order_by: str | None
     route: RouteFilter | None
-    kept: tuple[RowColumn, ...] = ()
+    unchanged: tuple[RowColumn, ...] = ()
     touched: tuple[int, int] | None = None
 
     @classmethod
@@ -82,22 +82,22 @@ class Reduction:
             mode=self.mode,
             touched=self.touched,
             route=self.route,
-            kept=self.kept,
+            kept=self.unchanged,
         )
 
     def with_unchanged(self, spark: SparkSession) -> Reduction:
         """The same, with those of the columns that some of its changes leave as they were.
 
-        Asked first, since most batches have none: they are then merged as if nothing could be kept.
+        Asked before each merge, since most batches have none and then merge by a simpler statement.
         """
         text = render("spark", "kept_columns", table=self.table, snapshot=self.snapshot)
         names = {row["name"] for row in spark.sql(text, args={"first": self.first, "last": self.last}).collect()}
-        return replace(self, kept=tuple(c for c in self.columns if c.path[0] == "value" and c.path[-1] in names))
+        return replace(self, unchanged=tuple(c for c in self.columns if c.path[0] == "value" and c.path[-1] in names))
 
     def of(self, rows: str) -> str:
         """One change per key of these landed rows; in the mode `delete` the rows and the last delete of each key."""
-        if self.kept:
-            rows = render("spark", "carried_forward", rows=rows, keys=self.keys, kept=self.kept)
+        if self.unchanged:
+            rows = render("spark", "carried_forward", rows=rows, keys=self.keys, kept=self.unchanged)
         if self.mode == "append" or not self.keys:
             return rows
         template = "last_delete_per_key" if self.mode == "delete" else "last_change_per_key"
@@ -111,5 +111,5 @@ class Reduction:
             "first": self.first,
             "last": self.last,
             **route,
-            **kept_parameters([c.path[-1] for c in self.kept]),
+            **unchanged_parameters([c.path[-1] for c in self.unchanged]),
         }

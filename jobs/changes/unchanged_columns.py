@@ -1,27 +1,26 @@
-"""Which columns landed changes leave as they were: what is in `kept` of the intermediate table."""
+"""Which columns landed changes leave as they were: the column `kept` of the intermediate table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from jobs.changes.columns import KEPT
-from jobs.landing.landing_table import LandedRows
+from jobs.changes.landed_rows import LandedRows
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.spec.unchanged_columns import row_can_keep
 
 
-def may_keep(spec: PipelineSpec, table: Table, landed: LandedRows) -> bool:
+def may_leave_unchanged(spec: PipelineSpec, table: Table, landed: LandedRows) -> bool:
     """Whether landed changes may leave columns of this table's rows as they were.
 
-    The intermediate table says so, not the pipeline file alone: batches that were landed under an earlier one keep
-    their meaning.
+    The intermediate table decides, not the pipeline file alone: it may hold batches of an earlier file.
     """
     if not row_can_keep(spec, table):
         return False
     return any(f.name == KEPT.name for f in landed.catalog.require(landed.identifier).schema().fields)
 
 
-def kept_parameters(names: Sequence[str]) -> dict[str, str]:
+def unchanged_parameters(names: Sequence[str]) -> dict[str, str]:
     """Query parameters for the names as they are landed."""
     return {f"kept_{number}": name for number, name in enumerate(names)}

@@ -1,8 +1,8 @@
-"""Trying dead letters again where the destination itself is landed (`intermediate.direct`).
+"""Retries dead letters where batches are landed straight into the destination (`intermediate.direct`).
 
-The good ones are appended to the destination, those only whose coordinates it lacks, in one commit that is refused
-where anything else was committed meanwhile; then they go from the table of dead letters. So a retry that dies in
-between is made up for by the next one, which finds the rows there and appends nothing.
+Those that can be read now are appended to the destination, unless it has a row of their coordinates, in one commit that
+is refused if anything else was committed meanwhile. Then they are deleted from the table of dead letters. A retry that
+dies in between is finished by the next one, which finds the rows there and appends nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from jobs.batch import CommittedState
 from jobs.changes.columns import ROWS
 from jobs.dead_letters.listing import ALL
-from jobs.dead_letters.redecode import VIEW, Tried, mended_summary, redecode, write_back
+from jobs.dead_letters.redecode import VIEW, Redecoded, recovered_summary, redecode, write_back
 from jobs.failpoints import failpoint
-from jobs.iceberg import snapshot_summary
+from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
 from jobs.landing.direct import DirectLanding
 from jobs.pipeline import Pipeline
@@ -25,32 +25,32 @@ from resources.spark import spark_errors
 from sql import quote, render
 
 
-def mend_direct(pipeline: Pipeline, place: DirectLanding) -> Tried | None:
-    """One try; None where no batch is committed yet.
+def recover_direct(pipeline: Pipeline, landing: DirectLanding) -> Redecoded | None:
+    """One attempt; None where no batch is committed yet.
 
     Raises:
-        CommitFailed: somebody else was faster; nothing was done twice.
+        CommitFailed: another writer was faster; nothing was done twice.
     """
-    committed = place.destination.committed()
+    committed = landing.committed()
     pipeline.check_generation(committed)
-    kept = place.dead_letters
+    table = landing.dead_letters
     if committed is None:
         return None
-    with spark_errors(kept.identifier):
-        attempt = Attempt(kept.catalog, kept.identifier, kept.pipeline, None)
-        spark = pipeline.spark("dead-letters", kept.catalog, place.catalog)
+    with spark_errors(table.identifier):
+        attempt = Attempt(table.catalog, table.identifier, table.pipeline, None)
+        spark = pipeline.spark("dead-letters", table.catalog, landing.catalog)
         letters = _of_committed(spark, attempt, committed)
-        with redecode(pipeline, spark, letters, committed, attempt.schema) as tried:
-            if tried.tried:
-                _append(pipeline, spark, place, committed)
-                failpoint("mend.published")
-            if tried.changed is None:
+        with redecode(pipeline, spark, letters, committed, attempt.schema) as redecoded:
+            if redecoded.tried:
+                _append(pipeline, spark, landing, committed)
+                failpoint("retry.published")
+            if redecoded.changed is None:
                 attempt.discard()
-                return tried
-            write_back(spark, pipeline, attempt, attempt.summary, tried.changed, elsewhere=True)
+                return redecoded
+            write_back(spark, pipeline, attempt, attempt.summary, redecoded.changed, elsewhere=True)
     attempt.publish_head({}, {})
-    failpoint("mend.replayed")
-    return tried
+    failpoint("retry.replayed")
+    return redecoded
 
 
 def _of_committed(spark: SparkSession, attempt: Attempt, committed: CommittedState) -> DataFrame:
@@ -66,9 +66,9 @@ def _of_committed(spark: SparkSession, attempt: Attempt, committed: CommittedSta
     return letters.join(ends, same & (letters["offset"] < ends["end"]), "left_semi")
 
 
-def _append(pipeline: Pipeline, spark: SparkSession, place: DirectLanding, committed: CommittedState) -> None:
+def _append(pipeline: Pipeline, spark: SparkSession, landing: DirectLanding, committed: CommittedState) -> None:
     """Appends the good letters that the destination lacks."""
-    attempt = place.destination.attempt(committed)
+    attempt = landing.destination.attempt(committed)
     good = spark.table(VIEW).where(F.col("error").isNull() & F.col("op").isin(*ROWS))
     there = spark.table(quote("spark", attempt.path)).select("_topic", "__partition", "_offset")
     missing = good.join(
@@ -82,8 +82,8 @@ def _append(pipeline: Pipeline, spark: SparkSession, place: DirectLanding, commi
     if not by_batch:
         attempt.discard()
         return
-    summary = mended_summary(pipeline, attempt, committed, by_batch)
-    snapshot_summary.append(place.rows_for(attempt)(missing), attempt.path, summary)
-    failpoint("mend.written")
+    summary = recovered_summary(pipeline, attempt, committed, by_batch)
+    spark_writes.append(landing.rows_for(attempt)(missing), attempt.path, summary)
+    failpoint("retry.written")
     # On its base only: two retries at once must not both append the same rows.
     attempt.publish_head(summary, {})

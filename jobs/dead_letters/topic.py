@@ -1,8 +1,8 @@
 """The dead-letter topic (`dead_letters.topic`): each dead letter once, as Kafka Connect's sinks would send it.
 
-After a batch is landed its dead letters go out in one Kafka transaction, together with a note, kept beside the offsets
-of the consumer group ``batchmerge-<pipeline>/dead-letters``, that says up to which batch this was done. So a run that
-dies before the transaction's end has sent nothing, and the next one begins after the note: once per record for
+After a batch is landed its dead letters are sent in one Kafka transaction. The same transaction commits offsets of the
+consumer group ``batchmerge-<pipeline>/dead-letters``, whose metadata names the batch. So a run that dies before the
+transaction's end has sent nothing, and the next one goes on after the batch that is named there: once per record for
 readers with `isolation.level=read_committed`, as long as Kafka remembers the group (`offsets.retention.minutes`).
 
 Headers: https://github.com/apache/kafka/blob/trunk/connect/runtime/src/main/java/org/apache/kafka/connect/runtime/
@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 from jobs.batch import CommittedState, LandedBatch
 from jobs.dead_letters.letter import Letter
 from jobs.dead_letters.listing import ALL, letters
-from jobs.events.pending import Said, newest_said, unsaid
+from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.failpoints import failpoint
 from jobs.pipeline import Pipeline
-from resources.control_topic import ControlWriter, GroupProgress, Message, read_notes
+from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
 from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")
@@ -35,7 +35,7 @@ _OTHER_STAGE = "TASK_PUT"
 
 
 class DeadLetterTopic:
-    """What one run of landing sends into the dead-letter topic; nothing where the pipeline has none."""
+    """Sends the dead letters of landed batches to the topic; does nothing where the pipeline has none."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -44,7 +44,7 @@ class DeadLetterTopic:
         self._writer: ControlWriter | None = None
 
     def publish(self, spark: SparkSession | None = None) -> None:
-        """Sends the dead letters of all landed batches that were not sent yet. Data never waits for it to succeed."""
+        """Sends the dead letters of all landed batches that were not sent yet. A problem is only a warning."""
         if self._options.topic is None:
             return
         try:
@@ -54,10 +54,10 @@ class DeadLetterTopic:
             self._writer = None
 
     def _publish(self, spark: SparkSession | None) -> None:
-        landed, _ = self._pipeline.intermediate.landed()
+        landed = self._pipeline.intermediate.landed().batches
         if not landed:
             return
-        # Older runs have to be fenced before the note is read: only then it cannot move any more.
+        # Older runs have to be fenced before the metadata is read: until then they may move it.
         writer = self._open()
         newest = CommittedState.after(landed[-1])
         for batch in self._unsent(landed, newest):
@@ -65,8 +65,8 @@ class DeadLetterTopic:
             found = letters(self._pipeline, ALL, True, batch.number, batch.number, spark)
             messages = (to_message(self._pipeline.name, letter) for letter in found)
             offsets = {(tp.topic, tp.partition): offset for tp, offset in state.offsets.items()}
-            note = Said(state.batch_number, state.commit_id).to_note()
-            progress = [GroupProgress(self._group, offsets, note)]
+            newest_sent = PublishedThrough(state.batch_number, state.commit_id).to_metadata()
+            progress = [GroupProgress(self._group, offsets, newest_sent)]
             has_letters = batch.counts.quarantined > 0
             writer.send_messages(messages if has_letters else (), progress, lambda: failpoint("dead-letters.written"))
             failpoint("dead-letters.sent")
@@ -74,8 +74,8 @@ class DeadLetterTopic:
     def _unsent(self, landed: Sequence[LandedBatch], newest: CommittedState) -> Iterator[LandedBatch]:
         partitions = [(tp.topic, tp.partition) for tp in newest.offsets]
         limit = self._options.time_limit_seconds
-        said = newest_said(read_notes(self._pipeline.kafka, self._group, partitions, limit))
-        wanted = {state.batch_number for state in unsaid(said, landed, newest, int(time.time() * 1000))}
+        sent = published_through(read_metadata(self._pipeline.kafka, self._group, partitions, limit))
+        wanted = {state.batch_number for state in pending(sent, landed, newest, int(time.time() * 1000))}
         return (batch for batch in landed if batch.number in wanted)
 
     def _open(self) -> ControlWriter:

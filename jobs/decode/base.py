@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import pyarrow as pa
@@ -18,12 +18,17 @@ class DecodeError:
     Attributes:
         kind: `undecodable` (not of the format at all), `type` (another type than declared), `range` (right type, the
             value does not fit), `missing` (a `not null` column is absent or null), `schema` (the schema that the record
-            names is unknown, or cannot be read as the declared columns).
+            names is unknown, or cannot be read as the declared columns); later steps have kinds of their own.
         message: names the column's path, the expected and the found type; never the value.
+        stage: which part of the record: `key`, `value`, `transform`, `route`; a decoder does not know it.
     """
 
-    kind: Kind
+    kind: Kind | str
     message: str
+    stage: str = ""
+
+    def at(self, stage: str) -> DecodeError:
+        return replace(self, stage=self.stage or stage)
 
 
 @dataclass(frozen=True)
@@ -34,13 +39,13 @@ class Decoded:
         values: of the decoder's type; null where the raw bytes are null (a tombstone) and where the record failed.
         errors: index of each failed record to its error.
         skipped: indexes of records that are left out on purpose; they count as filtered.
-        kept: index of each record that leaves columns as they were, to the names of those (their values are null).
+        unchanged: index of each record that leaves columns as they were, to the names of those (their values are null).
     """
 
     values: pa.Array
     errors: dict[int, DecodeError]
     skipped: frozenset[int] = frozenset()
-    kept: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    unchanged: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Decoder(Protocol):

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.base import Decoded, DecodeError, Decoder
+from jobs.decode.base import Decoded, Decoder
+from jobs.decode.verdicts import Verdicts
 
 
 def decode_by_topic(decoder: Decoder, others: Mapping[str, Decoder], raw: pa.Array, topics: pa.Array) -> Decoded:
@@ -18,16 +19,11 @@ def decode_by_topic(decoder: Decoder, others: Mapping[str, Decoder], raw: pa.Arr
     rows = pa.array(range(len(raw)), pa.int64())
     order: list[pa.Array] = []
     pieces: list[pa.Array] = []
-    errors: dict[int, DecodeError] = {}
-    skipped: set[int] = set()
-    kept: dict[int, tuple[str, ...]] = {}
+    verdicts = Verdicts(len(raw))
     for topic in sorted(present):
         own = rows.filter(pc.equal(topics, topic))
         decoded = others.get(topic, decoder).decode(raw.take(own))
         order.append(own)
         pieces.append(decoded.values)
-        errors.update({own[index].as_py(): error for index, error in decoded.errors.items()})
-        skipped.update(own[index].as_py() for index in decoded.skipped)
-        kept.update({own[index].as_py(): columns for index, columns in decoded.kept.items()})
-    values = pa.concat_arrays(pieces).take(pc.sort_indices(pa.concat_arrays(order)))
-    return Decoded(values, errors, frozenset(skipped), kept)
+        verdicts.add(decoded, at=own.to_pylist())
+    return verdicts.decoded(pa.concat_arrays(pieces).take(pc.sort_indices(pa.concat_arrays(order))))

@@ -16,11 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.base import Decoded, DecodeError, Decoder, Kind
+from jobs.decode.base import Decoded, DecodeError, Decoder
 from jobs.decode.extended_json import decode_documents
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.json_fast import Json
 from jobs.decode.unavailable import Placeholder
+from jobs.decode.verdicts import Verdicts
 from jobs.schema.types import type_name
 
 OPERATION = "op"
@@ -34,7 +35,7 @@ class EnvelopeRules:
 
     Attributes:
         unavailable: what becomes of a record whose value is the placeholder: `refuse` or `null`.
-        kept: columns that a row keeps instead.
+        may_stay: columns that an update leaves unchanged instead.
     """
 
     kind: str
@@ -44,13 +45,13 @@ class EnvelopeRules:
     skips_without_row: bool = False
     unavailable: str = "refuse"
     placeholder: Placeholder = field(default_factory=Placeholder)
-    kept: frozenset[str] = frozenset()
+    may_stay: frozenset[str] = frozenset()
     dialect: JsonDialect = field(default_factory=JsonDialect)
 
     @property
     def refusal(self) -> str:
         told = "the change does not bring its value"
-        return f"{told}, and a new row, a key column or one that is `not null` keeps none" if self.kept else told
+        return f"{told}, and a new row, a key column or one that is `not null` keeps none" if self.may_stay else told
 
 
 class Enveloped:
@@ -79,22 +80,26 @@ class Enveloped:
     def decode(self, raw: pa.Array) -> Decoded:
         decoded = self._inner.decode(raw)
         envelope = decoded.values
-        found = _Findings(dict(decoded.errors), raw, envelope)
+        found = Verdicts(len(raw), decoded.errors)
         if self._rules.skips_tombstones:
-            found.skip(found.tombstones)
+            found.skip(_tombstones(decoded))
         operation, row = self._row(envelope, found)
         columns = [self._column(f, envelope, row, operation, found) for f in self._type]
-        absent = pc.or_(pc.is_null(envelope), found.bad())
-        values = pa.StructArray.from_arrays(columns, fields=list(self._type), mask=absent)
-        return Decoded(values, found.errors, frozenset(found.skipped), found.kept())
+        absent, good = pc.is_null(envelope), found.good()
+        mask = absent if good is None else pc.or_(absent, pc.invert(good))
+        return found.decoded(pa.StructArray.from_arrays(columns, fields=list(self._type), mask=mask))
 
-    def _row(self, envelope: pa.Array, found: _Findings) -> tuple[pa.Array, pa.Array]:
+    def _row(self, envelope: pa.Array, found: Verdicts) -> tuple[pa.Array, pa.Array]:
         """The operation (c, r, u or d) and the row that it leaves, or for a delete took away."""
         operation = _operation(self._rules.kind, envelope)
-        found.treat(pc.equal(operation, _TRUNCATE), self._rules.skips_truncates, "type", "the table was truncated")
-        found.skip(pc.equal(operation, _MESSAGE))
+        truncates = pc.equal(operation, _TRUNCATE)
+        if self._rules.skips_truncates:
+            found.skip_where(truncates)
+        found.refuse_where(truncates, DecodeError("type", "the table was truncated"))
+        found.skip_where(pc.equal(operation, _MESSAGE))
         known = pc.is_in(operation, value_set=pa.array([*_ROW_OPS, _DELETE, _TRUNCATE, _MESSAGE]))
-        found.add(pc.invert(known), "type", "the envelope holds no known operation")
+        unknown = pc.and_not(pc.is_valid(envelope), known)
+        found.refuse_where(unknown, DecodeError("type", "the envelope holds no known operation"))
         deleted = pc.fill_null(pc.equal(operation, _DELETE), False)
         if self._rules.kind == "debezium_flat":
             return operation, envelope
@@ -103,8 +108,8 @@ class Enveloped:
         without = pc.and_(pc.is_in(operation, value_set=pa.array(_ROW_OPS)), pc.is_null(new))
         updates = pc.and_(without, pc.equal(operation, "u"))
         if self._rules.skips_without_row:
-            found.skip(updates)
-        found.add(without, "missing", f"the change brings no row in {after}")
+            found.skip_where(updates)
+        found.refuse_where(without, DecodeError("missing", f"the change brings no row in {after}"))
         # DMS tells a deleted row in `data`, and what it was before only where that is switched on.
         gone = pc.if_else(pc.is_null(old), new, old) if self._rules.kind == "dms" else old
         row = pc.if_else(deleted, gone, new)
@@ -115,7 +120,7 @@ class Enveloped:
         return operation, row
 
     def _column(
-        self, column: pa.Field, envelope: pa.Array, row: pa.Array, operation: pa.Array, found: _Findings
+        self, column: pa.Field, envelope: pa.Array, row: pa.Array, operation: pa.Array, found: Verdicts
     ) -> pa.Array:
         path = self._rules.metadata.get(column.name)
         if path == OPERATION:
@@ -130,10 +135,10 @@ class Enveloped:
         if not column.nullable:
             lacking = pc.and_(pc.is_null(values), pc.is_in(operation, value_set=pa.array(_ROW_OPS)))
             text = f"column {column.name}: expected {type_name(column.type)} not null, found null"
-            found.add(lacking, "missing", text)
+            found.refuse_where(lacking, DecodeError("missing", text))
         return values
 
-    def _available(self, values: pa.Array, column: pa.Field, operation: pa.Array, found: _Findings) -> pa.Array:
+    def _available(self, values: pa.Array, column: pa.Field, operation: pa.Array, found: Verdicts) -> pa.Array:
         """The values without Debezium's placeholder for large ones that a change has not touched."""
         left_out = self._rules.placeholder.held_by(values) if self._rules.kind.startswith("debezium") else None
         if left_out is None or not left_out.true_count:
@@ -141,9 +146,10 @@ class Enveloped:
         written = pc.and_(left_out, pc.is_in(operation, value_set=pa.array(_ROW_OPS)))
         if self._rules.unavailable != "null":
             # A new row keeps nothing: it is what a changed primary key leaves, and its values would be lost.
-            keeps = pc.equal(operation, "u") if column.name in self._rules.kept else pa.scalar(False)
-            found.keep(pc.and_(written, keeps), column.name)
-            found.add(pc.and_not(written, keeps), "missing", f"column {column.name}: {self._rules.refusal}")
+            may = pc.equal(operation, "u") if column.name in self._rules.may_stay else pa.scalar(False)
+            found.leave_unchanged_where(pc.and_(written, may), column.name)
+            error = DecodeError("missing", f"column {column.name}: {self._rules.refusal}")
+            found.refuse_where(pc.and_not(written, may), error)
         return pc.if_else(left_out, pa.scalar(None, column.type), values)
 
 
@@ -153,50 +159,10 @@ def _rebuilt(kind: pa.StructType, rules: EnvelopeRules, inner: Decoder) -> Envel
     return made
 
 
-class _Findings:
-    """What becomes of records that are no row: errors and records left out; the first finding of a record is kept."""
-
-    def __init__(self, errors: dict[int, DecodeError], raw: pa.Array, envelope: pa.Array) -> None:
-        self.errors, self.skipped = errors, set[int]()
-        self.tombstones = pc.is_null(raw)
-        self._empty = pc.and_(pc.is_null(envelope), pc.is_valid(raw))
-        # Connect's JSON writes a tombstone as a payload of null.
-        payload_null = [row for row in pc.indices_nonzero(self._empty).to_pylist() if row not in errors]
-        if payload_null:
-            self.tombstones = pc.or_(self.tombstones, pa.array([row in payload_null for row in range(len(raw))]))
-        self._settled = pc.is_null(envelope)
-        self._kept: dict[int, list[str]] = {}
-
-    def add(self, mask: pa.Array, kind: Kind, message: str) -> None:
-        for row in self._open(mask):
-            self.errors.setdefault(row, DecodeError(kind, message))
-
-    def skip(self, mask: pa.Array) -> None:
-        self.skipped.update(row for row in pc.indices_nonzero(pc.fill_null(mask, False)).to_pylist())
-
-    def treat(self, mask: pa.Array, skips: bool, kind: Kind, message: str) -> None:
-        if skips:
-            self.skip(mask)
-        else:
-            self.add(mask, kind, message)
-
-    def refuse(self, row: int, error: DecodeError) -> None:
-        if row not in self.skipped:
-            self.errors.setdefault(row, error)
-
-    def keep(self, mask: pa.Array, column: str) -> None:
-        for row in self._open(mask):
-            self._kept.setdefault(row, []).append(column)
-
-    def kept(self) -> dict[int, tuple[str, ...]]:
-        return {row: tuple(columns) for row, columns in self._kept.items() if row not in self.errors}
-
-    def bad(self) -> pa.Array:
-        return pa.array([row in self.errors or row in self.skipped for row in range(len(self._settled))], pa.bool_())
-
-    def _open(self, mask: pa.Array) -> list[int]:
-        rows = pc.and_(pc.fill_null(mask, False), pc.invert(self._settled))
-        return [row for row in pc.indices_nonzero(rows).to_pylist() if row not in self.skipped]
+def _tombstones(decoded: Decoded) -> list[int]:
+    """Records without a value: null, or, as Connect's JSON writes them, a payload of null."""
+    empty = pc.indices_nonzero(pc.is_null(decoded.values)).to_pylist()
+    return [row for row in empty if row not in decoded.errors]
 
 
 def _images(kind: str) -> tuple[str, str]:
@@ -209,7 +175,8 @@ def _operation(kind: str, envelope: pa.Array) -> pa.Array:
     if kind == "debezium_flat":
         deleted = pc.equal(pc.struct_field(envelope, "__deleted"), "true")
         said = pc.coalesce(pc.struct_field(envelope, "__op"), pa.scalar("u"))
-        return pc.if_else(pc.fill_null(deleted, False), pa.scalar("d"), said)
+        found = pc.if_else(pc.fill_null(deleted, False), pa.scalar("d"), said)
+        return pc.if_else(pc.is_valid(envelope), found, pa.scalar(None, pa.string()))
     metadata = pc.struct_field(envelope, "metadata")
     name = pc.struct_field(metadata, "operation")
     letters = pa.nulls(len(envelope), pa.string())

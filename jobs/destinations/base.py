@@ -52,11 +52,12 @@ if TYPE_CHECKING:
 
     from jobs.batch import CommittedState, LandedBatch, MergeCounts
     from jobs.changes.columns import RowColumn
+    from jobs.changes.landed_rows import LandedRows
     from jobs.dead_letters.letter import Group, Letter
     from jobs.destinations.leases import LeaseState
     from jobs.destinations.reading import TableReader
     from jobs.landing.intermediate import IntermediateTable
-    from jobs.landing.landing_table import LandedRows, LandingTable
+    from jobs.landing.landing_table import LandingTable
     from jobs.maintenance.report import Done
     from jobs.spec.pipeline import PipelineSpec
     from jobs.spec.tables import Mode, Table

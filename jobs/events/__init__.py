@@ -1,1 +1,1 @@
-"""The control topic: what a pipeline tells others about its batches, and how they read it (docs/events.md)."""
+"""The control topic: the events that a pipeline publishes about its batches, and how to read them (docs/events.md)."""

@@ -1,7 +1,7 @@
-"""Which batches a role has not told of yet. Pure decisions.
+"""Which batches a role has not published events of yet. Pure decisions.
 
-What a role has told is kept as a note beside its consumer group's offsets, committed in the transaction of the events
-themselves. It decides about news only: batches, plans and tables never depend on it.
+How far a role has published is kept in the metadata of its consumer group's offsets, committed in the transaction of
+the events themselves. It decides about events only: batches, plans and tables never depend on it.
 """
 
 from __future__ import annotations
@@ -13,70 +13,71 @@ from dataclasses import dataclass
 from jobs.batch import CommittedState, LandedBatch
 
 # Kafka forgets the offsets of a group without members after this (`offsets.retention.minutes`, 7 days by default).
-_NOTES_LAST = 7 * 24 * 3600 * 1000
+_KAFKA_REMEMBERS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
-class Said:
-    """The newest batch that a role has told of."""
+class PublishedThrough:
+    """The newest batch whose events a role has published."""
 
     batch_number: int
     commit_id: str
 
-    def to_note(self) -> str:
+    def to_metadata(self) -> str:
         return json.dumps({"batch": self.batch_number, "commit_id": self.commit_id})
 
 
-def newest_said(notes: Sequence[str]) -> Said | None:
-    """The newest among a group's notes; None where there is none, or none of ours."""
+def published_through(metadata: Sequence[str]) -> PublishedThrough | None:
+    """The newest among the metadata of a group's offsets; None where there is none, or none of ours."""
     found = []
-    for note in notes:
+    for text in metadata:
         try:
-            document = json.loads(note)
-            found.append(Said(int(document["batch"]), str(document["commit_id"])))
+            document = json.loads(text)
+            found.append(PublishedThrough(int(document["batch"]), str(document["commit_id"])))
         except (KeyError, TypeError, ValueError):
             continue
-    return max(found, key=lambda said: said.batch_number, default=None)
+    return max(found, key=lambda newest: newest.batch_number, default=None)
 
 
-def unsaid(
-    said: Said | None,
+def pending(
+    published: PublishedThrough | None,
     landed: Sequence[LandedBatch],
     state: CommittedState,
     now: int,
     merged: Sequence[LandedBatch] = (),
 ) -> list[CommittedState]:
-    """The states that the table went through and nobody was told of, ascending, the present one last.
+    """The states that the table went through without published events, ascending, the present one last.
 
-    Without a note there is no knowing: the pipeline is new, or Kafka has forgotten. Then what is older than Kafka's
-    memory is left out, so that a pipeline that slept for long does not tell its whole history again.
+    `published` None means that the pipeline is new, or that Kafka has forgotten the group. Then batches older than
+    Kafka's memory are left out, so that a pipeline that was off for weeks does not publish its whole history again.
 
     Args:
         landed: the landed batches that are still known, ascending.
         state: the table's committed state.
         now: milliseconds since the epoch.
-        merged: what this very step has merged: certainly untold.
+        merged: what this very step has merged: certainly not published.
     """
-    if said is not None and _of_another_life(said, landed, state):
-        said = None
-    if said is not None:
-        if said.batch_number >= state.batch_number:
+    if published is not None and _of_dropped_tables(published, landed, state):
+        published = None
+    if published is not None:
+        if published.batch_number >= state.batch_number:
             return []
-        after = said.batch_number
+        after = published.batch_number
         wanted = {b.number for b in landed if b.number > after}
     else:
-        wanted = {b.number for b in landed if b.batch.planned_at > now - _NOTES_LAST} | {b.number for b in merged}
+        recent = {b.number for b in landed if b.batch.planned_at > now - _KAFKA_REMEMBERS}
+        wanted = recent | {b.number for b in merged}
     earlier = [b for b in landed if b.number in wanted and b.number < state.batch_number]
     return [*(CommittedState.after(b) for b in earlier), state]
 
 
-def _of_another_life(said: Said, landed: Sequence[LandedBatch], state: CommittedState) -> bool:
-    """The tables were dropped and the pipeline begun again: the note's batch is not in this history.
+def _of_dropped_tables(published: PublishedThrough, landed: Sequence[LandedBatch], state: CommittedState) -> bool:
+    """The published batch is not in this history: the tables were dropped and the pipeline started over.
 
-    A table that was only rolled back stands before the note's batch too; but that batch is still landed.
+    A table that was only rolled back is at an earlier batch too; but there the published batch is still landed.
     """
     known = {b.number: b.batch.commit_id for b in landed}
-    if said.batch_number in known:
-        return known[said.batch_number] != said.commit_id
+    if published.batch_number in known:
+        return known[published.batch_number] != published.commit_id
     newest = max([state.batch_number, *known])
-    return said.batch_number > newest
+    return published.batch_number > newest

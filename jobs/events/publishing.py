@@ -1,7 +1,7 @@
-"""News of what is landed and in the tables: control events and consumer groups (DESIGN section 5).
+"""Publishes commit events: control topic and consumer groups (DESIGN section 3, step 4).
 
-Informational, repeatable, never read back as truth. Data never waits for it longer than `control.time_limit_seconds`
-and never fails by it: what could not be told is a warning, this run is silent from then on, and the next run tells it.
+Informational, repeatable, never read back as truth. Data waits for it at most `control.time_limit_seconds` and never
+fails by it: a problem is a warning, this role publishes nothing more in this run, and the next run makes up for it.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _LOG = logging.getLogger("batchmerge")
 
 
 class LandingEvents:
-    """What one run of landing tells."""
+    """The events that one run of landing publishes."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._role = LandingRole(pipeline) if pipeline.spec.control.enabled else None
 
     def catch_up(self) -> None:
-        """Of batches that a run which died has landed."""
+        """Events of batches that a run which died has landed."""
         if self._role:
-            self._tell(self._role.catch_up)
+            self._publish(self._role.catch_up)
 
     def requested(self, batch: Batch) -> None:
         """Before a batch is landed."""
         if role := self._role:
-            self._tell(lambda: role.requested(batch))
+            self._publish(lambda: role.requested(batch))
 
     def landed(self, batch: LandedBatch) -> None:
         """After it."""
         if role := self._role:
-            self._tell(lambda: role.landed(batch))
+            self._publish(lambda: role.landed(batch))
 
-    def _tell(self, work: Callable[[], None]) -> None:
+    def _publish(self, work: Callable[[], None]) -> None:
         if not _quietly(self._pipeline, "landing", work):
             self._role = None
 
@@ -55,10 +55,10 @@ def publish_table_events(
     merged: Sequence[LandedBatch] = (),
     reference: str | None = None,
 ) -> None:
-    """After a merge into this table, or where there was nothing to merge: tells what nobody was told yet.
+    """After a merge into this table, or where there was nothing to merge: publishes what is pending.
 
-    The run that finds the minimum over all tables advanced tells that too; where two find it at once, both do, with
-    the same event ids.
+    The run that finds the minimum over all tables advanced publishes that too; where two runs find it at once, both
+    do, with the same event ids.
 
     Args:
         landed: the landed batches that are still known, ascending.
@@ -66,7 +66,7 @@ def publish_table_events(
     """
     if pipeline.spec.control.enabled:
         role = TableRole(pipeline, destination, landed, merged, reference)
-        _quietly(pipeline, destination.name, lambda: role.tell(lambda: _states(pipeline)))
+        _quietly(pipeline, destination.name, lambda: role.publish(lambda: _states(pipeline)))
     else:
         _quietly(pipeline, destination.name, lambda: _move_group(pipeline))
 
@@ -96,7 +96,7 @@ def _states(pipeline: Pipeline) -> list[CommittedState] | None:
 
 
 def _quietly(pipeline: Pipeline, who: str, work: Callable[[], None]) -> bool:
-    """True if it was done in time. The thread cannot keep the process alive, and what it may yet send is true."""
+    """True if it was done in time. The thread cannot keep the process alive; events that it sends later are true."""
     problems: list[BaseException] = []
 
     def run() -> None:
@@ -106,7 +106,7 @@ def _quietly(pipeline: Pipeline, who: str, work: Callable[[], None]) -> bool:
             problems.append(problem)
 
     limit = pipeline.spec.control.time_limit_seconds
-    thread = threading.Thread(target=run, daemon=True, name="batchmerge-news")
+    thread = threading.Thread(target=run, daemon=True, name="batchmerge-events")
     thread.start()
     thread.join(limit)
     if thread.is_alive():
@@ -115,5 +115,5 @@ def _quietly(pipeline: Pipeline, who: str, work: Callable[[], None]) -> bool:
         )
     for problem in problems:
         kind = "" if isinstance(problem, BatchmergeError) else f"{type(problem).__name__}: "
-        _LOG.warning("%s: news could not be told, the next run tells them: %s%s", who, kind, problem)
+        _LOG.warning("%s: commit events could not be published, the next run publishes them: %s%s", who, kind, problem)
     return not problems

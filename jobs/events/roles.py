@@ -1,8 +1,9 @@
-"""When the control events are sent, and by whom.
+"""When the control events are published, and by whom.
 
-Each role of a pipeline speaks for itself, in transactions that a newer run of the same role fences: `landing`, and
-every destination table. Beside the events a transaction moves consumer groups, and with them the note of what was
-told. A run that dies before the transaction's end has told nothing; the next one finds the batches unsaid.
+A pipeline has the role `landing` and one role per destination table. Each publishes its own events, in transactions
+that a newer run of the same role fences. A transaction also moves consumer groups, and with them the metadata that
+says how far the role has published. A run that dies before the transaction's end has published nothing; the next run
+finds its batches pending.
 
 ==============================  ======================================  ==============================================
 when                            events                                  consumer group, moved in the same transaction
@@ -35,75 +36,77 @@ from jobs.events.messages import (
     encode,
     make_event,
 )
-from jobs.events.pending import Said, newest_said, unsaid
+from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.failpoints import failpoint
 from jobs.pipeline import Pipeline
-from resources.control_topic import ControlWriter, GroupProgress, read_notes
+from resources.control_topic import ControlWriter, GroupProgress, read_metadata
 
-# So many batches are told of in one transaction: a long silence is made up for step by step.
+# So many batches per transaction: after a long outage the events follow step by step.
 _AT_ONCE = 100
 
 
 class Role:
-    """One role of a pipeline: what it has told, and its voice."""
+    """One role of a pipeline: publishes events and remembers how far."""
 
     def __init__(self, pipeline: Pipeline, name: str) -> None:
         self._pipeline = pipeline
         self._control = pipeline.spec.control
         self.group = f"{pipeline.group}/{name}"
-        self._told: Said | None = None
+        self._published: PublishedThrough | None = None
         self._writer = ControlWriter(
             pipeline.kafka, self._control.topic, self.group, float(self._control.time_limit_seconds)
         )
 
-    def said(self, group: str, state: CommittedState) -> Said | None:
-        """The newest batch that this group's note tells of; it is beside one of the state's offsets."""
-        if self._told and group == self.group:
-            return self._told  # nobody else can have moved it
+    def published_through(self, group: str, state: CommittedState) -> PublishedThrough | None:
+        """The newest batch that this group's metadata names; it is kept with one of the state's offsets."""
+        if self._published and group == self.group:
+            return self._published  # nobody else can have moved it
         partitions = [(tp.topic, tp.partition) for tp in state.offsets]
-        return newest_said(read_notes(self._pipeline.kafka, group, partitions, self._control.time_limit_seconds))
+        limit = self._control.time_limit_seconds
+        return published_through(read_metadata(self._pipeline.kafka, group, partitions, limit))
 
-    def tell(self, point: str, payloads: Sequence[Payload], progress: Sequence[GroupProgress] = ()) -> None:
+    def publish(self, point: str, payloads: Sequence[Payload], progress: Sequence[GroupProgress] = ()) -> None:
         """Sends these events and moves these groups in one transaction."""
         self._open()
         pipeline = self._pipeline
         values = [encode(make_event(pipeline.name, pipeline.run_id, payload)) for payload in payloads]
-        self._writer.send(pipeline.name, values, progress, lambda: failpoint(f"news.{point}.written"))
-        failpoint(f"news.{point}.sent")
+        self._writer.send(pipeline.name, values, progress, lambda: failpoint(f"events.{point}.written"))
+        failpoint(f"events.{point}.sent")
 
-    def tell_unsaid(
+    def publish_pending(
         self,
         point: str,
         group: str,
         state: CommittedState | None,
-        find: Callable[[Said | None, CommittedState], list[CommittedState]],
-        say: Callable[[CommittedState], list[Payload]],
+        find: Callable[[PublishedThrough | None, CommittedState], list[CommittedState]],
+        payloads: Callable[[CommittedState], list[Payload]],
     ) -> None:
-        """Tells of every state up to this one that `find` gives, and moves the group along with what was told."""
+        """Publishes the payloads of every state up to this one that `find` gives, and moves the group along."""
         if state is None:
             return
-        # Even where nothing is untold: a dead run's open transaction would hold up every reader until it times out.
-        # And only after older runs of this role are fenced the note cannot move any more.
+        # Also where nothing is pending: a dead run's open transaction holds up every reader until it times out. And
+        # the metadata may still move until older runs of this role are fenced.
         self._open()
-        states = find(self.said(group, state), state)
+        states = find(self.published_through(group, state), state)
         for first in range(0, len(states), _AT_ONCE):
             some = states[first : first + _AT_ONCE]
-            said = Said(some[-1].batch_number, some[-1].commit_id)
-            self.tell(point, [payload for state in some for payload in say(state)], [_progress(group, some[-1], said)])
+            newest = PublishedThrough(some[-1].batch_number, some[-1].commit_id)
+            together = [payload for state in some for payload in payloads(state)]
+            self.publish(point, together, [_progress(group, some[-1], newest)])
             if group == self.group:
-                self._told = said
+                self._published = newest
 
     def _open(self) -> None:
         if not self._writer.is_open:
             self._writer.open(self._control.create)
 
 
-def _progress(group: str, state: CommittedState, said: Said) -> GroupProgress:
-    return GroupProgress(group, {(tp.topic, tp.partition): o for tp, o in state.offsets.items()}, said.to_note())
+def _progress(group: str, state: CommittedState, newest: PublishedThrough) -> GroupProgress:
+    return GroupProgress(group, {(tp.topic, tp.partition): o for tp, o in state.offsets.items()}, newest.to_metadata())
 
 
 class LandingRole:
-    """What landing tells."""
+    """The events of landing."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -112,32 +115,32 @@ class LandingRole:
         self._landed: list[LandedBatch] = []
 
     def catch_up(self) -> None:
-        """Tells of what a run that died has landed."""
-        self._landed = self._pipeline.intermediate.landed()[0]
-        self._tell()
+        """Publishes the events of batches that a run which died has landed."""
+        self._landed = self._pipeline.intermediate.landed().batches
+        self._publish()
 
     def requested(self, batch: Batch) -> None:
-        self._role.tell("request", [_request(batch)])
+        self._role.publish("request", [_request(batch)])
         self._requested.add(batch.commit_id)
 
     def landed(self, batch: LandedBatch) -> None:
         self._landed.append(batch)
-        self._tell()
+        self._publish()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         known = {b.batch.commit_id: b for b in self._landed}
         newest = CommittedState.after(self._landed[-1]) if self._landed else None
 
-        def find(said: Said | None, state: CommittedState) -> list[CommittedState]:
-            return unsaid(said, self._landed, state, _now())
+        def find(published: PublishedThrough | None, state: CommittedState) -> list[CommittedState]:
+            return pending(published, self._landed, state, _now())
 
-        def say(state: CommittedState) -> list[Payload]:
+        def payloads(state: CommittedState) -> list[Payload]:
             batch = known[state.commit_id]
-            # Whether a run that died had requested it, nobody knows: the event id tells a repetition.
+            # A run that died may have sent the request already: readers recognise the repetition by its event id.
             first: list[Payload] = [] if state.commit_id in self._requested else [_request(batch.batch)]
             return [*first, self._response(batch), _ready(batch.batch)]
 
-        self._role.tell_unsaid("ready", self._role.group, newest, find, say)
+        self._role.publish_pending("ready", self._role.group, newest, find, payloads)
 
     def _response(self, batch: LandedBatch) -> CommitResponse:
         table = self._pipeline.intermediate
@@ -155,7 +158,7 @@ class LandingRole:
 
 @dataclass(frozen=True)
 class TableRole:
-    """What a destination table tells.
+    """The events of a destination table.
 
     Attributes:
         landed: the landed batches that are still known.
@@ -169,8 +172,8 @@ class TableRole:
     merged: Sequence[LandedBatch]
     reference: str | None
 
-    def tell(self, all_states: Callable[[], list[CommittedState] | None]) -> None:
-        """Tells of the table's batches, and of those that all tables have.
+    def publish(self, all_states: Callable[[], list[CommittedState] | None]) -> None:
+        """Publishes the events of the table's batches, and of those that all tables have.
 
         Args:
             all_states: the states of all tables; None where one of them has none or cannot be read.
@@ -178,16 +181,17 @@ class TableRole:
         table = self.destination.table
         role = Role(self.pipeline, f"{table.connection}.{table.table}")
 
-        def find(said: Said | None, state: CommittedState) -> list[CommittedState]:
-            return unsaid(said, self.landed, state, _now(), self.merged)
+        def find(published: PublishedThrough | None, state: CommittedState) -> list[CommittedState]:
+            return pending(published, self.landed, state, _now(), self.merged)
 
-        role.tell_unsaid("table", role.group, self.destination.committed(), find, lambda s: [self._commit_table(s)])
+        committed = self.destination.committed()
+        role.publish_pending("table", role.group, committed, find, lambda s: [self._commit_table(s)])
         states = all_states()
         if states is None:
             return
         lowest = replace(min(states, key=lambda s: s.batch_number), offsets=offsets.minimum(s.offsets for s in states))
 
-        role.tell_unsaid("complete", self.pipeline.group, lowest, find, lambda s: [_complete(s)])
+        role.publish_pending("complete", self.pipeline.group, lowest, find, lambda s: [_complete(s)])
 
     def _commit_table(self, state: CommittedState) -> CommitTable:
         here = any(b.number == state.batch_number for b in self.merged)

@@ -122,6 +122,10 @@ class Attempt:
         if self._expected != found:
             raise CommitFailed(f"another run has committed {found or 'a rollback'} meanwhile", where=self.identifier)
 
+    def _check_base(self, metadata: TableMetadata) -> None:
+        if self._current(metadata) != self.base:
+            raise CommitFailed("another writer has changed the table since this attempt began", where=self.identifier)
+
     def _make_root(self, metadata: TableMetadata) -> None:
         """The target's first snapshot: empty, or for a named branch, where main is."""
         main = metadata.refs.get("main")
@@ -137,9 +141,12 @@ class Attempt:
     def head(self) -> int:
         """The branch's newest snapshot, after a write.
 
+        It must be one snapshot on the base. Iceberg creates a missing branch when a write commits, from main's head of
+        that moment: so a write may land on a branch that was swept away, and on a base that it was not computed from.
+
         Raises:
-            CommitFailed: the branch is gone: a newer run swept it away.
-            InvariantBroken: the snapshot is not this attempt's.
+            CommitFailed: a newer run swept the branch away.
+            InvariantBroken: the snapshot is not this attempt's, or not the only one.
         """
         uuid_before = self._table.metadata.table_uuid
         self._table = self._catalog.require(self.identifier)
@@ -151,8 +158,16 @@ class Attempt:
             raise CommitFailed("a newer run has swept this attempt away", where=self.identifier)
         snapshot = metadata.snapshot_by_id(ref.snapshot_id)
         summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-        if ref.snapshot_id != self.base and summary.get(ATTEMPT) != self.id:
+        if ref.snapshot_id == self.base:
+            return self.base
+        if summary.get(ATTEMPT) != self.id:
             raise InvariantBroken("the attempt's branch holds a snapshot of somebody else", where=self.identifier)
+        parent = snapshot.parent_snapshot_id if snapshot else None
+        if parent != self.base:
+            before = metadata.snapshot_by_id(parent) if parent is not None else None
+            if before and before.summary and before.summary.additional_properties.get(ATTEMPT) == self.id:
+                raise InvariantBroken("the attempt's branch holds more than one snapshot", where=self.identifier)
+            raise CommitFailed("a newer run has swept this attempt away while it wrote", where=self.identifier)
         return ref.snapshot_id
 
     def added_rows(self) -> int:
@@ -160,19 +175,28 @@ class Attempt:
         head = self.head()
         return 0 if head == self.base else sum(f.record_count for f in added_files(self._table, head))
 
-    def publish_append(self, properties: dict[str, str], mirrored: dict[str, str]) -> int:
+    def publish_append(self, properties: dict[str, str], mirrored: dict[str, str], rebase: bool = True) -> int:
         """Appends the branch's data files to the target's head as one snapshot with these summary properties.
 
-        The files are taken over as they are (metadata only), so that a target that has moved meanwhile is no reason
-        to write them again; the caller has checked the lineage on that head.
+        The files are taken over as they are (metadata only), so a target that has moved meanwhile is no reason to
+        write them again, as long as the committed state is still the expected one.
+
+        Args:
+            rebase: publish on the target's head, wherever it is. False where the rows were computed from the base, as
+                in a replay: then only on the base.
 
         Returns:
             The published snapshot's id.
+
+        Raises:
+            CommitFailed: another run has committed meanwhile; without `rebase` also any other writer.
         """
         for turn in range(1, _REBASES + 1):
             head = self.head()
             metadata = self._table.metadata
             self._check_lineage(metadata)
+            if not rebase:
+                self._check_base(metadata)
             files = [] if head == self.base else list(added_files(self._table, head))
             if any(f.spec_id != metadata.default_spec_id for f in files):
                 raise CommitFailed("the partition spec changed while the batch was written", where=self.identifier)
@@ -181,7 +205,7 @@ class Attempt:
                 self._publish(self._current(metadata), head, snapshot_id, added, mirrored)
             except CommitFailed:
                 # Somebody was faster in these milliseconds: on top of that one then, if the lineage allows it.
-                if turn == _REBASES:
+                if turn == _REBASES or not rebase:
                     raise
             else:
                 return snapshot_id
@@ -198,8 +222,7 @@ class Attempt:
         head = self.head()
         if head == self.base:
             return self.publish_append(properties, mirrored)
-        if self._current(self._table.metadata) != self.base:
-            raise CommitFailed("another writer has changed the table since the merge began", where=self.identifier)
+        self._check_base(self._table.metadata)
         self._publish(self.base, head, head, [], mirrored)
         return head
 

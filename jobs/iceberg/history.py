@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from jobs.batch import LENGTHS, PREFIX, CommittedState, LandedBatch, landed_from_properties
+from jobs.batch import LENGTHS, PREFIX, CommittedState, LandedBatch, LandedBatches, landed_from_properties
 
-# In the summary of a snapshot that mended dead letters: batch number to how many, as JSON.
-MENDED = PREFIX + "mended"
+# In the summary of a snapshot that recovered dead letters: batch number to how many, as JSON.
+RECOVERED = PREFIX + "mended"
 
 
 def tag_name(pipeline: str, branch: str) -> str:
@@ -69,22 +69,23 @@ def read_history(metadata: TableMetadata, pipeline: str, branch: str) -> History
     return History(None, published) if reached_root else History(published, None)
 
 
-def landed_batches(metadata: TableMetadata, pipeline: str, branch: str = "main") -> tuple[list[LandedBatch], bool]:
-    """All landed batches that the intermediate table's snapshots still know, ascending; True if that is from the first.
+def landed_batches(metadata: TableMetadata, pipeline: str, branch: str = "main") -> LandedBatches:
+    """The landed batches that the table's snapshots still know.
 
-    A snapshot of maintenance carries no batch and is passed over. Dead letters that were mended since count as landed.
+    A snapshot of maintenance carries no batch and is passed over. Dead letters that were recovered since count as
+    landed.
     """
-    found, mended = list[LandedBatch](), Counter[int]()
+    found, recovered = list[LandedBatch](), Counter[int]()
     for snapshot in ancestors(metadata, branch):
         summary = _summary(snapshot)
         if summary.get(PREFIX + "pipeline") != pipeline:
             continue
-        mended.update({int(number): count for number, count in json.loads(summary.get(MENDED, "{}")).items()})
+        recovered.update({int(number): count for number, count in json.loads(summary.get(RECOVERED, "{}")).items()})
         if LENGTHS in summary:
             landed = landed_from_properties(summary, snapshot.snapshot_id)
-            found.append(replace(landed, counts=landed.counts.with_mended(mended[landed.number])))
+            found.append(replace(landed, counts=landed.counts.with_recovered(recovered[landed.number])))
     found.reverse()
-    return found, not found or found[0].batch.previous_commit_id is None
+    return LandedBatches(found, not found or found[0].batch.previous_commit_id is None)
 
 
 def state_properties(state: CommittedState, branch: str) -> dict[str, str]:

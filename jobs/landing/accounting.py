@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.batch import Batch, Counts
-from jobs.landing.writing import Written
-from jobs.offsets import total
+from jobs.offsets import TopicPartition, total
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import BadRecords, InvariantBroken
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the landing job counted while it ran, each number at its own place.
+
+    Attributes:
+        read: records, counted by the workers before they decode them.
+        landed, quarantined, filtered: what became of them, counted after.
+        newest: the newest record timestamp per topic-partition, in milliseconds, whatever became of the record.
+    """
+
+    read: int = 0
+    landed: int = 0
+    quarantined: int = 0
+    filtered: int = 0
+    newest: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 def check(batch: Batch, where: str, written: Written, added_rows: int, skip: bool = False) -> Counts:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties
-from jobs.changes.columns import CHANGES, KEPT, landing_schema
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch, LandedBatches, landed_to_properties
+from jobs.changes.columns import CHANGES, landing_schema
 from jobs.evolution import plan_evolution
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import History, ancestors, landed_batches, read_history, state_properties
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
-from jobs.landing.accounting import check, refuse_bad_records
+from jobs.landing.batch_records import BatchRecords
+from jobs.landing.ranges import LandedRanges, Selection, land_ranges
 from jobs.landing.schema_ids import Registries
-from jobs.landing.writing import LandingSource, Selection, write_records
-from jobs.offsets import Offsets, TopicPartition
+from jobs.offsets import Offsets
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
 from jobs.watermark import Watermark
@@ -63,6 +62,9 @@ class IntermediateTable:
         """The table in Spark SQL."""
         return (self.catalog.name, *self.identifier.split("."))
 
+    def exists(self) -> bool:
+        return self.catalog.load(self.identifier) is not None
+
     def prepare(self) -> list[str]:
         """Creates the table, or adapts its schema; returns what was done, for people."""
         wanted = landing_schema(self.spec)
@@ -105,23 +107,23 @@ class IntermediateTable:
         return history.committed
 
     def current_state(self) -> tuple[CommittedState | None, int]:
-        """The state that the table stands at now, be it by a rollback, and the highest batch number it ever had."""
+        """The state of the table's head, rolled back or not, and the highest batch number that it ever had."""
         table = self.catalog.load(self.identifier)
         history = read_history(table.metadata, self.pipeline, "main") if table else History(None, None)
         return history.committed, max(s.batch_number if s else 0 for s in (history.committed, history.undone))
 
     def reset(
-        self, batch: Batch, standing: CommittedState | None, watermark: Watermark, summary: dict[str, str]
+        self, batch: Batch, current: CommittedState | None, watermark: Watermark, summary: dict[str, str]
     ) -> None:
-        """Publishes a batch that resets offsets, on top of the state that the table stands at."""
+        """Publishes a batch that resets offsets, on top of the current state."""
         self.prepare()
-        attempt = Attempt(self.catalog, self.identifier, self.pipeline, standing)
+        attempt = Attempt(self.catalog, self.identifier, self.pipeline, current)
         publish_batch(attempt, LandedBatch(batch, Counts(), watermark, snapshot_id=0), summary)
 
-    def landed(self) -> tuple[list[LandedBatch], bool]:
-        """The landed batches that are still known, ascending, and whether that is from the first one on."""
+    def landed(self) -> LandedBatches:
+        """The landed batches that are still known."""
         table = self.catalog.load(self.identifier)
-        return landed_batches(table.metadata, self.pipeline) if table else ([], True)
+        return landed_batches(table.metadata, self.pipeline) if table else LandedBatches()
 
     def snapshot_with(self, newest: LandedBatch) -> int:
         """The table's present snapshot, which holds this batch and all before it.
@@ -155,33 +157,27 @@ class IntermediateTable:
             CommitFailed: another run landed meanwhile. BadRecords: the policy is `fail`. InvariantBroken: the counts
             do not add up.
         """
+        skip = self.spec.on_bad_record == "skip"
         with spark_errors(self.identifier):
             attempt = Attempt(self.catalog, self.identifier, self.pipeline, committed)
             failpoint("land.begun")
-            schema = attempt.schema
-            source = LandingSource(
-                kafka, self.spec, batch, schema.field("value").type, self.registries, KEPT.name in schema.names
-            )
-            skip = self.spec.on_bad_record == "skip"
-            written = write_records(spark, source, attempt, Selection(CHANGES, not skip, lambda rows: rows))
+            records = BatchRecords(kafka, self.spec, batch, attempt.schema, self.registries)
+            landed = land_ranges(spark, records, attempt, Selection(CHANGES, bad_records=not skip), skip)
             failpoint("land.written")
-            counts = check(batch, self.identifier, written, attempt.added_rows(), skip)
-            refuse_bad_records(self.spec, batch, counts, self.identifier, lambda: source.bad(spark))
-        return publish_landed(attempt, batch, committed, counts, written.newest, log_ends, summary)
+        return publish_landed(attempt, batch, committed, landed, log_ends, summary)
 
 
 def publish_landed(
     attempt: Attempt,
     batch: Batch,
     committed: CommittedState | None,
-    counts: Counts,
-    newest: Mapping[TopicPartition, int],
+    written: LandedRanges,
     log_ends: Offsets,
     summary: dict[str, str],
 ) -> LandedBatch:
     """Publishes what the attempt has written as this batch, with the state after it."""
-    before = committed.watermark if committed else Watermark()
-    watermark = before.advance(batch.ranges, newest, log_ends, batch.planned_at)
+    before, counts = committed.watermark if committed else Watermark(), written.counts
+    watermark = before.advance(batch.ranges, written.newest, log_ends, batch.planned_at)
     landed = publish_batch(attempt, LandedBatch(batch, counts, watermark, snapshot_id=0), summary)
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",

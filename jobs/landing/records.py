@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from jobs.changes.columns import ERROR, KAFKA, KEPT
 from jobs.changes.routing import RouteFilter, matched_by_none
-from jobs.decode.base import Decoded, Decoder
+from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
+from jobs.decode.verdicts import Verdicts
 from jobs.offsets import TopicPartition
 from jobs.spec.transform import KEY
 
 RESULT = "result"
-Kept = Mapping[int, tuple[str, ...]]
 _BAD_KEY = "key"
 _BAD_VALUE = "value"
 _NO_TABLE = "route"
@@ -48,7 +48,8 @@ class RecordReader:
         routes: what the tables take; None where one of them takes everything.
         topic_decoders: by topic, then `key` or `value`: where a topic is encoded in another way.
         required: columns that a transform must not give as null.
-        keeps: the rows have a column that says what a change leaves as it was.
+        left_out: the error of records that the pipeline leaves out; None: they count as filtered.
+        names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
     """
 
     key_decoder: Decoder | None
@@ -65,7 +66,8 @@ class RecordReader:
     topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
 
     required: tuple[str, ...] = ()
-    keeps: bool = False
+    names_unchanged: bool = False
+    left_out: DecodeError | None = None
 
     # Not operations: a record that the pipeline leaves out on purpose, and the row that counts a task's records.
     FILTERED: ClassVar[str] = "filtered"
@@ -90,52 +92,55 @@ class RecordReader:
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""
-        problems = _Problems(batch)
-        value, kept = self._value(batch, problems)
+        value, verdicts = self._value(batch)
         value = _widened(value, self.value_type)
-        key = self._key(batch, value, problems)
-        op = self._operation(value, problems)
+        key = self._key(batch, value, verdicts)
+        op = self._operation(value, verdicts)
         if self.routes is not None:
             left = matched_by_none(self.routes, batch.column("topic"), key, value, op)
-            problems.add_where(left, _NO_TABLE, "NoTable", "no table takes this record")
-        op = problems.without_skipped(op, self.FILTERED)
-        good = problems.good()
+            verdicts.refuse_where(left, DecodeError("NoTable", "no table takes this record", _NO_TABLE))
+        if self.left_out:
+            verdicts.refuse_skipped(self.left_out)
+        good = verdicts.good()
         columns: dict[str, pa.Array] = {}
         if key is not None:
             columns["key"] = _only(key, good)
         columns["value"] = _only(value, good)
         columns["op"] = _only(op, good)
+        if verdicts.skipped:
+            filtered = pa.array([row in verdicts.skipped for row in range(batch.num_rows)])
+            columns["op"] = pc.if_else(filtered, pa.scalar(self.FILTERED), columns["op"])
         columns["partitionTime"] = batch.column("timestamp")
         columns["i"] = self._positions(batch)
         columns["kafka"] = pa.StructArray.from_arrays(
             [batch.column(name).cast(KAFKA.field(n).type) for n, name in enumerate(_KAFKA_NAMES)],
             fields=[KAFKA.field(n) for n in range(len(_KAFKA_NAMES))],
         )
-        columns["error"] = problems.column()
-        if self.keeps:
-            columns["kept"] = _only(_listed(kept, batch.num_rows), good)
+        columns["error"] = _error_column(batch, verdicts.errors)
+        if self.names_unchanged:
+            columns[KEPT.name] = _listed(verdicts.unchanged, batch.num_rows)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
-    def _value(self, batch: pa.RecordBatch, problems: _Problems) -> tuple[pa.Array, Kept]:
-        """The decoded value, or what the transform has made of it (`jobs.landing.transforming`), and what it keeps."""
+    def _value(self, batch: pa.RecordBatch) -> tuple[pa.Array, Verdicts]:
+        """The decoded value, or what the transform has made of it (`jobs.landing.transforming`)."""
         if RESULT not in batch.schema.names:
-            decoded = self._decoded(_BAD_VALUE, self.value_decoder, batch, problems)
-            return decoded.values, decoded.kept
-        problems.take_over(batch.column("problem"), batch.column("skipped"))
+            verdicts = Verdicts(batch.num_rows)
+            return self._decoded(_BAD_VALUE, self.value_decoder, batch, verdicts), verdicts
+        verdicts = Verdicts.from_columns(batch.column("problem"), batch.column("skipped"))
         value = batch.column(RESULT)
         for name in self.required:
             lacking = pc.and_(pc.is_valid(value), pc.is_null(pc.struct_field(value, name)))
-            problems.add_where(lacking, "transform", "missing", f"column {name}: expected a value, found null")
-        return value, {}
+            text = f"column {name}: expected a value, found null"
+            verdicts.refuse_where(lacking, DecodeError("missing", text, "transform"))
+        return value, verdicts
 
-    def _decoded(self, stage: str, decoder: Decoder, batch: pa.RecordBatch, problems: _Problems) -> Decoded:
+    def _decoded(self, stage: str, decoder: Decoder, batch: pa.RecordBatch, verdicts: Verdicts) -> pa.Array:
         others = {topic: found[stage] for topic, found in self.topic_decoders.items() if stage in found}
-        raw, topics = batch.column(stage), batch.column("topic")
-        decoded = decode_by_topic(decoder, others, raw, topics)
-        problems.take_down(stage, decoded)
-        return decoded
+        decoded = decode_by_topic(decoder, others, batch.column(stage), batch.column("topic"))
+        verdicts.add(decoded, stage)
+        return decoded.values
 
-    def _key(self, batch: pa.RecordBatch, value: pa.Array, problems: _Problems) -> pa.Array | None:
+    def _key(self, batch: pa.RecordBatch, value: pa.Array, verdicts: Verdicts) -> pa.Array | None:
         if self.key_type is None:
             return None
         if self.key_from_value:
@@ -144,20 +149,19 @@ class RecordReader:
             assert self.key_decoder is not None
             evaluated = KEY in batch.schema.names
             decoder = self.key_decoder
-            origin = batch.column(KEY) if evaluated else self._decoded(_BAD_KEY, decoder, batch, problems).values
+            origin = batch.column(KEY) if evaluated else self._decoded(_BAD_KEY, decoder, batch, verdicts)
             missing = "the record has no key"
-        problems.add_where(pc.is_null(origin), _BAD_KEY, "NullKey", missing)
+        verdicts.refuse_where(pc.is_null(origin), DecodeError("NullKey", missing, _BAD_KEY))
         parts = [pc.struct_field(origin, name) for name in self.key_columns]
         if self.refuse_null_keys:
             present = pc.is_valid(origin)
             for name, part in zip(self.key_columns, parts, strict=True):
-                problems.add_where(
-                    pc.and_(present, pc.is_null(part)), _BAD_KEY, "NullKey", f"key column {name} is null or missing"
-                )
+                null = DecodeError("NullKey", f"key column {name} is null or missing", _BAD_KEY)
+                verdicts.refuse_where(pc.and_(present, pc.is_null(part)), null)
         fields = [pa.field(n, p.type) for n, p in zip(self.key_columns, parts, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=pc.is_null(origin))
 
-    def _operation(self, value: pa.Array, problems: _Problems) -> pa.Array:
+    def _operation(self, value: pa.Array, verdicts: Verdicts) -> pa.Array:
         tombstone = pc.is_null(value)
         if self.operations is None:
             return pc.if_else(tombstone, pa.scalar("delete"), pa.scalar("upsert"))
@@ -167,9 +171,8 @@ class RecordReader:
             matches = pc.is_in(found, value_set=pa.array(getattr(self.operations, name), pa.string()))
             op = pc.if_else(matches, pa.scalar(name), op)
         unknown = pc.and_(pc.invert(tombstone), pc.is_null(op))
-        problems.add_where(
-            unknown, _BAD_VALUE, "UnknownOperation", f"{self.operations.field} holds no operation of the op mapping"
-        )
+        text = f"{self.operations.field} holds no operation of the op mapping"
+        verdicts.refuse_where(unknown, DecodeError("UnknownOperation", text, _BAD_VALUE))
         return pc.if_else(tombstone, pa.scalar("delete"), op)
 
     def _positions(self, batch: pa.RecordBatch) -> pa.Array:
@@ -216,72 +219,25 @@ def _reports(schema: pa.Schema, seen: Mapping[TopicPartition, tuple[int, datetim
 _KAFKA_NAMES = [KAFKA.field(n).name for n in range(KAFKA.num_fields)]
 
 
-class _Problems:
-    """What is wrong with which record of a batch; the first problem of a record is kept."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
-        self._found: dict[int, tuple[str, str, str]] = {}
-        self._skipped: set[int] = set()
-
-    def take_down(self, stage: str, decoded: Decoded) -> None:
-        for row, problem in decoded.errors.items():
-            self._found.setdefault(row, (stage, problem.kind, problem.message))
-        self._skipped.update(decoded.skipped)
-
-    def add_where(self, mask: pa.Array, stage: str, kind: str, message: str) -> None:
-        if pc.any(mask).as_py():
-            for row in pc.indices_nonzero(mask).to_pylist():
-                self._found.setdefault(row, (stage, kind, message))
-
-    def take_over(self, problems: pa.Array, skipped: pa.Array) -> None:
-        """What earlier steps have found."""
-        for row in pc.indices_nonzero(pc.is_valid(problems)).to_pylist():
-            found = problems[row].as_py()
-            self._found.setdefault(row, (found["stage"], found["kind"], found["message"]))
-        self._skipped.update(pc.indices_nonzero(skipped).to_pylist())
-
-    def without_skipped(self, op: pa.Array, filtered: str) -> pa.Array:
-        """The operations, with `filtered` for records that are left out on purpose, whatever else is with them."""
-        if not self._skipped:
-            return op
-        for row in self._skipped:
-            self._found.pop(row, None)
-        mask = pa.array([row in self._skipped for row in range(len(op))])
-        return pc.if_else(mask, pa.scalar(filtered), op)
-
-    def good(self) -> pa.Array | None:
-        """True per record without a problem; None where all are good."""
-        if not self._found:
-            return None
-        return pa.array([row not in self._found for row in range(self._batch.num_rows)])
-
-    def column(self) -> pa.Array:
-        rows = self._batch.num_rows
-        if not self._found:
-            return pa.nulls(rows, ERROR)
-        keys, values = self._batch.column("key"), self._batch.column("value")
-        headers = self._batch.column("headers").to_pylist() if "headers" in self._batch.schema.names else None
-        return pa.array(
-            [
-                {
-                    "stage": self._found[row][0],
-                    "kind": self._found[row][1],
-                    "message": self._found[row][2],
-                    "key": keys[row].as_py(),
-                    "value": values[row].as_py(),
-                    "headers": (headers[row] or []) if headers else None,
-                }
-                if row in self._found
-                else None
-                for row in range(rows)
-            ],
-            type=ERROR,
-        )
+def _error_column(batch: pa.RecordBatch, errors: Mapping[int, DecodeError]) -> pa.Array:
+    """Per bad record what is wrong with it, and its bytes."""
+    if not errors:
+        return pa.nulls(batch.num_rows, ERROR)
+    keys, values = batch.column("key"), batch.column("value")
+    headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else None
+    rows: list[dict[str, object] | None] = [None] * batch.num_rows
+    for row, error in errors.items():
+        raw = {
+            "key": keys[row].as_py(),
+            "value": values[row].as_py(),
+            "headers": (headers[row] or []) if headers else None,
+        }
+        rows[row] = {**vars(error), **raw}
+    return pa.array(rows, ERROR)
 
 
-def _listed(kept: Kept, rows: int) -> pa.Array:
-    return pa.array([kept.get(row) for row in range(rows)], KEPT.type) if kept else pa.nulls(rows, KEPT.type)
+def _listed(unchanged: Mapping[int, tuple[str, ...]], rows: int) -> pa.Array:
+    return pa.array([unchanged.get(row) for row in range(rows)], KEPT.type) if unchanged else pa.nulls(rows, KEPT.type)
 
 
 def _only(values: pa.Array, good: pa.Array | None) -> pa.Array:

@@ -20,8 +20,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-from jobs.decode.base import Decoder
+from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
+from jobs.decode.verdicts import PROBLEM, Verdicts
 from jobs.landing.records import RecordReader
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.types import parse_columns
@@ -34,7 +35,6 @@ Coordinates = tuple[str, int, int]
 """Topic, partition, offset."""
 
 RAW = ("key", "value", "topic", "partition", "offset", "timestamp")
-PROBLEM = pa.struct([("stage", pa.string()), ("kind", pa.string()), ("message", pa.string())])
 STAGE = "transform"
 _MOST = 10
 # Of Spark's errors these are of a record's values; any other is of the statement, the server or Kafka.
@@ -105,8 +105,7 @@ class DecodeStep:
         )
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        problems: dict[int, tuple[str, str, str]] = {}
-        skipped: set[int] = set()
+        verdicts = Verdicts(batch.num_rows)
         columns = {name: batch.column(name).cast(self.schema.field(name).type) for name in (*RAW, *self.carried)}
         if self.headers:
             columns["headers"] = batch.column("headers").cast(HEADERS)
@@ -116,28 +115,19 @@ class DecodeStep:
             others = {topic: own[stage] for topic, own in self.topic_decoders.items() if stage in own}
             decoded = decode_by_topic(decoder, others, batch.column(stage), batch.column("topic"))
             columns[name] = decoded.values
-            skipped.update(decoded.skipped)
-            for row, error in decoded.errors.items():
-                problems.setdefault(row, (stage, error.kind, error.message))
-        self._refuse(batch, problems)
-        columns["problem"] = pa.array(
-            [_problem(problems[row]) if row in problems else None for row in range(batch.num_rows)], PROBLEM
-        )
-        columns["skipped"] = pa.array([row in skipped for row in range(batch.num_rows)], pa.bool_())
+            verdicts.add(decoded, stage)
+        self._refuse(batch, verdicts)
+        columns["problem"], columns["skipped"] = verdicts.columns()
         return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
-    def _refuse(self, batch: pa.RecordBatch, problems: dict[int, tuple[str, str, str]]) -> None:
+    def _refuse(self, batch: pa.RecordBatch, verdicts: Verdicts) -> None:
         if not self.refused:
             return
-        places = zip(*(batch.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True)
-        for row, place in enumerate(places):
-            if place in self.refused:
-                error = self.refused[place]
-                problems.setdefault(row, (STAGE, "transform", f"the transform fails on this record: Spark's {error}"))
-
-
-def _problem(found: tuple[str, str, str]) -> dict[str, str]:
-    return dict(zip(("stage", "kind", "message"), found, strict=True))
+        coordinates = zip(*(batch.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+        for row, place in enumerate(coordinates):
+            if error := self.refused.get(place):
+                text = f"the transform fails on this record: Spark's {error}"
+                verdicts.refuse(row, DecodeError("transform", text, STAGE))
 
 
 def transformed(

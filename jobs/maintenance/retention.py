@@ -45,14 +45,14 @@ def retire(spark: SparkSession, pipeline: Pipeline, kept: MaintainedTable, optio
     Raises:
         GaveWay: a table cannot be asked what it has merged, so everything stays.
     """
-    landed, _ = pipeline.intermediate.landed()
+    landed = pipeline.intermediate.landed().batches
     oldest = first_kept(landed, _committed(pipeline), milliseconds_ago(timedelta(days=options.keep_days)))
     if oldest is None:
         return {}
     metadata = kept.load().metadata
     ids = expirable(metadata, kept.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
     expired = expire_these(spark, kept, ids) if oldest.number > landed[0].number else {}
-    known, _ = pipeline.intermediate.landed()
+    known = pipeline.intermediate.landed().batches
     rows = _delete(spark, kept, "batchNumber", known[0].number)
     return {"batches removed": len(landed) - len(known), "batches kept": len(known), "rows deleted": rows, **expired}
 

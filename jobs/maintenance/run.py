@@ -40,7 +40,7 @@ def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
         partial(retire_dead_letters, spark, kept, landed) if direct else partial(retire, spark, pipeline, kept, landed)
     )
     yield from done(kept.identifier, [("landed", landed.enabled, retention)])
-    known = [] if direct else pipeline.intermediate.landed()[0]
+    known = [] if direct else pipeline.intermediate.landed().batches
     yield from keep_up(spark, kept, options, known[0].snapshot_id if known else None)
 
 

@@ -17,11 +17,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from jobs.batch import Batch, CommittedState
+from jobs.commit_loop import retry_on_conflict
 from jobs.destinations.base import Destination
 from jobs.offsets import OffsetRange, Offsets, TopicPartition, total
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
-from jobs.replay.landed import Replayed, check_coordinates, until_replayed
+from jobs.replay.landed import Replayed, check_coordinates
 from jobs.replay.reread import reread
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 
@@ -58,7 +59,7 @@ def replay_from_kafka(pipeline: Pipeline, destination: Destination, wanted: Want
         _LOG.info("replayed %d offsets from Kafka into %s", total(batch.ranges), destination.name)
         return Replayed([place.batch], merged)
 
-    return until_replayed(destination, once)
+    return retry_on_conflict(once, destination.table.max_commit_attempts, destination.name)
 
 
 def reread_batch(

@@ -16,7 +16,7 @@ from jobs.commit_loop import retry_on_conflict
 from jobs.destinations.base import Destination, Merged
 from jobs.lineage import next_batches
 from jobs.pipeline import Pipeline
-from resources.errors import ConfigurationError, TerminalError
+from resources.errors import ConfigurationError
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -69,11 +69,11 @@ def _replay(
         pipeline.check_generation(committed)
         if committed is None:
             return None
-        landed, complete = pipeline.intermediate.landed()
-        next_batches(destination.name, committed, landed, complete)
-        if not complete and before(landed[0]):
-            raise _gone(destination, landed[0])
-        batches = [b for b in landed if b.number <= committed.batch_number and wanted(b)]
+        landed = pipeline.intermediate.landed()
+        next_batches(destination.name, committed, landed.batches, landed.complete)
+        if not landed.complete and before(landed.batches[0]):
+            raise _gone(destination, landed.batches[0])
+        batches = [b for b in landed.batches if b.number <= committed.batch_number and wanted(b)]
         if not batches:
             return None
         pipeline.check_generation(committed, batches)
@@ -81,22 +81,7 @@ def _replay(
         _LOG.info("replayed batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
         return Replayed(batches, merged)
 
-    return until_replayed(destination, once)
-
-
-def until_replayed(destination: Destination, once: Callable[[], Replayed | None]) -> Replayed | None:
-    """What one replay gives; it starts over when another writer was faster, a bounded number of times.
-
-    Raises:
-        TerminalError: others were faster each time.
-    """
-    attempts = destination.table.max_commit_attempts
-    failure = TerminalError(
-        f"other writers have changed the table during each of {attempts} attempts to replay",
-        where=destination.name,
-        remedy="let them write less often, or raise `max_commit_attempts`",
-    )
-    return retry_on_conflict(once, attempts, failure)
+    return retry_on_conflict(once, destination.table.max_commit_attempts, destination.name)
 
 
 def _gone(destination: Destination, oldest: LandedBatch) -> ConfigurationError:

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from jobs.batch import Batch, LandedBatch
-from jobs.changes.columns import CHANGES, keeps, landing_schema
+from jobs.batch import Batch, LandedBatch, LandedBatches
+from jobs.changes.columns import CHANGES, landing_schema
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.schema import iceberg_schema
-from jobs.landing.accounting import check, refuse_bad_records
+from jobs.landing.batch_records import BatchRecords
+from jobs.landing.ranges import Selection, land_ranges
 from jobs.landing.schema_ids import Registries
-from jobs.landing.writing import LandingSource, Selection, write_records
 from jobs.pipeline import Pipeline
 from jobs.watermark import Watermark
 from resources.errors import BatchmergeError, CommitFailed
@@ -44,8 +44,8 @@ class RereadRows:
     def path(self) -> tuple[str, ...]:
         return (self.catalog.name, *self.identifier.split("."))
 
-    def landed(self) -> tuple[list[LandedBatch], bool]:
-        return [self.batch], True
+    def landed(self) -> LandedBatches:
+        return LandedBatches([self.batch])
 
     def snapshot_with(self, newest: LandedBatch) -> int:
         if newest.batch.commit_id != self.batch.batch.commit_id:
@@ -72,15 +72,10 @@ def reread(pipeline: Pipeline, table: str, batch: Batch) -> Iterator[RereadRows]
         with spark_errors(identifier):
             spark = pipeline.spark(f"replay {table}", catalog)
             attempt = Attempt(catalog, identifier, pipeline.name, None)
-            value_type = attempt.schema.field("value").type
-            source = LandingSource(
-                pipeline.kafka, spec, batch, value_type, Registries(pipeline.registries()), keeps(spec)
-            )
-            written = write_records(spark, source, attempt, Selection(CHANGES, False, lambda rows: rows))
-            counts = check(batch, identifier, written, attempt.added_rows(), skip=True)
-            refuse_bad_records(spec, batch, counts, identifier, lambda: source.bad(spark))
+            records = BatchRecords(pipeline.kafka, spec, batch, attempt.schema, Registries(pipeline.registries()))
+            landed = land_ranges(spark, records, attempt, Selection(CHANGES, bad_records=False), skip=True)
         snapshot = attempt.publish_head({}, {})
-        yield RereadRows(catalog, identifier, LandedBatch(batch, counts, Watermark(), snapshot), snapshot)
+        yield RereadRows(catalog, identifier, LandedBatch(batch, landed.counts, Watermark(), snapshot), snapshot)
     finally:
         _drop(catalog, identifier)
 

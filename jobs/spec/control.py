@@ -1,4 +1,4 @@
-"""The `control` part of a pipeline file: where the pipeline tells what it does, for those who wait for it."""
+"""The `control` part of a pipeline file: the topic on which the pipeline publishes commit events."""
 
 from __future__ import annotations
 

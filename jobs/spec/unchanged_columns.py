@@ -74,7 +74,7 @@ def envelope_rules(spec: PipelineSpec) -> EnvelopeRules | None:
     return replace(
         envelope.rules,
         unavailable="null" if wanted == "null" else "refuse",
-        kept=frozenset(kept_columns(spec) if wanted == "keep" else ()),
+        may_stay=frozenset(kept_columns(spec) if wanted == "keep" else ()),
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import RowColumn
 from jobs.changes.reduction import Reduction
-from jobs.changes.unchanged_columns import may_keep
+from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
@@ -84,18 +84,18 @@ class _Comparison:
         self._keys = _keys(self._reader.columns, destination.table)
 
     def run(self, limit: int) -> Verdict:
-        landed, complete = self._pipeline.intermediate.landed()
-        merged = [b for b in landed if b.number <= self._state.batch_number]
+        landed = self._pipeline.intermediate.landed()
+        merged = [b for b in landed.batches if b.number <= self._state.batch_number]
         if not merged:
             return Verdict(self._state.batch_number, left_out=["all: retention has removed the landed batches"])
         rows = self._reader.count()
         duplicates = self._reader.duplicate_keys() if self._destination.table.mode.startswith("upsert") else None
         wrong, beside = list[str](), 0
         # Of records that were not landed, a row may be right.
-        whole = complete and from_the_first(merged)
+        whole = landed.complete and from_the_first(merged)
         with spark_errors(self._destination.name):
             self._expect(merged)
-            if complete:
+            if landed.complete:
                 should = self._spark.table(_EXPECTED).where("__expected").count()
                 missed = rows != should if whole else rows < should
                 wrong += [f"{rows} rows, landed changes make {should}"] if missed else []
@@ -110,9 +110,9 @@ class _Comparison:
         spec, table = self._pipeline.spec, self._destination.table
         landed = self._pipeline.intermediate
         reduction = Reduction.of_table(spec, table, self._reader.columns, landed, merged[0].number, merged[-1])
-        if may_keep(spec, table, landed):
+        if may_leave_unchanged(spec, table, landed):
             reduction = reduction.with_unchanged(self._spark)
-            self._kept = reduction.kept
+            self._kept = reduction.unchanged
         text, refused = reduction.landed, self._reader.refused()
         if refused is not None:
             self._spark.createDataFrame(refused).createOrReplaceTempView(_REFUSED)

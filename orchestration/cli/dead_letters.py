@@ -58,12 +58,13 @@ def retry(pipeline: str) -> None:
     """
     with engine_log():
         done = retry_letters(open_pipeline(pipeline, load_connections()))
-    click.echo(f"{done.mended:,} of {done.tried:,} dead letters are mended")
+    click.echo(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")
     for letter in done.stay:
         place = f"{letter.topic}-{letter.partition}@{letter.offset}"
         click.echo(f"  stays: {place}: {letter.stage}, {letter.kind}: {letter.message}")
-    if (more := done.tried - done.mended - len(done.stay)) > 0:
-        click.echo(f"  and {more:,} more: `batchmerge dead-letters list {pipeline} --rows {done.tried - done.mended}`")
+    if (more := done.tried - done.recovered - len(done.stay)) > 0:
+        command = f"batchmerge dead-letters list {pipeline} --rows {done.tried - done.recovered}"
+        click.echo(f"  and {more:,} more: `{command}`")
     for table, replayed in done.replayed.items():
         counts = replayed.merged.counts
         numbers = f"{counts.inserted:,} inserted, {counts.updated:,} updated, {counts.deleted:,} deleted"

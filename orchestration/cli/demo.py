@@ -105,7 +105,7 @@ def _show_line(result: RunResult, seconds: float) -> None:
 
 
 def _show_batches(pipeline: Pipeline) -> None:
-    landed, _ = pipeline.intermediate.landed()
+    landed = pipeline.intermediate.landed().batches
     partitions = sorted({tp for b in landed for tp in b.batch.ranges})
     table = Table("batch", "commit id", *(f"offsets of {tp}" for tp in partitions), "read", "landed", "quarantined")
     for b in landed:

@@ -33,9 +33,9 @@ def forget(pipeline: str, table: str, yes: bool) -> None:
 
 
 def _says(pipeline: Pipeline, name: str) -> str:
-    landed, complete = pipeline.intermediate.landed()
+    landed = pipeline.intermediate.landed()
     try:
-        batches = next_batches(name, None, landed, complete)
+        batches = next_batches(name, None, landed.batches, landed.complete)
     except BatchmergeError as problem:
         return f"What is landed cannot fill it: {problem}"
     rows = sum(batch.counts.landed for batch in batches)

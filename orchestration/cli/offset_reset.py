@@ -10,7 +10,7 @@ from rich.table import Table
 
 from jobs import offset_reset
 from jobs.batch import Batch, CommittedState
-from jobs.offset_reset import Known
+from jobs.offset_reset import ResetState
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
 from orchestration.cli.instance import dagster_instance
@@ -22,7 +22,7 @@ from resources.connections import load_connections
 from resources.errors import Unavailable
 
 # What to move, from what is known and the state that the rest stays at: new offsets, and partitions to forget.
-Choice = Callable[[Pipeline, Known, CommittedState], tuple[Offsets, Collection[TopicPartition]]]
+Choice = Callable[[Pipeline, ResetState, CommittedState], tuple[Offsets, Collection[TopicPartition]]]
 
 
 @click.command("set")
@@ -73,7 +73,9 @@ def _to(to: str, topics: Sequence[str]) -> Choice:
         return lambda *_: ({}, ())
     instant = None if to in ("earliest", "latest") else _instant(to)
 
-    def choose(pipeline: Pipeline, known: Known, base: CommittedState) -> tuple[Offsets, Collection[TopicPartition]]:
+    def choose(
+        pipeline: Pipeline, known: ResetState, base: CommittedState
+    ) -> tuple[Offsets, Collection[TopicPartition]]:
         there = known.topics
         unknown = set(topics) - {tp.topic for tp in [*there.partitions, *base.offsets]}
         if unknown:
@@ -98,11 +100,11 @@ def _instant(text: str) -> datetime:
 
 def _reset(name: str, choice: Choice, table: str | None, accept_changes: bool, yes: bool) -> None:
     pipeline = open_pipeline(name, load_connections())
-    known = offset_reset.look(pipeline)
+    known = offset_reset.read_state(pipeline)
     base = known.base(table)
     targets, dropped = choice(pipeline, known, base)
     meaning = pipeline.spec.meaning_hash if accept_changes else base.spec_hash
-    batch = offset_reset.decide(known, base, targets, dropped, meaning)
+    batch = offset_reset.plan_reset(known, base, targets, dropped, meaning)
     _show(pipeline, known, base, batch)
     if not yes:
         click.echo("Nothing was changed. Add --yes to do it.")
@@ -123,7 +125,7 @@ def require_idle(pipeline: Pipeline) -> None:
         )
 
 
-def _show(pipeline: Pipeline, known: Known, base: CommittedState, batch: Batch) -> None:
+def _show(pipeline: Pipeline, known: ResetState, base: CommittedState, batch: Batch) -> None:
     shown = Table("topic-partition", "now", "then", "")
     for tp in sorted({*base.offsets, *batch.ranges}):
         now = base.offsets.get(tp)
@@ -134,15 +136,15 @@ def _show(pipeline: Pipeline, known: Known, base: CommittedState, batch: Batch) 
         console().print(shown)
     else:
         click.echo(f"All offsets stay: those of batch {base.batch_number}.")
-    for effect in offset_reset.effects(known, batch):
-        if effect.skipped or effect.again:
-            click.echo(f"{effect.table}: skips {effect.skipped:,} offsets, gets {effect.again:,} again")
+    for one in offset_reset.impact(known, batch):
+        if one.skipped or one.repeated:
+            click.echo(f"{one.table}: skips {one.skipped:,} offsets, gets {one.repeated:,} again")
     if batch.spec_hash != base.spec_hash:
         click.echo("Rows of before keep the meaning that `changes` had.")
     if "" in (batch.continues or {}):
         begin = ", ".join(n for n, state in known.tables.items() if state is None)
         click.echo(f"{begin}: begins with this batch, without anything that was landed before")
-    problem = offset_reset.still_fails(pipeline, known, offset_reset.state_after(base, batch))
+    problem = offset_reset.validate(pipeline, known, offset_reset.state_after(base, batch))
     if problem:
         click.echo(f"The next run would still fail: {problem}")
 

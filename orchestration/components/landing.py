@@ -28,7 +28,7 @@ def run_landing(
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run.run_id)
         result = _report(pipeline, replayed) if replayed else _land(context, pipeline, config)
-        results = checks.landing_results(key, pipeline.intermediate.landed()[0])
+        results = checks.landing_results(key, pipeline.intermediate.landed().batches)
     yield dg.MaterializeResult(asset_key=key, check_results=results, **result)
     raise_for_checks(results, "/".join(key.path))
 
@@ -52,7 +52,7 @@ def _land(context: dg.AssetExecutionContext, pipeline: Pipeline, config: LandCon
 def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
     """A replay lands nothing: landed batches never change."""
     first, last = window.start.timestamp() * 1000, window.end.timestamp() * 1000
-    batches = [b for b in pipeline.intermediate.landed()[0] if first <= b.batch.planned_at < last]
+    batches = [b for b in pipeline.intermediate.landed().batches if first <= b.batch.planned_at < last]
     return _shown(pipeline, batches, 0.0, {"replay of": dg.MetadataValue.text(str(window))})
 
 

@@ -11,7 +11,6 @@ from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination, Merged
 from jobs.destinations.registry import kind_of
-from jobs.multi_table_commit import merge_together
 from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_time, replay_from_kafka
 from jobs.replay.landed import replay_window
@@ -94,7 +93,7 @@ def _advance(pipeline: Pipeline, destination: Destination) -> _Done:
 
 def _merge_all(pipeline: Pipeline, destination: Destination) -> protocol.MergedBatches | None:
     """The first table's step leads and commits them all; the steps of the others, which wait for it, find it done."""
-    return next(t.merged for t in merge_together(pipeline) if t.destination.name == destination.name)
+    return next(t.merged for t in protocol.merge_together(pipeline) if t.destination.name == destination.name)
 
 
 def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> _Done:
@@ -109,7 +108,7 @@ def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> _Do
 
 
 def _is_before_landed(pipeline: Pipeline, window: Window) -> bool:
-    landed, _ = pipeline.intermediate.landed()
+    landed = pipeline.intermediate.landed().batches
     return bool(landed) and window.end.timestamp() * 1000 <= landed[0].batch.planned_at
 
 
@@ -124,7 +123,7 @@ def _settled(
     work = pipeline.merge_context(destination)
     duplicates = destination.touched_duplicates(work, batches) if checks.counts_keys(destination.table) else 0
     drift, rows = schema_drift(destination, work.spark), destination.read(work.spark).known_count()
-    landed = pipeline.intermediate.landed()[0]
+    landed = pipeline.intermediate.landed().batches
     return _Done(batches, before, merged, destination.committed(), landed, duplicates, drift, rows)
 
 

@@ -61,7 +61,7 @@ def main() -> int:
                 size = len(lake.require("b.t").metadata.model_dump_json())
                 print(f"commit {number}: {time.monotonic() - began:.3f} s, metadata {size / 1e6:.1f} MB")
         began = time.monotonic()
-        known, _ = landed_batches(lake.require("b.t").metadata, "p")
+        known = landed_batches(lake.require("b.t").metadata, "p").batches
         waiting = next_batches("t", None, known, True)
         print(f"{len(waiting)} landed batches read and checked: {time.monotonic() - began:.3f} s")
     return 0

@@ -175,7 +175,7 @@ def test_table_equals_postgres(
         engine = engine.edited(source={**source, "value": value})
         load(postgres, seed=2, added=", level = 7")
         wait_until_equal(engine, postgres, ["level"])
-    bad = sum(batch.counts.quarantined for batch in engine.pipeline.intermediate.landed()[0])
+    bad = sum(batch.counts.quarantined for batch in engine.pipeline.intermediate.landed().batches)
     assert bad == 0
 
 
@@ -247,4 +247,4 @@ def test_large_values_that_updates_do_not_touch_stay(
     landed = catalog(connections).require(engine.pipeline.intermediate.identifier).scan(selected_fields=("kept",))
     kept = {name for row in landed.to_arrow().to_pylist() for name in row["kept"] or []}
     assert kept == set(VALUES), "Debezium has left out values of every kind"
-    assert sum(batch.counts.quarantined for batch in engine.pipeline.intermediate.landed()[0]) == 0
+    assert sum(batch.counts.quarantined for batch in engine.pipeline.intermediate.landed().batches) == 0

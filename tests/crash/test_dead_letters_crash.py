@@ -25,7 +25,7 @@ from tests.kit.records import Record
 pytestmark = pytest.mark.crash
 
 
-@pytest.mark.parametrize("point", failpoints.MENDING)
+@pytest.mark.parametrize("point", failpoints.RETRY)
 def test_killed_retry_is_finished_by_the_next(
     point: str, stack: Path, connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
@@ -42,7 +42,7 @@ def test_killed_retry_is_finished_by_the_next(
     assert after.read("append") == [(1, "first", 1), (1, "large", LARGE), (1, "newer", 1), (2, "large", LARGE)]
 
 
-@pytest.mark.parametrize("point", failpoints.MENDING)
+@pytest.mark.parametrize("point", failpoints.RETRY)
 def test_killed_retry_of_direct_landing_appends_once(
     point: str, stack: Path, connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
@@ -69,9 +69,9 @@ def test_letters_of_a_batch_that_was_never_committed_wait_for_it(
     assert retry(after.pipeline).tried == 0
     after.edited(batch={"max_records": 2}).advance(1)
     done = retry(after.pipeline)
-    assert (done.tried, done.mended) == (1, 1)
+    assert (done.tried, done.recovered) == (1, 1)
     after.advance()
-    assert retry(after.pipeline).mended == 1
+    assert retry(after.pipeline).recovered == 1
     assert summary(after.pipeline) == []
     assert after.read("append") == [(1, "first", 1), (2, "large", LARGE), (3, "large", LARGE)]
 
@@ -86,7 +86,7 @@ def _kill(engine: Engine, point: str, stack: Path) -> None:
         failpoints.VARIABLE: point,
     }
     killed = subprocess.run(
-        [sys.executable, "-m", "tests.kit.mend"],
+        [sys.executable, "-m", "tests.kit.retry"],
         env=environment,
         input=document,
         text=True,

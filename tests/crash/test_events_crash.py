@@ -1,4 +1,4 @@
-"""kill -9 between data and its news, in the middle of the news, and a run that sleeps: every batch is told once."""
+"""kill -9 between data and its events, in the middle of the events, and a run that sleeps: each is published once."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pytest
 from jobs import failpoints
 from resources.connections import Connections
 from tests.kit import model
-from tests.kit.events import check_all_told, check_groups, effective, events
+from tests.kit.events import check_all_published, check_groups, effective, events
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce, random_changes
 
 pytestmark = pytest.mark.crash
 
 MODES = ["append", "upsert_delete"]
-# Data is committed at these two, and nothing of it is told.
-BEFORE_NEWS = ["land.published", "merge.published"]
+# Data is committed at these two, and no event of it is published.
+BEFORE_EVENTS = ["land.published", "merge.published"]
 
 
 @dataclass
@@ -42,7 +42,7 @@ class OptionReport:
     def check(self, connections: Connections) -> None:
         pipeline = self.flow.pipeline(connections)
         told = events(connections, self.control)
-        check_all_told(pipeline, told)
+        check_all_published(pipeline, told)
         check_groups(pipeline)
         for mode in MODES:
             assert rows(connections, self.flow.table(mode)) == model.expected(self.records, mode)
@@ -59,8 +59,8 @@ def told(module_topic: Callable[..., str]) -> OptionReport:
     return _told(module_topic)
 
 
-@pytest.mark.parametrize("point", [*BEFORE_NEWS, *failpoints.NEWS])
-def test_news_of_a_killed_run_are_told_by_the_next(
+@pytest.mark.parametrize("point", [*BEFORE_EVENTS, *failpoints.EVENTS])
+def test_events_of_a_killed_run_are_published_by_the_next(
     point: str, told: OptionReport, stack: Path, connections: Connections
 ) -> None:
     told.grow(connections)
@@ -68,18 +68,18 @@ def test_news_of_a_killed_run_are_told_by_the_next(
     assert code == -signal.SIGKILL, output
     code, output = told.flow.run(stack)
     assert code == 0, output
-    assert "could not be told" not in output
+    assert "could not be published" not in output
     told.check(connections)
     everything = events(connections, told.control)
     repeated = [e.type for e in everything if e not in effective(everything)]
     assert set(repeated) <= {"commit_request"}
 
 
-@pytest.mark.parametrize("point", ["news.ready.written", "news.table.written", "news.complete.written"])
-def test_killed_before_the_very_first_news(
+@pytest.mark.parametrize("point", ["events.ready.written", "events.table.written", "events.complete.written"])
+def test_killed_before_the_very_first_events(
     point: str, stack: Path, connections: Connections, topic: Callable[..., str]
 ) -> None:
-    """Nothing in Kafka says that this pipeline ever told anything."""
+    """Nothing in Kafka says that this pipeline has ever published anything."""
     told = _told(topic)
     told.grow(connections)
     code, output = told.flow.run(stack, failpoint=point)
@@ -108,7 +108,7 @@ def _stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
 
 
-@pytest.mark.parametrize("point", ["news.ready.written", "news.table.written"])
+@pytest.mark.parametrize("point", ["events.ready.written", "events.table.written"])
 def test_a_run_that_wakes_up_late_tells_nothing(
     point: str, stack: Path, connections: Connections, topic: Callable[..., str]
 ) -> None:
@@ -122,14 +122,14 @@ def test_a_run_that_wakes_up_late_tells_nothing(
             time.sleep(0.05)
         code, output = told.flow.run(stack)
         assert code == 0, output
-        assert "could not be told" not in output
+        assert "could not be published" not in output
         before = events(connections, told.control)
     finally:
         os.kill(sleeper.pid, signal.SIGCONT)
     assert sleeper.stdout
     output = sleeper.stdout.read()
     assert sleeper.wait(timeout=300) == 0, output
-    assert "could not be told" in output, (
+    assert "could not be published" in output, (
         output,
         [(e.type, e.timestamp) for e in events(connections, told.control)[len(before) :]],
     )

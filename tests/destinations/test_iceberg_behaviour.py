@@ -61,8 +61,9 @@ def test_table_equals_the_model(mode: str, whole: Engine, log: Log) -> None:
 
 
 def test_account_of_every_batch_is_right(whole: Engine, log: Log) -> None:
-    landed, complete = whole.pipeline.intermediate.landed()
-    assert complete
+    known = whole.pipeline.intermediate.landed()
+    assert known.complete
+    landed = known.batches
     assert [b.number for b in landed] == [1, 2, 3, 4]
     assert sum(b.counts.read for b in landed) == len(log.records)
     assert sum(b.counts.quarantined for b in landed) == model.bad(log.records)
@@ -90,7 +91,7 @@ def test_replay_of_any_window_leaves_the_table_as_it_was(mode: str, whole: Engin
 
 
 def test_window_holds_the_batches_that_were_landed_in_it(whole: Engine) -> None:
-    landed, _ = whole.pipeline.intermediate.landed()
+    landed = whole.pipeline.intermediate.landed().batches
     second, third = (datetime.fromtimestamp(b.batch.planned_at / 1000, UTC) for b in landed[1:3])
     destination = whole.destination("append")
     done = replay_window(whole.pipeline, destination, second, third)

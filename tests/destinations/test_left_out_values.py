@@ -83,7 +83,7 @@ def test_result_never_depends_on_where_the_log_was_cut(
             engine.merge_all()
     engine.edited(batch={"max_records": 100_000}).advance()
     dice = random.Random(seed)
-    batches = [b.number for b in engine.pipeline.intermediate.landed()[0]]
+    batches = [b.number for b in engine.pipeline.intermediate.landed().batches]
     for mode in MODES:
         assert read(engine, kind, mode) == expected(records, mode), (mode, cuts)
         first, last = sorted(dice.choices(batches, k=2))
@@ -154,7 +154,7 @@ def test_pipeline_that_refused_such_changes_begins_to_keep_values(
     tell(engine, change(2, "u", n=2))
     keeping.advance()
     retried = retry(keeping.pipeline)
-    assert (retried.tried, retried.mended) == (1, 1)
+    assert (retried.tried, retried.recovered) == (1, 1)
     found = read(engine, kind, "upsert_delete")
     assert {key: (row["body"], row["n"]) for key, row in found.items()} == {1: ("one", 2), 2: ("two", 2)}
 

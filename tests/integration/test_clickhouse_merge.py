@@ -128,7 +128,7 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     more = random_changes(8, 100, 30, 2)
     shard = destination(pipeline, name).shards[0]
     context = pipeline.merge_context(table)
-    (step,) = cut(pipeline.intermediate.landed()[0], shard.table.chunk_rows, most_chunks=99)
+    (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
     advance = shard._advance(context, shard._require_table())
     held = advance.take(None, step)
     for _ in range(2):
@@ -182,7 +182,7 @@ def test_run_that_lost_its_lease_cannot_insert(
     table.prepare()
     shard = destination(pipeline, flow.table("append")).shards[0]
     work = pipeline.merge_context(table)
-    (step,) = cut(pipeline.intermediate.landed()[0], shard.table.chunk_rows, most_chunks=99)
+    (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
     advance = shard._advance(work, shard._require_table())
     old = advance.take(None, step)
     advance.take(old, None)

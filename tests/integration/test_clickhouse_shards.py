@@ -117,7 +117,7 @@ def test_shard_that_was_down_catches_up_and_the_others_skip(
     list(protocol.land(pipeline, 0))
     table = destination(pipeline, flow.table("append"))
     table.prepare()
-    work, landed = pipeline.merge_context(table), pipeline.intermediate.landed()[0]
+    work, landed = pipeline.merge_context(table), pipeline.intermediate.landed().batches
     table.shards[0].merge(work, None, landed)
     table.shards[2].merge(work, None, landed[:1])
     assert table.committed() is None

@@ -23,7 +23,7 @@ from jobs.events.messages import (
 )
 from jobs.events.reading import read_events
 from resources.connections import Connections
-from resources.control_topic import ControlWriter, GroupProgress, Message, read_notes
+from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
 from resources.errors import ConfigurationError, Interrupted, TopicMissing, Unavailable
 from resources.kafka import KafkaCluster
 from resources.local.java import find_java
@@ -64,8 +64,8 @@ class TestWriter:
         assert _all(kafka, name) == [b"one", b"two"]
         assert kafka.group_offsets(group) == {(name, 0): 5}
         assert kafka.group_offsets(group + "/x") == {(name, 0): 7}
-        assert read_notes(kafka, group, [(name, 0)], 30) == ["as far as five"]
-        assert read_notes(kafka, group + "/nobody", [(name, 0)], 30) == []
+        assert read_metadata(kafka, group, [(name, 0)], 30) == ["as far as five"]
+        assert read_metadata(kafka, group + "/nobody", [(name, 0)], 30) == []
 
     def test_what_fails_before_the_commit_never_was(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, group = topic(partitions=1), f"g-{uuid.uuid4()}"

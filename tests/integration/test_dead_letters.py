@@ -25,7 +25,7 @@ from tests.kit.records import Record
 Headers = list[tuple[str, bytes]]
 
 
-def test_mended_letters_take_their_place_once(
+def test_recovered_dead_letters_take_their_place_once(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     flow = Flow(topic(), ["append", "upsert", "upsert_delete"], table_options=WHERE)
@@ -38,7 +38,7 @@ def test_mended_letters_take_their_place_once(
     assert [(g.kind, g.records) for g in summary(narrow.pipeline)] == [("range", 3), ("undecodable", 1)]
 
     done = retry(engine.pipeline)
-    assert (done.tried, done.mended) == (4, 3)
+    assert (done.tried, done.recovered) == (4, 3)
     expected = [(1, "newer", 1.0), (3, "large", LARGE)]
     assert engine.read("upsert_delete") == expected
     assert engine.read("upsert") == [(1, "newer", 1.0), (2, "large", LARGE), (3, "large", LARGE)]
@@ -49,12 +49,12 @@ def test_mended_letters_take_their_place_once(
         (2, "large", LARGE),
         (3, "large", LARGE),
     ]
-    landed = engine.pipeline.intermediate.landed()[0]
+    landed = engine.pipeline.intermediate.landed().batches
     assert [(b.counts.landed, b.counts.quarantined) for b in landed] == [(4, 0), (2, 1)]
     assert [letter.offset for letter in letters(engine.pipeline, 10)] == [6]
 
     again = retry(engine.pipeline)
-    assert (again.tried, again.mended, again.replayed) == (1, 0, {})
+    assert (again.tried, again.recovered, again.replayed) == (1, 0, {})
     tell(engine, put(3, "after"))
     engine.advance()
     assert engine.read("upsert_delete") == [(1, "newer", 1.0), (3, "after", 1.0)]
@@ -75,7 +75,7 @@ def test_rows_that_clickhouse_cannot_take_are_listed(
     (letter,) = before.destination("upsert_delete").dead_letters(10)
     assert (letter.offset, letter.value) == (1, None)
     assert "987654321" not in letter.message
-    assert retry(after.pipeline).mended == 1
+    assert retry(after.pipeline).recovered == 1
     assert clickhouse_rows(connections, flow.table("upsert_delete")) == [(1, "a", 1)]
     assert [g.kind for g in summary(after.pipeline)] == ["Unfit"]
 
@@ -153,8 +153,8 @@ def test_command_line(
     assert "{bad" not in run(before, "list", "p", "--rows", "9")
     rows = json.loads(run(before, "list", "p", "--rows", "9", "--values", "--json"))
     assert [(r["offset"], r["key"]) for r in rows] == [(1, '{"id": 2}'), (2, '{"id": 3}')]
-    assert "1 of 2 dead letters are mended" in run(after, "retry", "p")
-    assert "0 of 1 dead letters are mended" in run(after, "retry", "p")
+    assert "1 of 2 dead letters are recovered" in run(after, "retry", "p")
+    assert "0 of 1 dead letters are recovered" in run(after, "retry", "p")
     assert after.read("upsert") == [(1, "a", 1), (2, "b", LARGE)]
 
 

@@ -26,7 +26,7 @@ VALUE = {"id": "long", "name": "string", "amount": "string", "op": "string"}
 
 
 @pytest.mark.parametrize("system", ["clickhouse", pytest.param("bigquery", marks=pytest.mark.slow)])
-def test_mended_letters_land_once_in_every_system(
+def test_recovered_dead_letters_land_once_in_every_system(
     system: str, request: pytest.FixtureRequest, stack: Path, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     request.getfixturevalue(system)
@@ -45,13 +45,13 @@ def test_mended_letters_land_once_in_every_system(
         return kit.rows(connections, engine.flow.table(mode))  # type: ignore[no-any-return]
 
     done = retry(engine.pipeline)
-    assert (done.tried, done.mended, [letter.offset for letter in done.stay]) == (4, 3, [6])
+    assert (done.tried, done.recovered, [letter.offset for letter in done.stay]) == (4, 3, [6])
     appended = [(1, "first", 1), (1, "large", LARGE), (1, "newer", 1), (2, "large", LARGE), (3, "large", LARGE)]
     for _ in range(2):
         assert rows("upsert_delete") == [(1, "newer", 1), (3, "large", LARGE)]
         assert rows("append") == appended
         again = retry(engine.pipeline)
-        assert (again.tried, again.mended, again.replayed) == (1, 0, {})
+        assert (again.tried, again.recovered, again.replayed) == (1, 0, {})
     tell(engine, put(3, "after"))
     engine.advance()
     assert rows("upsert_delete") == [(1, "newer", 1), (3, "after", 1)]
@@ -81,7 +81,7 @@ def test_a_letter_that_the_transform_fails_on_stops_no_other(
     name = engine.flow.topic
     fails = "transform, transform: the transform fails on this record: Spark's CAST_INVALID_INPUT"
     assert said[:5] == [
-        "2 of 6 dead letters are mended",
+        "2 of 6 dead letters are recovered",
         f"  stays: {name}-0@2: {fails}",
         f"  stays: {name}-0@3: transform, left_out: the pipeline file leaves this record out now",
         f"  stays: {name}-0@5: {fails}",
@@ -90,11 +90,11 @@ def test_a_letter_that_the_transform_fails_on_stops_no_other(
     assert after.read("upsert") == [(0, "a", 5), (1, "a", 6), (4, "a", 6)]
     groups = [(g.stage, g.kind, g.records) for g in summary(after.pipeline)]
     assert groups == [("transform", "left_out", 1), ("transform", "transform", 2), ("value", "undecodable", 1)]
-    (landed,) = after.pipeline.intermediate.landed()[0]
+    (landed,) = after.pipeline.intermediate.landed().batches
     assert (landed.counts.landed, landed.counts.quarantined) == (3, 4)
     # With their bytes: the next file takes them all but one.
     last = transforming(engine, "select id, name, op, coalesce(try_cast(amount as int), 0) as amount from records")
-    assert retry(last.pipeline).mended == 3
+    assert retry(last.pipeline).recovered == 3
     assert last.read("upsert") == [(0, "a", 5), (1, "a", 6), (2, "a", 0), (3, "a", 0), (4, "a", 6), (5, "a", 0)]
 
 
@@ -124,12 +124,12 @@ def test_letters_keep_headers_where_the_transform_reads_them(
     none = transforming(engine, "select id, name, op, 0 as amount from records where id > 100")
     assert {letter.kind for letter in retry(none.pipeline).stay} == {"left_out"}
     done = retry(mended.pipeline)
-    assert (done.tried, done.mended) == (3, 2)
+    assert (done.tried, done.recovered) == (3, 2)
     assert [(letter.offset, "without its headers" in letter.message) for letter in done.stay] == [(0, True)]
     assert mended.read("upsert") == [(2, "kept", 0), (3, "none", 0)]
 
 
-def test_direct_landing_takes_mended_letters_once(
+def test_direct_landing_takes_recovered_dead_letters_once(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     flow = Flow(topic(), ["append"], overrides={"intermediate": {"direct": True}}, table_options=WHERE)
@@ -141,17 +141,18 @@ def test_direct_landing_takes_mended_letters_once(
         tell(engine, put(4, "more"))
         narrow.advance()
     done = retry(engine.pipeline)
-    assert (done.tried, done.mended, [letter.offset for letter in done.stay]) == (3, 2, [2])
+    assert (done.tried, done.recovered, [letter.offset for letter in done.stay]) == (3, 2, [2])
     expected = [(1, "first", 1.0), (1, "large", LARGE), (4, "more", 1.0), (4, "more", 1.0)]
     assert engine.read("append") == expected
     assert [letter.offset for letter in letters(engine.pipeline, 10)] == [2]
-    landed, complete = engine.pipeline.intermediate.landed()
-    assert complete
+    known = engine.pipeline.intermediate.landed()
+    assert known.complete
+    landed = known.batches
     assert [b.number for b in landed] == [1, 2, 3]
     assert all(b.counts.balanced for b in landed)
     assert (landed[0].counts.landed, landed[0].counts.quarantined) == (2, 2)
     again = retry(engine.pipeline)
-    assert (again.tried, again.mended) == (1, 0)
+    assert (again.tried, again.recovered) == (1, 0)
     tell(engine, put(5, "last"))
     engine.advance()
     assert engine.read("append") == [*expected, (5, "last", 1.0)]

@@ -1,4 +1,4 @@
-"""What a pipeline tells on its control topic: five events with their payloads, late but never wrong or in the way."""
+"""What a pipeline publishes on its control topic: five events with their payloads, late but never wrong."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from jobs.events.reading import read_events
 from resources.connections import Connections, load_connections
 from resources.errors import TopicMissing
 from tests.kit.engine import Engine, session
-from tests.kit.events import check_all_told, check_groups, cluster, effective, events
+from tests.kit.events import check_all_published, check_groups, cluster, effective, events
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap, produce, random_changes
 
@@ -69,12 +69,12 @@ class TestPipeline:
         _grow(engine, 1)
         first, second = engine.advance()
         pipeline = engine.pipeline
-        told = events(connections, _control(engine))
-        check_all_told(pipeline, told)
+        published = events(connections, _control(engine))
+        check_all_published(pipeline, published)
         check_groups(pipeline)
-        assert effective(told) == told
-        assert {e.run_id for e in told} == {"test"}
-        says = [e.payload for e in told if e.payload.commit_id == second.batch.commit_id]
+        assert effective(published) == published
+        assert {e.run_id for e in published} == {"test"}
+        says = [e.payload for e in published if e.payload.commit_id == second.batch.commit_id]
         request, response, ready, *tables, complete = says
         assert isinstance(request, CommitRequest)
         assert (request.batch_number, request.previous_commit_id) == (2, first.batch.commit_id)
@@ -100,41 +100,41 @@ class TestPipeline:
             assert said.vtts.timestamp() * 1000 == second.watermark.vtts
             assert complete.vtts == said.vtts
 
-    def test_a_table_that_catches_up_tells_of_each_batch(self, engine: Engine, connections: Connections) -> None:
+    def test_a_table_that_catches_up_publishes_each_batch(self, engine: Engine, connections: Connections) -> None:
         """Complete is said of those batches only that every table has."""
         _grow(engine, 1, 300)
         assert len(engine.land()) == 4
         engine.merge("append")
-        told = events(connections, _control(engine))
-        assert [e.payload.batch_number for e in told if e.type == "commit_table"] == [1, 2, 3, 4]
-        assert [e for e in told if e.type == "commit_complete"] == []
+        published = events(connections, _control(engine))
+        assert [e.payload.batch_number for e in published if e.type == "commit_table"] == [1, 2, 3, 4]
+        assert [e for e in published if e.type == "commit_complete"] == []
         assert engine.pipeline.kafka.group_offsets(engine.pipeline.group) == {}
         engine.merge("upsert_delete")
-        told = events(connections, _control(engine))
-        assert [e.payload.batch_number for e in told if e.type == "commit_complete"] == [1, 2, 3, 4]
-        check_all_told(engine.pipeline, told)
+        published = events(connections, _control(engine))
+        assert [e.payload.batch_number for e in published if e.type == "commit_complete"] == [1, 2, 3, 4]
+        check_all_published(engine.pipeline, published)
         check_groups(engine.pipeline)
 
     def test_a_table_that_is_landed_directly(self, engine: Engine, connections: Connections) -> None:
-        """Landing and the table are one: the table's step finds the batches untold, and where each of them is."""
+        """Landing and the table are one: the table's step finds the batches pending, and where each of them is."""
         flow = replace(engine.flow, modes=["append"])
         tables = flow.spec_document["tables"]
         direct = replace(engine, flow=flow).edited(tables=tables, intermediate={"direct": True})
         _grow(direct, 1)
         batches = direct.advance()
         assert len(batches) == 2
-        told = events(connections, _control(engine))
-        check_all_told(direct.pipeline, told)
+        published = events(connections, _control(engine))
+        check_all_published(direct.pipeline, published)
         check_groups(direct.pipeline)
-        references = [e.payload.reference for e in told if isinstance(e.payload, CommitTable)]
+        references = [e.payload.reference for e in published if isinstance(e.payload, CommitTable)]
         assert references == [str(b.snapshot_id) for b in batches]
 
-    def test_nothing_new_tells_nothing(self, engine: Engine, connections: Connections) -> None:
+    def test_nothing_new_publishes_nothing(self, engine: Engine, connections: Connections) -> None:
         _grow(engine, 1, 60)
         engine.advance()
-        told = events(connections, _control(engine))
+        published = events(connections, _control(engine))
         engine.advance()
-        assert events(connections, _control(engine)) == told
+        assert events(connections, _control(engine)) == published
 
     def test_tables_that_commit_at_once(self, engine: Engine, connections: Connections) -> None:
         """They do not fence each other; complete may be said by both, with one id."""
@@ -149,9 +149,9 @@ class TestPipeline:
 
             with ThreadPoolExecutor(len(engine.flow.modes)) as pool:
                 list(pool.map(merge, engine.flow.modes))
-            told = events(connections, _control(engine))
-            check_all_told(engine.pipeline, told)
-            repeated = [e.type for e in told if e not in effective(told)]
+            published = events(connections, _control(engine))
+            check_all_published(engine.pipeline, published)
+            repeated = [e.type for e in published if e not in effective(published)]
             assert set(repeated) <= {"commit_complete"}
         check_groups(engine.pipeline)
 
@@ -167,23 +167,23 @@ class TestPipeline:
         with pytest.raises(TopicMissing):
             read_events(cluster(connections), _control(engine), None)
 
-    def test_a_missing_topic_is_a_warning_and_the_next_run_tells(
+    def test_a_missing_topic_is_a_warning_and_the_next_run_publishes(
         self, engine: Engine, connections: Connections, caplog: pytest.LogCaptureFixture
     ) -> None:
         name = _control(engine)
         strict = engine.edited(control={"topic": name, "create": False})
         _grow(strict, 1)
         assert len(strict.advance()) == 2
-        said = [r.message for r in caplog.records if "could not be told" in r.message]
+        said = [r.message for r in caplog.records if "could not be published" in r.message]
         # Once for landing, however many batches it lands, and once for each table.
         assert len(said) == 3
         assert all(name in line and "control.create" in line for line in said)
         engine.advance()
-        told = events(connections, name)
-        check_all_told(engine.pipeline, told)
+        published = events(connections, name)
+        check_all_published(engine.pipeline, published)
         check_groups(engine.pipeline)
 
-    def test_a_topic_that_refuses_is_a_warning_and_the_next_run_tells(
+    def test_a_topic_that_refuses_is_a_warning_and_the_next_run_publishes(
         self,
         engine: Engine,
         connections: Connections,
@@ -195,7 +195,7 @@ class TestPipeline:
         refused = engine.edited(control={"topic": name})
         _grow(refused, 1)
         assert len(refused.advance()) == 2
-        said = [r.message for r in caplog.records if "could not be told" in r.message]
+        said = [r.message for r in caplog.records if "could not be published" in r.message]
         assert len(said) == 3
         assert all("MSG_SIZE_TOO_LARGE" in line for line in said)
         assert events(connections, name) == []
@@ -204,7 +204,7 @@ class TestPipeline:
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[enough])
         admin.incremental_alter_configs([resource])[resource].result(30)
         refused.advance()
-        check_all_told(refused.pipeline, events(connections, name))
+        check_all_published(refused.pipeline, events(connections, name))
         check_groups(refused.pipeline)
 
     def test_what_hangs_is_left_behind_after_the_time_limit(
@@ -238,9 +238,9 @@ class TestPipeline:
         catalog = engine.pipeline.intermediate.catalog
         catalog._catalog.drop_table(engine.flow.table("upsert_delete"))
         engine.merge("append")
-        told = events(connections, _control(engine))
-        assert [e.payload.batch_number for e in told if e.type == "commit_table"].count(2) == 1
-        assert [e.payload.batch_number for e in told if e.type == "commit_complete"] == [1]
+        published = events(connections, _control(engine))
+        assert [e.payload.batch_number for e in published if e.type == "commit_table"].count(2) == 1
+        assert [e.payload.batch_number for e in published if e.type == "commit_complete"] == [1]
 
 
 def test_the_documented_consumer_runs(engine: Engine, connections: Connections, tmp_path: Path) -> None:

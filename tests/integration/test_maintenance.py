@@ -127,8 +127,8 @@ def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None
         one.advance()
         for mode in MODES:
             assert one.read(mode) == model.expected(told, mode), mode
-    known, complete = one.pipeline.intermediate.landed()
-    assert ([b.number for b in known], complete) == ([6, 7, 8], False)
+    known = one.pipeline.intermediate.landed()
+    assert ([b.number for b in known.batches], known.complete) == ([6, 7, 8], False)
     assert one.replay("append", 6, 8)
     with pytest.raises(ConfigurationError, match=r"batches before 6, landed before .* were removed by retention"):
         one.replay("append", 5, 8)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
 from jobs.maintenance.run import maintain_landing, maintain_table
-from jobs.multi_table_commit import merge_together
+from jobs.protocol import merge_together
 from resources.connections import Connections, load_connections
 from resources.errors import ConfigurationError, SchemaRefused
 from tests.kit import model
@@ -147,7 +147,7 @@ def test_tables_of_a_batch_are_committed_together(
         if name == "merge.planned" and seen.count(name) == 3:
             between.extend(len(one.read(mode)) for mode in flow.modes)
 
-    monkeypatch.setattr("jobs.multi_table_commit.failpoint", failpoint)
+    monkeypatch.setattr("jobs.protocol.failpoint", failpoint)
     monkeypatch.setattr(iceberg_destination, "failpoint", seen.append)
     done = merge_together(one.pipeline)
     assert [table.merged.after.batch_number for table in done if table.merged] == [2, 2]

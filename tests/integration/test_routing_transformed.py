@@ -84,7 +84,7 @@ def test_by_the_name_of_a_table(connections: Connections, spark: SparkSession, t
     source: Any = by(f"replace({first}, 'xx', 'eu')")
     mended = engine.edited(**routed(flow, tables, source, route_by="target"))
     done = retry(mended.pipeline)
-    assert (done.tried, done.mended, [letter.kind for letter in done.stay]) == (2, 1, ["transform"])
+    assert (done.tried, done.recovered, [letter.kind for letter in done.stay]) == (2, 1, ["transform"])
     assert (held(EU), held(US)) == ([(3, "xx-3")], [(2, "us-2")])
 
 

@@ -98,7 +98,7 @@ def test_rows_filters_refusals_and_failures(
     )
 
 
-def test_dead_letters_are_tried_again_with_a_mended_transform(
+def test_dead_letters_are_retried_with_another_transform(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     name = topic()
@@ -111,7 +111,7 @@ def test_dead_letters_are_tried_again_with_a_mended_transform(
     better = "select id, _op, try_cast(amount as int) as amount from records"
     mended = engine.edited(source={**source, "transform": better})
     done = retry(mended.pipeline)
-    assert (done.tried, done.mended) == (1, 1)
+    assert (done.tried, done.recovered) == (1, 1)
     assert table(mended) == [{"id": 0, "amount": 5}, {"id": 1, "amount": None}]
 
 

@@ -10,7 +10,6 @@ import logging
 import sys
 
 from jobs import protocol
-from jobs.multi_table_commit import merge_together
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import load_connections
@@ -26,7 +25,7 @@ def main() -> int:
         for _ in protocol.land(pipeline, wanted["batches"]):
             pass
         if pipeline.spec.commit == "together":
-            merge_together(pipeline)
+            protocol.merge_together(pipeline)
         else:
             for destination in pipeline.destinations():
                 protocol.merge(pipeline, destination)

@@ -18,11 +18,11 @@ from resources.connections import load_connections
 def main() -> None:
     wanted = json.load(sys.stdin)
     pipeline = Pipeline(wanted["name"], PipelineSpec.model_validate(wanted["spec"]), load_connections())
-    known = offset_reset.look(pipeline)
+    known = offset_reset.read_state(pipeline)
     base = known.base()
     for destination in pipeline.destinations():
         replay_from_kafka(pipeline, destination, from_offsets(known.topics.first))
-    offset_reset.commit(pipeline, known, base, offset_reset.decide(known, base, {}, (), base.spec_hash))
+    offset_reset.commit(pipeline, known, base, offset_reset.plan_reset(known, base, {}, (), base.spec_hash))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from jobs import protocol
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
-from jobs.multi_table_commit import merge_together
 from jobs.pipeline import Pipeline
 from jobs.protocol import MergedBatches
 from jobs.replay.landed import Replayed, replay_batches
@@ -79,7 +78,7 @@ class Engine:
 
     def merge_all(self) -> None:
         if self.pipeline.spec.commit == "together":
-            merge_together(self.pipeline)
+            protocol.merge_together(self.pipeline)
             return
         for mode in self.flow.modes:
             self.merge(mode)

@@ -1,4 +1,4 @@
-"""What was told: reads a control topic to its end, and says what must be on it for the batches that are landed."""
+"""What was published: reads a control topic to its end, and says what must be on it for the batches that are landed."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def events(connections: Connections, topic: str, cursor: str | None = None) -> l
         found.extend(some)
 
 
-def effective(told: list[Event]) -> list[Event]:
+def effective(published: list[Event]) -> list[Event]:
     """Without repetitions, as a consumer that keeps to the rules sees them."""
-    return list({event.id: event for event in reversed(told)}.values())[::-1]
+    return list({event.id: event for event in reversed(published)}.values())[::-1]
 
 
-def check_all_told(pipeline: Pipeline, told: list[Event]) -> None:
+def check_all_published(pipeline: Pipeline, published: list[Event]) -> None:
     """Every landed batch has each event once, landing's in order; nothing else but requests that were given up."""
-    seen = [event for event in effective(told) if event.group == pipeline.name]
+    seen = [event for event in effective(published) if event.group == pipeline.name]
     once = Counter((e.type, e.payload.commit_id, getattr(e.payload, "table", "")) for e in seen)
     assert set(once.values()) == {1}, once
     tables = [destination.table.table for destination in pipeline.destinations()]
-    landed = {b.batch.commit_id: b for b in pipeline.intermediate.landed()[0]}
+    landed = {b.batch.commit_id: b for b in pipeline.intermediate.landed().batches}
     for commit_id, batch in landed.items():
         mine = [e for e in seen if e.payload.commit_id == commit_id]
         types = [e.type for e in mine]
         assert types[:3] == ["commit_request", "commit_response", "commit_ready"], (batch.batch, types)
-        # A table's news may be late where all tables have the batch already.
+        # A table's events may be late where all tables have the batch already.
         assert sorted(types[3:]) == ["commit_complete", *["commit_table"] * len(tables)], (batch.batch, types)
         assert sorted(e.payload.table for e in mine if isinstance(e.payload, CommitTable)) == sorted(tables)
     given_up = [e for e in seen if e.payload.commit_id not in landed]

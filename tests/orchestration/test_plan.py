@@ -42,7 +42,7 @@ def test_plan_tells_the_run_that_then_happens(
 
     result = advance(instance, flow)
 
-    landed = flow.pipeline(connections).intermediate.landed()[0]
+    landed = flow.pipeline(connections).intermediate.landed().batches
     assert result.success
     assert dict(landed[0].batch.ranges) == dict(plan.batch.ranges)
     after = plan_run(flow.pipeline(connections))

@@ -87,7 +87,7 @@ def test_plain_run_on_a_past_hour_is_refused(
     assert not result.landing.transient
     assert result.tables[0].problem == "not run: a step before it failed"
     assert not events(instance, result, dg.DagsterEventType.STEP_RESTARTED)
-    assert flow.pipeline(connections).intermediate.landed()[0] == []
+    assert flow.pipeline(connections).intermediate.landed().batches == []
 
 
 def test_backfill_replays_in_one_run(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
@@ -113,7 +113,7 @@ def test_backfill_replays_in_one_run(connections: Connections, topic: Topic, ins
     assert "replay of" in result.tables[0].metadata
     made = events(instance, result, dg.DagsterEventType.ASSET_MATERIALIZATION)
     assert {event.partition for event in made} == set(hours)
-    assert len(flow.pipeline(connections).intermediate.landed()[0]) == 2
+    assert len(flow.pipeline(connections).intermediate.landed().batches) == 2
 
 
 def test_failed_blocking_check_stops_what_comes_after(

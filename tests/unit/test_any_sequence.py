@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jobs import offset_reset
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_from_properties, landed_to_properties
 from jobs.lineage import next_batches
-from jobs.offset_reset import Known
+from jobs.offset_reset import ResetState
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, plan_batch
 from jobs.replay.from_kafka import reread_batch
@@ -158,8 +158,8 @@ class AnySequence(RuleBasedStateMachine):
     def reset(self, targets: Offsets) -> None:
         states = {mode: d.now.state for mode, d in self.tables.items()}
         highest = max(s.batch_number for s in [self.committed, *states.values()] if s)
-        known = Known("p", self.committed, highest, states, self.landed, self.complete, self.topics)
-        self.publish(offset_reset.decide(known, known.base(), targets, (), "h"))
+        known = ResetState("p", self.committed, highest, states, self.landed, self.complete, self.topics)
+        self.publish(offset_reset.plan_reset(known, known.base(), targets, (), "h"))
 
     @rule(mode=st.sampled_from(MODES), first=st.integers(1, 9), length=st.integers(0, 9))
     def replay(self, mode: str, first: int, length: int) -> None:

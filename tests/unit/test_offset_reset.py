@@ -8,7 +8,7 @@ import pytest
 
 from jobs.batch import Batch, Counts, LandedBatch, landed_from_properties, landed_to_properties
 from jobs.lineage import next_batches
-from jobs.offset_reset import Effect, Known, decide, effects, state_after
+from jobs.offset_reset import Impact, ResetState, impact, plan_reset, state_after
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
 from jobs.plan import TopicState
 from jobs.verify.invariants import not_next, offset_jumps
@@ -19,9 +19,9 @@ from tests.kit.batches import P0, P1, TOPIC_IDS, committed, landed
 KAFKA = TopicState({P0: 5, P1: 0}, {P0: 40, P1: 40}, TOPIC_IDS)
 
 
-def known(**parts: object) -> Known:
+def known(**parts: object) -> ResetState:
     """Two batches are landed; one table has both, one has the first."""
-    usual = Known(
+    usual = ResetState(
         "p",
         committed(2),
         2,
@@ -33,8 +33,10 @@ def known(**parts: object) -> Known:
     return replace(usual, **parts)  # type: ignore[arg-type]
 
 
-def reset(there: Known, targets: Offsets, dropped: tuple[TopicPartition, ...] = (), meaning: str = "hash") -> Batch:
-    return decide(there, there.base(), targets, dropped, meaning)
+def reset(
+    there: ResetState, targets: Offsets, dropped: tuple[TopicPartition, ...] = (), meaning: str = "hash"
+) -> Batch:
+    return plan_reset(there, there.base(), targets, dropped, meaning)
 
 
 def test_named_offsets_move_and_the_others_stay() -> None:
@@ -68,17 +70,17 @@ def test_intermediate_table_that_lost_batches() -> None:
     chain = [*there.landed, LandedBatch(batch, Counts(), Watermark(), 5)]
     assert [b.number for b in next_batches("t", committed(4), chain, True)] == [5]
     assert [b.number for b in next_batches("t", committed(1), chain, True)] == [2, 5]
-    assert effects(there, batch) == [Effect("iceberg a.b", 0, 0), Effect("iceberg c.d", 40, 0)]
+    assert impact(there, batch) == [Impact("iceberg a.b", 0, 0), Impact("iceberg c.d", 40, 0)]
     assert not not_next(chain)
 
 
 def test_tables_that_differ_need_a_decision() -> None:
-    there = known(standing=None, landed=[], highest=2)
+    there = known(current=None, landed=[], highest=2)
     with pytest.raises(ConfigurationError, match="stand at different batches"):
         there.base()
     assert there.base("c.d") == committed(1)
-    batch = decide(there, there.base("c.d"), {}, (), "hash")
-    assert effects(there, batch) == [Effect("iceberg a.b", 0, 20), Effect("iceberg c.d", 0, 0)]
+    batch = plan_reset(there, there.base("c.d"), {}, (), "hash")
+    assert impact(there, batch) == [Impact("iceberg a.b", 0, 20), Impact("iceberg c.d", 0, 0)]
 
 
 def test_new_table_begins_with_the_reset_where_older_batches_are_gone() -> None:
@@ -101,7 +103,7 @@ def test_recreated_topic_is_taken_as_a_whole() -> None:
 def test_forgotten_partitions() -> None:
     gone = TopicPartition("gone", 0)
     base = replace(committed(2), offsets={P0: 20, gone: 7}, topic_ids={**TOPIC_IDS, "gone": "x"})
-    batch = decide(known(standing=base, tables={}), base, {}, (gone,), "hash")
+    batch = plan_reset(known(current=base, tables={}), base, {}, (gone,), "hash")
     assert set(batch.ranges) == {P0}
     assert batch.topic_ids == TOPIC_IDS
 
@@ -126,11 +128,11 @@ def test_changed_meaning_needs_all_tables_to_have_caught_up() -> None:
 
 def test_nothing_committed() -> None:
     with pytest.raises(ConfigurationError, match="nothing is committed yet"):
-        known(standing=None, landed=[], highest=0, tables={"iceberg a.b": None}).base()
+        known(current=None, landed=[], highest=0, tables={"iceberg a.b": None}).base()
 
 
 def test_new_table_beside_an_intermediate_table_that_was_recreated() -> None:
-    there = known(standing=None, landed=[], highest=2, tables={"iceberg a.b": committed(2), "iceberg c.d": None})
+    there = known(current=None, landed=[], highest=2, tables={"iceberg a.b": committed(2), "iceberg c.d": None})
     chain = [LandedBatch(reset(there, {}), Counts(), Watermark(), 3)]
     assert [b.number for b in next_batches("t", None, chain, False)] == [3]
     assert [b.number for b in next_batches("t", committed(2), chain, False)] == [3]

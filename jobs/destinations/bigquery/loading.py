@@ -77,7 +77,7 @@ class Loader:
         begun, first = self._begin(wanted, prefix, token)
         failpoint("bigquery.first-load")
         ours = _is_ours(first, token)
-        flush = begun if ours else adopted(first.labels, self.context.intermediate.landed()[0], self.where)
+        flush = begun if ours else adopted(first.labels, self.context.intermediate.landed().batches, self.where)
         jobs = [first, *(self._load_once(chunk, flush, prefix, token) for chunk in flush.chunks()[1:])]
         # What we have loaded ourselves we know; what others have loaded has to be there still.
         wanted_rows = self.rows.count(flush)

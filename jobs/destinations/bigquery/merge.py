@@ -36,8 +36,8 @@ from functools import cached_property, partial
 from google.cloud.bigquery import SchemaField
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
-from jobs.changes.columns import keeps
-from jobs.changes.unchanged_columns import may_keep
+from jobs.changes.columns import names_unchanged_columns
+from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import MergeContext, Merged
 from jobs.destinations.bigquery.columns import Column, intermediate_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
@@ -90,7 +90,7 @@ class Merging:
         return intermediate_fields(
             self.columns,
             self._order,
-            keeps=can_keep(self.table) and keeps(self.spec),
+            keeps=can_keep(self.table) and names_unchanged_columns(self.spec),
             says_op=self._takes_landed_rows,
         )
 
@@ -119,7 +119,7 @@ class Merging:
             flush = clock.time("load", lambda: self._load(loader, row, wanted))
             failpoint("bigquery.loaded")
             job = clock.time("merge", lambda: self._apply(loader, attempts, flush))
-        flush = adopted(job.labels, context.intermediate.landed()[0], self.where)
+        flush = adopted(job.labels, context.intermediate.landed().batches, self.where)
         failpoint("bigquery.merged")
         clock.time("state", lambda: self.state.move(row, CommittedState.after(flush.last)))
         failpoint("bigquery.moved")
@@ -156,7 +156,7 @@ class Merging:
                 columns=self.columns,
                 order_by=order.source if order else None,
                 where=self.where,
-                keeps=has_kept(schema) and may_keep(self.spec, self.table, context.intermediate),
+                keeps=has_kept(schema) and may_leave_unchanged(self.spec, self.table, context.intermediate),
                 touched=touched,
             ),
             table=self.table,
@@ -197,7 +197,7 @@ class Merging:
         row = self._expect(committed)
         clock = Stages()
         until = committed.batch_number if self.table.needs_key else batches[-1].number
-        landed = [b for b in context.intermediate.landed()[0] if batches[0].number <= b.number <= until]
+        landed = [b for b in context.intermediate.landed().batches if batches[0].number <= b.number <= until]
         flush = Flush(tuple(landed), self.table.rows_a_load)
         touched = (batches[0].number, batches[-1].number) if self.table.needs_key else None
         staging = self._replay_table(row)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from google.cloud.bigquery import SchemaField
 
 from jobs.changes.columns import KEPT
-from jobs.changes.unchanged_columns import kept_parameters
+from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.destinations.bigquery.columns import OP, Column
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statement import statement
@@ -69,4 +69,4 @@ class Binding:
                 wanted = wanted.unbounded()
             else:
                 values |= {name: found[name] for b in wanted.bounds for name in (b.low, b.high)}
-        return wanted.text(), values | kept_parameters([c.source[-1] for c in wanted.kept])
+        return wanted.text(), values | unchanged_parameters([c.source[-1] for c in wanted.kept])

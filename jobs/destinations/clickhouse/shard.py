@@ -155,7 +155,7 @@ class Shard:
         try:
             begun = left_behind(lease, newer, self.where)
         except LineageBroken:
-            if lease and any(b.batch.commit_id == lease.commit_id for b in context.intermediate.landed()[0]):
+            if lease and any(b.batch.commit_id == lease.commit_id for b in context.intermediate.landed().batches):
                 raise CommitFailed(f"batch {lease.batch} is under way in another run", where=self.where) from None
             raise
         rest = newer[len(begun.batches) :] if begun else newer
@@ -194,7 +194,7 @@ class Shard:
         self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]
     ) -> NewestRows:
         """Of the keys that these batches touch, the newest rows up to the committed batch."""
-        newest = next(b for b in context.intermediate.landed()[0] if b.number == committed.batch_number)
+        newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
         touched = (batches[0].number, batches[-1].number)
         wanted = Reduction(
             table=context.intermediate.path,

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import RowColumn
 from jobs.changes.reduction import Reduction
-from jobs.changes.unchanged_columns import may_keep
+from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination, MergeContext, Merged, Transaction
 from jobs.destinations.iceberg.columns import table_columns
 from jobs.destinations.iceberg.maintain import maintain
@@ -88,7 +88,7 @@ class IcebergDestination(Destination):
         return self._merge(context, committed, state, changes)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        newest = next(b for b in context.intermediate.landed()[0] if b.number == committed.batch_number)
+        newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
         changes = self._changes(context, batches[0].number, newest)
         touched = (batches[0].number, batches[-1].number)
         if self.table.mode == "append":
@@ -106,7 +106,7 @@ class IcebergDestination(Destination):
             wanted=wanted,
             tombstones=(self.catalog.name, *self.tombstones.split(".")) if self.tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
-            keeps=may_keep(self.spec, self.table, context.intermediate),
+            keeps=may_leave_unchanged(self.spec, self.table, context.intermediate),
         )
 
     @property
@@ -127,7 +127,10 @@ class IcebergDestination(Destination):
         failpoint("merge.written")
         summary = {**state.to_properties(), **self._run(context)}
         snapshot = clock.time(
-            "publish", lambda: attempt.publish_append(summary, state_properties(state, self.table.branch))
+            "publish",
+            lambda: attempt.publish_append(
+                summary, state_properties(state, self.table.branch), rebase=not changes.missing
+            ),
         )
         if context.transaction is None:
             failpoint("merge.published")

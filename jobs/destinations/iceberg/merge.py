@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from jobs.batch import MergeCounts
 from jobs.changes.reduction import Reduction
-from jobs.iceberg import snapshot_summary
+from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.rows import with_all_columns
 from jobs.schema.types import type_name
@@ -52,7 +52,7 @@ class Changes:
     def append_to(self, attempt: Attempt) -> None:
         """Appends every change that is not a delete, as it was landed."""
         rows = with_all_columns(self._sql(self._text(attempt)), [c.name for c in self.wanted.columns], attempt.schema)
-        snapshot_summary.append(rows, attempt.path, attempt.summary)
+        spark_writes.append(rows, attempt.path, attempt.summary)
 
     def effect_on(self, attempt: Attempt) -> MergeCounts:
         """Keeps the reduced changes at hand for the merge, and counts what it is going to do."""
@@ -68,7 +68,7 @@ class Changes:
         if self.tombstones:
             self.spark.sql(self._render("keep_tombstones", attempt))
         # The session is this table's own, and the attempt's id in the summary is checked before publishing.
-        with snapshot_summary.carried(self.spark, summary):
+        with spark_writes.with_summary(self.spark, summary):
             self.spark.sql(self._render("merge", attempt), args=self._bound_values)
         self.spark.catalog.uncacheTable(_VIEW)
 
@@ -131,7 +131,7 @@ class Changes:
             null_safe=self.null_safe,
             bounded=self._bounded,
             order_by=self.wanted.order_by,
-            kept=[c.name for c in self._reduction.kept],
+            kept=[c.name for c in self._reduction.unchanged],
         )
 
 

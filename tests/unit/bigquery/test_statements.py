@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from google.cloud.bigquery import SchemaField
 
-from jobs.changes.columns import keeps
-from jobs.changes.unchanged_columns import kept_parameters
+from jobs.changes.columns import names_unchanged_columns
+from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
@@ -143,7 +143,7 @@ def made(
     found = statement(spec, table, columns, TARGET, INTERMEDIATE, "test")
     if replayed:
         found = replace(found, coordinates=tuple(c.name for c in columns if c.source[0] == "kafka"))
-    kept = keeps(spec)
+    kept = names_unchanged_columns(spec)
     found = found.keeping(["tags", "doc", "raw"]) if kept else found
     staged = intermediate_fields(columns, order_column(spec, columns), kept, landed)
     return replace(found, says_op=landed), [c.field for c in columns], staged
@@ -151,7 +151,7 @@ def made(
 
 def parameters(found: Statement) -> dict[str, str]:
     bounds = {name: "STRING" for b in found.bounds for name in (b.low, b.high)}
-    kept = dict.fromkeys(kept_parameters([c.name for c in found.kept]), "STRING")
+    kept = dict.fromkeys(unchanged_parameters([c.name for c in found.kept]), "STRING")
     return {"first": "INTEGER", "last": "INTEGER", **bounds, **kept}
 
 

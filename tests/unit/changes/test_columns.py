@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.changes.columns import INSTANT, RowColumn, key_fields, landing_schema, row_columns
-from jobs.landing.writing import record_reader
+from jobs.landing.readers import record_reader
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 from tests.kit.batches import batch
@@ -78,7 +78,7 @@ def test_metadata_columns() -> None:
 def test_positions_of_a_batch_are_laid_out_by_topic_and_partition() -> None:
     a0, t0, t1 = TopicPartition("a", 0), TopicPartition("t", 0), TopicPartition("t", 1)
     ranges = {t1: OffsetRange(5, 9), a0: OffsetRange(100, 103), t0: OffsetRange(0, 0)}
-    made = record_reader(spec(), batch(1, ranges=ranges), pa.struct([]))
+    made = record_reader(spec(), batch(1, ranges=ranges), landing_schema(spec()))
     assert made.first_position == {a0: 0, t0: 3, t1: 3}
     assert made.start == {a0: 100, t0: 0, t1: 5}
     assert made.key_columns == ("id", "b")

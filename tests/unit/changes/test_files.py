@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 
-from jobs.batch import Batch, Counts, LandedBatch
+from jobs.batch import Batch, Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import CHANGES, ROWS, landing_schema
 from jobs.changes.files import LandedFiles, LandedSlice, in_range, of_partition
 from jobs.changes.planned_files import PlannedFiles
@@ -62,8 +62,8 @@ class Landing:
     identifier: str = "landing.flow"
     path: tuple[str, ...] = ("lake", "landing", "flow")
 
-    def landed(self) -> tuple[list[LandedBatch], bool]:
-        return [BATCH], True
+    def landed(self) -> LandedBatches:
+        return LandedBatches([BATCH])
 
     def snapshot_with(self, newest: LandedBatch) -> int:
         assert newest == BATCH

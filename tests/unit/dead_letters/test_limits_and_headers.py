@@ -36,10 +36,10 @@ def test_limits_that_say_nothing_are_refused(limits: dict[str, object]) -> None:
         DeadLetters.model_validate(limits)
 
 
-def test_mended_letters_count_as_landed() -> None:
+def test_recovered_dead_letters_count_as_landed() -> None:
     counts = Counts(read=10, landed=6, quarantined=3, filtered=1)
-    assert counts.with_mended(2) == Counts(read=10, landed=8, quarantined=1, filtered=1)
-    assert counts.with_mended(2).balanced
+    assert counts.with_recovered(2) == Counts(read=10, landed=8, quarantined=1, filtered=1)
+    assert counts.with_recovered(2).balanced
     assert Counts(read=3, landed=1, skipped=2).balanced
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from jobs.batch import Batch
 from jobs.changes.columns import landing_schema
 from jobs.dead_letters.redecode import Redecoder
-from jobs.landing.writing import record_reader
+from jobs.landing.readers import record_reader
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 
@@ -58,7 +58,7 @@ def letters(*given: tuple[bytes | None, str]) -> pa.RecordBatch:
 def tried(*given: tuple[bytes | None, str]) -> list[dict[str, Any]]:
     # As in a retry: the place of a letter is its own, whatever the ranges say.
     batch = Batch("p", 9, "c", None, {TopicPartition("t", 0): OffsetRange(0, 0)}, {}, 0, "h")
-    reader = record_reader(SPEC, batch, landing_schema(SPEC).field("value").type)
+    reader = record_reader(SPEC, batch, landing_schema(SPEC))
     found: list[dict[str, Any]] = Redecoder(reader, NAMES).read(letters(*given)).to_pylist()
     return found
 

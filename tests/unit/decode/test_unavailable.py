@@ -100,15 +100,15 @@ def told(decoded: Decoded) -> list[Any]:
 
 def test_kept_columns_are_named_and_null() -> None:
     records = [change("u", **LEFT), change("c"), change("u", name=DEFAULT), change("d", **LEFT), None]
-    decoded = decoder(kept=frozenset({"name", "raw"})).decode(pa.array(records, pa.binary()))
-    assert decoded.kept == {0: ("name", "raw"), 2: ("name",)}
+    decoded = decoder(may_stay=frozenset({"name", "raw"})).decode(pa.array(records, pa.binary()))
+    assert decoded.unchanged == {0: ("name", "raw"), 2: ("name",)}
     assert decoded.errors == {}
     assert told(decoded) == [(None, None), ("a", b"\x01"), (None, b"\x01"), (None, None), None]
 
 
 def test_column_that_cannot_be_kept_is_refused() -> None:
     records = [change("u", name=DEFAULT, doc=DEFAULT), change("u", name=DEFAULT)]
-    decoded = decoder(kept=frozenset({"name"})).decode(pa.array(records, pa.binary()))
+    decoded = decoder(may_stay=frozenset({"name"})).decode(pa.array(records, pa.binary()))
     assert {n: (e.kind, e.message) for n, e in decoded.errors.items()} == {
         0: (
             "missing",
@@ -116,44 +116,44 @@ def test_column_that_cannot_be_kept_is_refused() -> None:
             "keeps none",
         )
     }
-    assert decoded.kept == {1: ("name",)}, "a bad record keeps nothing"
+    assert decoded.unchanged == {1: ("name",)}, "a bad record keeps nothing"
 
 
 @pytest.mark.parametrize("op", ["c", "r"])
 def test_new_row_that_leaves_a_value_out_is_refused(op: str) -> None:
     """A changed primary key comes as a delete and an insert, and there is no row before the insert."""
-    decoded = decoder(kept=frozenset({"name"})).decode(pa.array([change(op, name=DEFAULT)], pa.binary()))
-    assert (decoded.kept, [e.kind for e in decoded.errors.values()]) == ({}, ["missing"])
+    decoded = decoder(may_stay=frozenset({"name"})).decode(pa.array([change(op, name=DEFAULT)], pa.binary()))
+    assert (decoded.unchanged, [e.kind for e in decoded.errors.values()]) == ({}, ["missing"])
 
 
 def test_null_instead() -> None:
     decoded = decoder(unavailable="null").decode(pa.array([change("u", **LEFT)], pa.binary()))
-    assert (decoded.kept, decoded.errors, told(decoded)) == ({}, {}, [(None, None)])
+    assert (decoded.unchanged, decoded.errors, told(decoded)) == ({}, {}, [(None, None)])
 
 
 def test_flattened_row_and_another_placeholder() -> None:
     record = json.dumps({"id": 1, "name": "gone", "doc": "d", "raw": "Z29uZQ==", "__op": "u"}).encode()
-    rules: dict[str, Any] = {"kept": frozenset({"name", "raw"}), "placeholder": Placeholder("gone")}
+    rules: dict[str, Any] = {"may_stay": frozenset({"name", "raw"}), "placeholder": Placeholder("gone")}
     decoded = decoder("debezium_flat", **rules).decode(pa.array([record], pa.binary()))
-    assert decoded.kept == {0: ("name", "raw")}
+    assert decoded.unchanged == {0: ("name", "raw")}
     usual = json.dumps({"id": 1, "name": DEFAULT, "doc": "d", "__op": "u"}).encode()
-    assert decoder("debezium_flat", **rules).decode(pa.array([usual], pa.binary())).kept == {}
+    assert decoder("debezium_flat", **rules).decode(pa.array([usual], pa.binary())).unchanged == {}
 
 
 def test_arrays_and_maps() -> None:
     columns = {"id": "long", "tags": "array<string>", "more": "map<string,string>", "_op": "string"}
     row = {"id": 1, "tags": [DEFAULT], "more": {DEFAULT: DEFAULT}}
     records = [json.dumps({"op": "u", "after": row}).encode(), json.dumps({"op": "u", "after": {"id": 2}}).encode()]
-    decoded = decoder(columns=columns, kept=frozenset({"tags", "more"})).decode(pa.array(records, pa.binary()))
-    assert decoded.kept == {0: ("tags", "more")}
+    decoded = decoder(columns=columns, may_stay=frozenset({"tags", "more"})).decode(pa.array(records, pa.binary()))
+    assert decoded.unchanged == {0: ("tags", "more")}
     assert [(v["tags"], v["more"]) for v in decoded.values.to_pylist()] == [(None, None), (None, None)]
 
 
 def test_topics_of_two_encodings() -> None:
     """What is kept stays with its record."""
-    keeps = decoder(kept=frozenset({"name"}))
-    flat = decoder("debezium_flat", kept=frozenset({"name"}))
+    keeps = decoder(may_stay=frozenset({"name"}))
+    flat = decoder("debezium_flat", may_stay=frozenset({"name"}))
     row = {"id": 1, "name": DEFAULT, "doc": "d"}
     records = [change("c"), json.dumps(row).encode(), change("u", name=DEFAULT)]
     decoded = decode_by_topic(keeps, {"b": flat}, pa.array(records, pa.binary()), pa.array(["a", "b", "a"]))
-    assert decoded.kept == {1: ("name",), 2: ("name",)}
+    assert decoded.unchanged == {1: ("name",), 2: ("name",)}

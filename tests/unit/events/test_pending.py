@@ -1,11 +1,11 @@
-"""Which batches are untold: for every state that a crash, a rollback, a silence or a fresh start can leave."""
+"""Whose events are pending: for every state that a crash, a rollback, an outage or a fresh start can leave."""
 
 from __future__ import annotations
 
 import pytest
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch
-from jobs.events.pending import Said, newest_said, unsaid
+from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.watermark import Watermark
 
@@ -32,8 +32,8 @@ def state(number: int, life: str = "a") -> CommittedState:
     return CommittedState.after(landed(number, life=life))
 
 
-def said(number: int, life: str = "a") -> Said:
-    return Said(number, f"{life}{number}")
+def published(number: int, life: str = "a") -> PublishedThrough:
+    return PublishedThrough(number, f"{life}{number}")
 
 
 def batches(*numbers: int, age_days: float = 0, life: str = "a") -> list[LandedBatch]:
@@ -41,12 +41,12 @@ def batches(*numbers: int, age_days: float = 0, life: str = "a") -> list[LandedB
 
 
 CASES = {
-    "everything was told": (said(3), batches(1, 2, 3), state(3), [], []),
-    "the last one was not": (said(2), batches(1, 2, 3), state(3), [], [3]),
-    "several were not": (said(1), batches(1, 2, 3), state(3), [], [2, 3]),
-    "landed ahead of the table": (said(1), batches(1, 2, 3, 4), state(2), [], [2]),
-    "a table that was rolled back": (said(3), batches(1, 2, 3), state(1), [], []),
-    "and merged again": (said(3), batches(1, 2, 3, 4), state(4), [], [4]),
+    "everything was published": (published(3), batches(1, 2, 3), state(3), [], []),
+    "the last one was not": (published(2), batches(1, 2, 3), state(3), [], [3]),
+    "several were not": (published(1), batches(1, 2, 3), state(3), [], [2, 3]),
+    "landed ahead of the table": (published(1), batches(1, 2, 3, 4), state(2), [], [2]),
+    "a table that was rolled back": (published(3), batches(1, 2, 3), state(1), [], []),
+    "and merged again": (published(3), batches(1, 2, 3, 4), state(4), [], [4]),
     "a new pipeline": (None, batches(1, 2, 3), state(3), batches(1, 2, 3), [1, 2, 3]),
     "a new pipeline whose first run died": (None, batches(1, 2, 3), state(3), [], [1, 2, 3]),
     "Kafka has forgotten": (None, batches(1, 2, age_days=9) + batches(3), state(3), [], [3]),
@@ -58,24 +58,28 @@ CASES = {
         batches(2, 3, age_days=9),
         [2, 3],
     ),
-    "retention has cut the landed batches": (said(2), batches(5, 6), state(6), [], [5, 6]),
-    "nothing landed is known any more": (said(2), [], state(6), [], [6]),
-    "told, and cut": (said(6), [], state(6), [], []),
-    "all tables dropped, begun again": (said(50), batches(1, 2, life="b"), state(2, "b"), [], [1, 2]),
-    "begun again, and as far": (said(2), batches(1, 2, life="b"), state(2, "b"), [], [1, 2]),
+    "retention has cut the landed batches": (published(2), batches(5, 6), state(6), [], [5, 6]),
+    "nothing landed is known any more": (published(2), [], state(6), [], [6]),
+    "published, and cut": (published(6), [], state(6), [], []),
+    "all tables dropped, begun again": (published(50), batches(1, 2, life="b"), state(2, "b"), [], [1, 2]),
+    "begun again, and as far": (published(2), batches(1, 2, life="b"), state(2, "b"), [], [1, 2]),
 }
 
 
-@pytest.mark.parametrize(("note", "known", "now", "merged", "expected"), CASES.values(), ids=CASES)
-def test_untold_batches(
-    note: Said | None, known: list[LandedBatch], now: CommittedState, merged: list[LandedBatch], expected: list[int]
+@pytest.mark.parametrize(("through", "known", "now", "merged", "expected"), CASES.values(), ids=CASES)
+def test_pending_batches(
+    through: PublishedThrough | None,
+    known: list[LandedBatch],
+    now: CommittedState,
+    merged: list[LandedBatch],
+    expected: list[int],
 ) -> None:
-    found = unsaid(note, known, now, NOW, merged)
+    found = pending(through, known, now, NOW, merged)
     assert [s.batch_number for s in found] == expected
     assert not found or found[-1] is now
 
 
-def test_a_note_survives_and_others_are_passed_over() -> None:
-    notes = [said(3).to_note(), "", "somebody's own", "[]", '{"batch": 1}', said(12).to_note()]
-    assert newest_said(notes) == said(12)
-    assert newest_said(["", "7"]) is None
+def test_metadata_of_others_is_passed_over() -> None:
+    metadata = [published(3).to_metadata(), "", "somebody's own", "[]", '{"batch": 1}', published(12).to_metadata()]
+    assert published_through(metadata) == published(12)
+    assert published_through(["", "7"]) is None

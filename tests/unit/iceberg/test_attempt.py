@@ -261,3 +261,41 @@ def test_lost_answer_of_a_commit(happened: bool, catalog: IcebergCatalog, monkey
         assert (ids(catalog), now(catalog)) == ([], None)
         advance(catalog, None, committed(1))
         assert ids(catalog) == [1, 2]
+
+
+def test_rows_that_were_computed_from_the_base_are_published_on_it_only(catalog: IcebergCatalog) -> None:
+    """A replay appends what the table lacks: after another writer's snapshot nobody knows what that is."""
+    advance(catalog, None, committed(1))
+    replay = begin(catalog, committed(1))
+    write(catalog, replay, MORE)
+    catalog.require(NAME).append(MORE)
+    with pytest.raises(CommitFailed, match="another writer"):
+        replay.publish_append(committed(1).to_properties(), {}, rebase=False)
+    assert ids(catalog) == [1, 2, 3]
+
+
+def test_branch_that_was_swept_and_made_again_from_a_newer_head_is_refused(catalog: IcebergCatalog) -> None:
+    """Iceberg creates a missing branch at commit, from main's head: the rows are ours, the base is not."""
+    advance(catalog, None, committed(1))
+    first, second = begin(catalog, committed(1)), begin(catalog, committed(1))
+    write(catalog, second, MORE)
+    second.publish_append(committed(1).to_properties(), {}, rebase=False)
+    branch = first.path[-1].removeprefix("branch_")
+    catalog.require(NAME).manage_snapshots().create_branch(head(catalog), branch).commit()
+    write(catalog, first, MORE)
+    with pytest.raises(CommitFailed, match="swept"):
+        first.publish_append(committed(1).to_properties(), {}, rebase=False)
+    with pytest.raises(CommitFailed, match="swept"):
+        publish(first, committed(2))
+    with pytest.raises(CommitFailed, match="swept"):
+        first.publish_head(committed(1).to_properties(), {})
+    assert ids(catalog) == [1, 2, 3]
+
+
+def test_second_snapshot_on_the_branch_is_refused(catalog: IcebergCatalog) -> None:
+    attempt = begin(catalog, None)
+    write(catalog, attempt)
+    write(catalog, attempt, MORE)
+    with pytest.raises(InvariantBroken, match="more than one"):
+        publish(attempt, committed(1))
+    assert ids(catalog) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 
-from jobs.batch import landed_to_properties
+from jobs.batch import LandedBatches, landed_to_properties
 from jobs.iceberg.history import landed_batches, property_prefix, read_history, state_properties, tag_name
 from tests.kit.batches import committed, landed
 
@@ -153,9 +153,13 @@ def test_tag_that_another_pipeline_has_moved_is_not_believed() -> None:
 def test_landed_batches_ascend_and_know_whether_they_are_complete() -> None:
     summaries = {n: landed_to_properties(landed(n)) for n in (1, 2, 3)}
     whole = metadata([(1, None, summaries[1]), (2, 1, {}), (3, 2, summaries[2])], {"main": 3})
-    found, complete = landed_batches(whole, "p")
-    assert ([b.number for b in found], [b.snapshot_id for b in found], complete) == ([1, 2], [1, 3], True)
+    found = landed_batches(whole, "p")
+    assert ([b.number for b in found.batches], [b.snapshot_id for b in found.batches], found.complete) == (
+        [1, 2],
+        [1, 3],
+        True,
+    )
     cut = metadata([(3, 2, summaries[2]), (4, 3, summaries[3])], {"main": 4})
-    found, complete = landed_batches(cut, "p")
-    assert ([b.number for b in found], complete) == ([2, 3], False)
-    assert landed_batches(metadata([], {}), "p") == ([], True)
+    found = landed_batches(cut, "p")
+    assert ([b.number for b in found.batches], found.complete) == ([2, 3], False)
+    assert landed_batches(metadata([], {}), "p") == LandedBatches()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.landing.accounting import check
-from jobs.landing.writing import Written
+from jobs.landing.accounting import Written, check
 from resources.errors import InvariantBroken
 from tests.kit.batches import batch
 

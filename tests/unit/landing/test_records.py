@@ -127,12 +127,12 @@ class Keeping(Json):
     def decode(self, raw: pa.Array) -> Decoded:
         decoded = super().decode(raw)
         kept = {n: ("name",) for n, v in enumerate(decoded.values.to_pylist()) if v and v["name"] is None}
-        return replace(decoded, kept=kept)
+        return replace(decoded, unchanged=kept)
 
 
 def test_what_a_change_keeps_is_landed_with_it() -> None:
     batch = records(({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, {"id": 2}), (None, {"id": 3}), ({"id": 4}, None))
-    keeping = reader(value_decoder=Keeping(VALUE), keeps=True)
+    keeping = reader(value_decoder=Keeping(VALUE), names_unchanged=True)
     (landed, report) = list(keeping([batch]))
     assert landed.column("kept").to_pylist() == [None, ["name"], None, None], "nor does a bad record keep anything"
     assert report.column("kept").null_count == report.num_rows

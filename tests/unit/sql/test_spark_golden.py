@@ -56,11 +56,11 @@ ROWS: dict[str, Any] = {
 }
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None}
 
-MEND: dict[str, Any] = {
+REDECODED: dict[str, Any] = {
     "target": BRANCH,
-    "tried": ["batchmerge_tried"],
+    "redecoded": ["batchmerge_redecoded"],
     "keyed": True,
-    "keeps": False,
+    "names_unchanged": False,
     "first": 3,
     "last": 5,
     "elsewhere": False,
@@ -80,9 +80,9 @@ LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dead_letters": ("dead_letters", {"table": LANDED, "values": False, "headers": False}),
     "dead_letters.values": ("dead_letters", {"table": LANDED, "values": True, "headers": True}),
-    "mend": ("mend", MEND),
-    "mend.keeping": ("mend", {**MEND, "keyed": False, "keeps": True}),
-    "mend.elsewhere": ("mend", {**MEND, "elsewhere": True}),
+    "write_back_redecoded": ("write_back_redecoded", REDECODED),
+    "write_back_redecoded.keeping": ("write_back_redecoded", {**REDECODED, "keyed": False, "names_unchanged": True}),
+    "write_back_redecoded.elsewhere": ("write_back_redecoded", {**REDECODED, "elsewhere": True}),
     "kept_columns": ("kept_columns", {"table": LANDED, "snapshot": 42}),
     "landed_rows.keeping": ("landed_rows", {**ROWS, "columns": [*COLUMNS, LEFT[0]], "kept": LEFT}),
     "carried_forward": ("carried_forward", {"rows": "SELECT 1", "keys": KEYS, "kept": LEFT}),

@@ -1,4 +1,4 @@
-"""Spark's writes whose snapshot carries a summary of ours."""
+"""Spark's writes to Iceberg tables, whose snapshots carry a summary of ours."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def append(rows: DataFrame, path: Sequence[str], summary: Mapping[str, str]) -> 
 
 
 @contextmanager
-def carried(spark: SparkSession, summary: Mapping[str, str]) -> Iterator[None]:
+def with_summary(spark: SparkSession, summary: Mapping[str, str]) -> Iterator[None]:
     """Statements inside make snapshots with this summary.
 
-    A MERGE takes it from the session alone, so that it is taken back whatever happens; two merges with different
-    summaries must not share a session.
+    A MERGE takes the summary from the session's settings, so the settings are removed again whatever happens. Two
+    merges with different summaries must not share a session.
     """
     try:
         for key, value in summary.items():

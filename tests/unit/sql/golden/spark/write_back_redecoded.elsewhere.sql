@@ -1,5 +1,5 @@
 MERGE INTO `lake`.`air`.`flights`.`branch_attempt--p--main--1f` AS t
-USING (SELECT * FROM `batchmerge_tried` WHERE `changed`) AS s
+USING (SELECT * FROM `batchmerge_redecoded` WHERE `changed`) AS s
 ON t.`batchNumber` = s.`batchNumber` AND t.`i` = s.`i`
   AND t.`batchNumber` BETWEEN 3 AND 5
 WHEN MATCHED AND t.`error` IS NOT NULL AND s.`error` IS NULL THEN DELETE

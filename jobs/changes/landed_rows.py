@@ -1,0 +1,30 @@
+"""What destinations read from: landed batches and their rows, whichever table they are in."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jobs.batch import LandedBatch, LandedBatches
+from resources.iceberg import IcebergCatalog
+
+
+class LandedRows(Protocol):
+    """A table of landed changes (`jobs.changes.columns`): the intermediate table, or one that stands in for it."""
+
+    @property
+    def identifier(self) -> str:
+        """The table's name in its catalog."""
+
+    @property
+    def catalog(self) -> IcebergCatalog:
+        """The catalog that it is in."""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The table of landed rows in Spark SQL; the dead letters are among them."""
+
+    def landed(self) -> LandedBatches:
+        """The landed batches that are still known."""
+
+    def snapshot_with(self, newest: LandedBatch) -> int:
+        """A snapshot that holds this batch and all before it."""

@@ -1,0 +1,79 @@
+"""The record reader of a pipeline file: the one place where decoders are made from what the file declares."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from jobs.batch import Batch
+from jobs.changes.columns import KEPT, key_fields, value_fields
+from jobs.changes.routing import route_filters
+from jobs.decode.base import Decoder
+from jobs.decode.decoders import decoder_for
+from jobs.decode.envelope import Enveloped, EnvelopeRules
+from jobs.decode.extended_json import MongoKey
+from jobs.landing.records import Operations, RecordReader
+from jobs.landing.schema_ids import Schemas
+from jobs.spec.formats import Encoding, Format
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.unchanged_columns import envelope_rules
+
+
+def record_reader(spec: PipelineSpec, batch: Batch, table: pa.Schema, schemas: Schemas | None = None) -> RecordReader:
+    """The function that Spark's workers apply to the batch's records.
+
+    Args:
+        table: the columns of the table that the rows are written to; it may have more than the pipeline file declares.
+        schemas: those of the records, by registry and id, where they name any.
+    """
+    key, op, source = spec.changes.key, spec.changes.op, spec.source
+    key_format = source.key if source.transform or (key and key.source == "kafka_key") else None
+    rules = envelope_rules(spec)
+    position, first = 0, {}
+    for tp in sorted(batch.ranges):
+        first[tp] = position
+        position += len(batch.ranges[tp])
+    return RecordReader(
+        key_decoder=_decoder(key_format, key_format, schemas, is_key=True, ignore_case=spec.ignore_case)
+        if key_format
+        else None,
+        value_decoder=_decoder(source.value, source.value, schemas, ignore_case=spec.ignore_case, rules=rules),
+        key_columns=tuple(key.columns) if key else (),
+        key_from_value=bool(key) and key.source == "value" if key else False,
+        refuse_null_keys=key.nulls == "refuse" if key else False,
+        operations=Operations(op.field, tuple(op.insert), tuple(op.update), tuple(op.delete)) if op else None,
+        first_position=first,
+        start={tp: r.start for tp, r in batch.ranges.items()},
+        key_type=pa.struct(key_fields(spec)) if key else None,
+        value_type=table.field("value").type,
+        names_unchanged=KEPT.name in table.names,
+        required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
+        routes=route_filters(spec),
+        topic_decoders={
+            topic: {
+                column: _decoder(encoding, columns, schemas, column == "key", spec.ignore_case, rules)
+                for column, encoding, columns in (("key", own.key, key_format), ("value", own.value, source.value))
+                if encoding and columns
+            }
+            for topic, own in source.per_topic.items()
+        },
+    )
+
+
+def _decoder(
+    encoding: Encoding,
+    columns: Format,
+    schemas: Schemas | None,
+    is_key: bool = False,
+    ignore_case: bool = False,
+    rules: EnvelopeRules | None = None,
+) -> Decoder:
+    """The decoder of these columns from records that are encoded so; `rules` are those of the value's envelope."""
+    registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
+
+    def of_type(kind: pa.DataType) -> Decoder:
+        any_case = ignore_case and encoding.format == "json" and registered is None
+        return decoder_for(encoding.format, kind, encoding.schema_bytes, encoding.message or "", registered, any_case)
+
+    if is_key:
+        return MongoKey(columns.struct, of_type) if columns.envelope else of_type(columns.struct)
+    return Enveloped(columns.struct, rules, of_type) if rules else of_type(columns.struct)
