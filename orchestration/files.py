@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.spec.pipeline import PipelineSpec, load_pipeline_file
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.pipeline_file import PipelineFile, is_pipeline, read_pipeline_file
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,11 +24,23 @@ def pipeline_names() -> list[str]:
     return sorted(path.parent.name for path in FOLDER.glob("*/defs.yaml"))
 
 
-def pipeline_spec(name: str) -> PipelineSpec:
-    """What the file of this pipeline says.
+def wrong_files(folder: Path) -> list[ConfigurationError]:
+    """What is wrong in the pipeline files of a folder and the folders in it; files of other components are left out."""
+    found = []
+    for path in sorted(folder.rglob("defs.yaml")):
+        try:
+            if is_pipeline(path):
+                read_pipeline_file(path)
+        except ConfigurationError as problem:
+            found.append(problem)
+    return found
+
+
+def pipeline_file(name: str) -> PipelineFile:
+    """The file of this pipeline.
 
     Raises:
-        ConfigurationError: no such pipeline, or its file is wrong.
+        ConfigurationError: there is no such pipeline. WrongFile: its file is wrong; one line a mistake.
     """
     if name not in pipeline_names():
         raise ConfigurationError(
@@ -35,10 +48,23 @@ def pipeline_spec(name: str) -> PipelineSpec:
             where=str(FOLDER),
             remedy=f"write {FOLDER / name / 'defs.yaml'}, or name a known one",
         )
-    return load_pipeline_file(FOLDER / name / "defs.yaml")[1]
+    return read_pipeline_file(FOLDER / name / "defs.yaml")
+
+
+def pipeline_spec(name: str) -> PipelineSpec:
+    """What the file of this pipeline says. Raises as `pipeline_file` does."""
+    return pipeline_file(name).spec
 
 
 def open_pipeline(name: str, connections: Connections) -> Pipeline:
+    """The pipeline with its connections.
+
+    Raises:
+        ConfigurationError: there is no such pipeline. WrongFile: its file is wrong, or names connections that are not
+            in the connections file.
+    """
+    file = pipeline_file(name)
+    file.check_connections(connections)
     from jobs.pipeline import Pipeline  # Spark and the tables: only for who opens one
 
-    return Pipeline(name, pipeline_spec(name), connections)
+    return Pipeline(name, file.spec, connections)

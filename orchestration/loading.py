@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
@@ -11,23 +12,42 @@ from pathlib import Path
 from types import ModuleType
 
 import dagster as dg
+from dagster._core.errors import DagsterUserCodeProcessError
+from dagster.components.core.component_tree import ComponentTreeException
+from dagster_shared.error import SerializableErrorInfo
 
-from orchestration.files import OWN_FOLDER, VARIABLE
+from orchestration.files import OWN_FOLDER, VARIABLE, wrong_files
 from resources.errors import ConfigurationError
 
 _ELSEWHERE = "batchmerge_pipelines"
+
+
+class WrongPipelineFiles(ComponentTreeException, DagsterUserCodeProcessError):
+    """Mistakes in pipeline files, as Dagster shows them: their lines alone, without the frames that led there.
+
+    Dagster takes the text of a `DagsterUserCodeProcessError` as it is, and wraps no `ComponentTreeException` into
+    another one.
+    """
+
+    def __init__(self, problems: Sequence[ConfigurationError]) -> None:
+        text = "\n".join(str(problem) for problem in problems) + "\n"
+        info = SerializableErrorInfo(text, [], type(self).__name__)
+        super().__init__(text, user_code_process_error_infos=[info])  # type: ignore[no-untyped-call]
 
 
 def load_folder(folder: Path) -> dg.Definitions:
     """Every pipeline of the folder, which needs no project around it: it may lie beside an installed package.
 
     Raises:
-        ConfigurationError: there is no such folder.
+        ConfigurationError: there is no such folder. WrongPipelineFiles: all that is wrong in all of its files.
     """
     if not folder.is_dir():
         raise ConfigurationError(
             "there is no such folder of pipeline files", where=str(folder), remedy=f"make it, or change {VARIABLE}"
         )
+    problems = wrong_files(folder)
+    if problems:
+        raise WrongPipelineFiles(problems)
     with warnings.catch_warnings():
         # Links from assets to their files are Dagster's own use of what it calls beta.
         warnings.simplefilter("ignore", dg.BetaWarning)

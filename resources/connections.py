@@ -12,12 +12,14 @@ import os
 import re
 from functools import cache, reduce
 from operator import or_
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, create_model, model_validator
 
+from resources.config_files.mistakes import Mistake, Mistakes, Path, refuse
+from resources.config_files.models import examine
+from resources.config_files.positions import read_yaml
 from resources.errors import ConfigurationError
 
 
@@ -51,22 +53,46 @@ class KafkaConnection(Connection):
 
     @model_validator(mode="after")
     def _security_is_complete(self) -> KafkaConnection:
-        problems = [text for wrong, text in self._security_rules() if wrong]
-        if problems:
-            raise ValueError("; ".join(problems))
+        refuse(mistake for wrong, mistake in self._security_rules() if wrong)
         return self
 
-    def _security_rules(self) -> list[tuple[bool, str]]:
+    def _security_rules(self) -> list[tuple[bool, Mistake]]:
         sasl, tls = self.security_protocol.startswith("SASL"), self.security_protocol.endswith("SSL")
         oauth = self.sasl_mechanism == "OAUTHBEARER"
         files = self.ca_file or self.certificate_file or self.key_file
         return [
-            (sasl != bool(self.sasl_mechanism), "`sasl_mechanism` and a SASL `security_protocol` belong together"),
-            (sasl and not (self.username and self.password), "SASL needs `username` and `password`"),
-            (sasl and oauth != bool(self.token_url), "`token_url` and OAUTHBEARER belong together"),
-            (bool(self.certificate_file) != bool(self.key_file), "`certificate_file` and `key_file` belong together"),
-            (bool(files) and not tls, "certificates need SSL or SASL_SSL as `security_protocol`"),
-        ]
+            (
+                sasl and not self.sasl_mechanism,
+                Mistake(("sasl_mechanism",), f"{self.security_protocol} needs it", "name one", at_key=True),
+            ),
+            (
+                bool(self.sasl_mechanism) and not sasl,
+                Mistake(("sasl_mechanism",), f"it does not go with {self.security_protocol}",
+                        "use SASL_SSL or SASL_PLAINTEXT as `security_protocol`"),
+            ),
+            (
+                sasl and not (self.username and self.password),
+                Mistake(("security_protocol",), "SASL needs a user", "give `username` and `password`"),
+            ),
+            (
+                sasl and oauth and not self.token_url,
+                Mistake(("token_url",), "OAUTHBEARER needs it", "say where tokens come from", at_key=True),
+            ),
+            (
+                sasl and bool(self.token_url) and not oauth,
+                Mistake(("token_url",), "it goes with OAUTHBEARER only", "leave it out, or change `sasl_mechanism`"),
+            ),
+            (
+                bool(self.certificate_file) != bool(self.key_file),
+                Mistake(("certificate_file" if self.key_file else "key_file",), "it is missing",
+                        "give `certificate_file` and `key_file`, which belong together", at_key=True),
+            ),
+            (
+                bool(files) and not tls,
+                Mistake(("security_protocol",), f"{self.security_protocol} does not use the certificates",
+                        "use SSL or SASL_SSL"),
+            ),
+        ]  # fmt: skip
 
 
 class SparkConnection(Connection):
@@ -128,7 +154,8 @@ class BigQueryConnection(Connection):
     @model_validator(mode="after")
     def _one_kind_of_credentials(self) -> BigQueryConnection:
         if self.credentials_file and self.credentials_json:
-            raise ValueError("give either `credentials_file` or `credentials_json`")
+            remedy = "give either `credentials_file` or `credentials_json`"
+            raise Mistakes([Mistake(("credentials_file",), "there is `credentials_json` too", remedy)])
         return self
 
 
@@ -193,66 +220,75 @@ class Connections:
     def names(self) -> list[str]:
         return sorted(self._by_name)
 
+    def kinds(self) -> dict[str, str]:
+        """Name to kind (kafka, spark, iceberg and so on), in the order of the names."""
+        return {name: str(getattr(self._by_name[name], "kind", "")) for name in self.names()}
 
-def data_folder() -> Path:
+
+def data_folder() -> FilePath:
     """The folder of local services and their data: ``BATCHMERGE_HOME``, else ``.batchmerge`` here."""
-    return Path(os.environ.get("BATCHMERGE_HOME", ".batchmerge")).absolute()
+    return FilePath(os.environ.get("BATCHMERGE_HOME", ".batchmerge")).absolute()
 
 
-def connections_path() -> Path:
+def connections_path() -> FilePath:
     named = os.environ.get("BATCHMERGE_CONNECTIONS")
-    return Path(named) if named else data_folder() / "connections.yaml"
+    return FilePath(named) if named else data_folder() / "connections.yaml"
 
 
-def load_connections(path: Path | None = None) -> Connections:
+def load_connections(path: FilePath | None = None) -> Connections:
     """Reads and resolves the connections file.
 
     Raises:
-        ConfigurationError: missing file, bad YAML, unknown keys, or an unset ``${env:…}``.
+        ConfigurationError: there is no such file. WrongFile: one line for each mistake in it.
     """
     path = path or connections_path()
     try:
-        raw = yaml.safe_load(path.read_text())
+        found = read_yaml(path, path.read_text())
     except FileNotFoundError:
         raise ConfigurationError(
             "the connections file does not exist",
             where=str(path),
             remedy="run `batchmerge up` for local services, or point BATCHMERGE_CONNECTIONS to your file",
         ) from None
-    except yaml.YAMLError as problem:
-        raise ConfigurationError(f"not valid YAML: {problem}", where=str(path), remedy="mend the file") from None
-    try:
-        parsed = dict(_file().model_validate(_resolve(raw, path)))
-    except ValidationError as problem:
-        # include_input=False: the input may be a resolved secret.
-        lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors(include_input=False)]
-        raise ConfigurationError("; ".join(lines), where=str(path), remedy="mend these entries") from None
-    return Connections(parsed["connections"], str(path))
+    except OSError as problem:
+        raise ConfigurationError(f"cannot be read: {problem.strerror}", where=str(path)) from None
+    if not isinstance(found.data, dict):
+        raise found.refusal([Mistake((), "there are no connections", "begin with `connections:`")])
+    resolved, unresolved = _resolve(found.data, ())
+    # Values may be resolved secrets: none is repeated.
+    examined = examine(_file(), resolved, (mistake.path for mistake in unresolved), show_values=False)
+    mistakes = [*found.mistakes, *unresolved, *examined.mistakes]
+    if examined.value is None or mistakes:
+        raise found.refusal(mistakes)
+    return Connections(dict(examined.value)["connections"], str(path))
 
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 
-def _resolve(node: Any, path: Path) -> Any:
+def _resolve(node: Any, at: Path) -> tuple[Any, list[Mistake]]:
+    """What is written with its references replaced, and those that lead nowhere."""
+    found: list[Mistake] = []
     if isinstance(node, dict):
-        return {key: _resolve(value, path) for key, value in node.items()}
+        parts = {key: _resolve(value, (*at, key)) for key, value in node.items()}
+        return {key: value for key, (value, _) in parts.items()}, [m for _, ms in parts.values() for m in ms]
     if isinstance(node, list):
-        return [_resolve(value, path) for value in node]
+        items = [_resolve(value, (*at, number)) for number, value in enumerate(node)]
+        return [value for value, _ in items], [m for _, ms in items for m in ms]
     if isinstance(node, str):
-        return _REFERENCE.sub(lambda found: _lookup(found.group(1), found.group(2), path), node)
-    return node
+        return _REFERENCE.sub(lambda match: _look_up(match, at, found), node), found
+    return node, found
 
 
-def _lookup(how: str, name: str, path: Path) -> str:
+def _look_up(reference: re.Match[str], at: Path, found: list[Mistake]) -> str:
+    how, name = reference.groups()
     if how == "env":
         if name not in os.environ:
-            raise ConfigurationError(
-                f"environment variable {name} is not set", where=str(path), remedy=f"export {name}, then try again"
-            )
-        return os.environ[name]
+            found.append(Mistake(at, f"environment variable {name} is not set", f"export {name}, then try again"))
+        return os.environ.get(name, "")
     try:
-        return Path(name).read_text().strip()
+        return FilePath(name).read_text().strip()
     except OSError as problem:
-        raise ConfigurationError(
-            f"cannot read {name}: {problem.strerror}", where=str(path), remedy="mend the path or its permissions"
-        ) from None
+        what = f"cannot read {name}: {problem.strerror}"
+        found.append(Mistake(at, what, "mend the path or its permissions"))
+        return ""

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from jobs.connect_import import bigquery, clickhouse, connect, iceberg, transforms
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.options import Option, Options, find, none
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.pipeline import PipelineSpec
+from resources.config_files.models import examine
 from resources.errors import ConfigurationError
 
 CONNECTORS: Mapping[str, Options] = {
@@ -204,8 +203,4 @@ def _connections(configuration: Configuration, own: dict[str, dict[str, Any]]) -
 
 def _spec_problems(document: dict[str, Any]) -> list[str]:
     """What the pipeline file's own rules still object to."""
-    try:
-        PipelineSpec.model_validate(document)
-    except ValidationError as problem:
-        return [f"{'.'.join(map(str, e['loc'])) or 'pipeline'}: {e['msg']}" for e in problem.errors()]
-    return []
+    return [mistake.sentence for mistake in examine(PipelineSpec, document).mistakes]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from jobs.decode.envelope import OPERATION
 from jobs.spec.envelope import OP_COLUMN
-from jobs.spec.pipeline import RESERVED
+from jobs.spec.rules import RESERVED
 from sql import quote
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import IcebergType
 
 from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, WidenType, plain
+from jobs.iceberg.partition_text import REMEDY, parse_partition
 from resources.errors import ConfigurationError
 from resources.iceberg import catalog_errors
 
@@ -34,7 +34,6 @@ _TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
     "day": DayTransform,
     "hour": HourTransform,
 }
-_TRANSFORM = re.compile(r"(?P<name>\w+)\(\s*(?:(?P<width>[1-9]\d*)\s*,\s*)?(?P<column>\w+)\s*\)")
 
 
 def iceberg_schema(columns: pa.Schema, identifiers: Sequence[str] = ()) -> Schema:
@@ -102,22 +101,16 @@ def sort_order(schema: Schema, sort_by: Sequence[str], table: str) -> SortOrder:
 
 def _transform(text: str, table: str) -> tuple[str, str, Transform[Any, Any]]:
     """Column, partition field's name and transform."""
-    if re.fullmatch(r"\w+", text):
-        return text, text, IdentityTransform()
-    found = _TRANSFORM.fullmatch(text.strip())
-    if found:
-        name, width, column = found["name"], found["width"], found["column"]
-        if name in _TIMES and width is None:
-            return column, f"{column}_{name}", _TIMES[name]()
-        if name == "bucket" and width:
-            return column, f"{column}_bucket", BucketTransform(int(width))
-        if name == "truncate" and width:
-            return column, f"{column}_trunc", TruncateTransform(int(width))
-    raise ConfigurationError(
-        f"partition_by {text!r} is not understood",
-        where=table,
-        remedy="write a column, year(c), month(c), day(c), hour(c), bucket(n, c) or truncate(n, c)",
-    )
+    found = parse_partition(text)
+    if found is None:
+        raise ConfigurationError(f"partition_by {text!r} is not understood", where=table, remedy=REMEDY)
+    if found.transform in _TIMES:
+        return found.column, f"{found.column}_{found.transform}", _TIMES[found.transform]()
+    if found.transform == "bucket" and found.width:
+        return found.column, f"{found.column}_bucket", BucketTransform(found.width)
+    if found.transform == "truncate" and found.width:
+        return found.column, f"{found.column}_trunc", TruncateTransform(found.width)
+    return found.column, found.column, IdentityTransform()
 
 
 def apply_changes(table: Table, changes: Sequence[SchemaChange]) -> None:

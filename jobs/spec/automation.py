@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from jobs.spec.base import Spec
+from resources.config_files.mistakes import Mistake, Mistakes
 
 
 class Trigger(Spec):
@@ -16,7 +17,7 @@ class Trigger(Spec):
     @model_validator(mode="after")
     def _one_at_least(self) -> Trigger:
         if self.records is None and self.age_seconds is None:
-            raise ValueError("name `records`, `age_seconds` or both")
+            raise Mistakes([Mistake((), "it says nothing", "name `records`, `age_seconds` or both")])
         return self
 
 

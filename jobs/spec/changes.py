@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from jobs.spec.base import Spec
+from resources.config_files.mistakes import Mistake, refuse
 
 
 class Key(Spec):
@@ -20,8 +21,11 @@ class Key(Spec):
 
     @model_validator(mode="after")
     def _no_column_twice(self) -> Key:
-        if len(set(self.columns)) != len(self.columns):
-            raise ValueError("a key column is named twice")
+        refuse(
+            Mistake(("columns", number), f"{name} is named twice", "name each key column once")
+            for number, name in enumerate(self.columns)
+            if name in self.columns[:number]
+        )
         return self
 
 
@@ -36,10 +40,16 @@ class Operation(Spec):
 
     @model_validator(mode="after")
     def _each_value_once(self) -> Operation:
-        values = [*self.insert, *self.update, *self.delete]
-        twice = sorted({v for v in values if values.count(v) > 1})
-        if twice:
-            raise ValueError(f"{', '.join(twice)}: mapped to more than one operation")
+        seen: set[str] = set()
+        found = []
+        for operation, values in (("insert", self.insert), ("update", self.update), ("delete", self.delete)):
+            for value in values:
+                if value in seen:
+                    what = f"the value {value!r} is mapped to more than one operation"
+                    remedy = "name `insert`, `update` and `delete` all three: those left out have values of their own"
+                    found.append(Mistake((operation,), what, remedy))
+                seen.add(value)
+        refuse(found)
         return self
 
 

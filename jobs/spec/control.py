@@ -11,7 +11,12 @@ class Control(Spec):
     """The control topic, in the source's Kafka cluster. Pipelines may share one: events name their pipeline."""
 
     enabled: bool = Field(True, description="false: no events; the consumer group still follows the tables")
-    topic: str = Field("batchmerge_control", pattern=r"^[A-Za-z0-9._-]{1,249}$", description="name of the topic")
+    topic: str = Field(
+        "batchmerge_control",
+        pattern=r"^[A-Za-z0-9._-]{1,249}$",
+        description="name of the topic",
+        examples=["batchmerge_control"],
+    )
     create: bool = Field(True, description="create the topic when it is missing: one partition, the cluster's defaults")
     time_limit_seconds: int = Field(
         15, gt=0, description="data waits no longer than this for its events; the next run publishes what is missing"

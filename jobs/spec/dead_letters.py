@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from jobs.spec.base import Spec
+from resources.config_files.mistakes import Mistake, Mistakes
 
 
 class DeadLetters(Spec):
@@ -22,6 +23,7 @@ class DeadLetters(Spec):
         pattern=r"^[A-Za-z0-9._-]{1,249}$",
         description="a topic in the source's cluster that gets each dead letter too: key and value as they came, and "
         "Kafka Connect's `__connect.errors.*` headers",
+        examples=["flights_dead_letters"],
     )
     create_topic: bool = Field(True, description="create the topic when it is missing: one partition")
     time_limit_seconds: int = Field(
@@ -32,7 +34,7 @@ class DeadLetters(Spec):
     @classmethod
     def _whole_shares_are_numbers(cls, given: object) -> object:
         if isinstance(given, dict) and given.get("max_share") == 1:
-            raise ValueError("`max_share: 1` never stops anything: leave it out")
+            raise Mistakes([Mistake(("max_share",), "a share of 1 never stops anything", "leave it out")])
         return given
 
     def refused(self, bad: int, read: int) -> str:

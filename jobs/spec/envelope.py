@@ -10,6 +10,7 @@ from jobs.decode.envelope import EnvelopeRules
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.unavailable import DEFAULT, Placeholder
 from jobs.spec.base import Spec
+from resources.config_files.mistakes import Mistake, Mistakes, refuse
 
 OP_COLUMN = "_op"
 ID = "_id"
@@ -60,7 +61,12 @@ class Envelope(Spec):
     @field_validator("placeholder")
     @classmethod
     def _placeholder_is_one(cls, written: str) -> str:
-        Placeholder(written)
+        try:
+            Placeholder(written)
+        except ValueError:
+            what = f"{written!r} stands for nothing that could be found in a record"
+            remedy = "write text, or bytes as `hex:` and hexadecimal digits"
+            raise Mistakes([Mistake((), what, remedy)]) from None
         return written
 
     @property
@@ -80,11 +86,14 @@ class Envelope(Spec):
 
 def envelope_defaults(given: dict[str, Any]) -> dict[str, Any]:
     """A format with its envelope written out, and with the column that says what a record does."""
-    envelope = given.get("envelope")
-    if not envelope:
+    envelope, columns = given.get("envelope"), given.get("columns") or {}
+    if not envelope or not isinstance(envelope, (str, dict)) or not isinstance(columns, dict):
         return given
-    envelope = {"kind": envelope} if isinstance(envelope, str) else dict(envelope)
-    columns, metadata = dict(given.get("columns") or {}), dict(envelope.get("metadata") or {})
+    envelope = {"kind": envelope} if isinstance(envelope, str) else envelope
+    metadata = envelope.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        return given
+    columns, metadata = dict(columns), dict(metadata)
     # Of a key (mongo) only the columns are of interest.
     if columns and "op" not in metadata.values() and columns.keys() != {ID}:
         metadata[OP_COLUMN] = "op"
@@ -122,9 +131,12 @@ class HasEnvelope(Spec):
     def _metadata_has_types(self) -> HasEnvelope:
         if self.envelope is None:
             return self
-        unknown = sorted(set(self.envelope.metadata).difference(self.columns))
-        if unknown:
-            raise ValueError(f"envelope.metadata: give the type of {', '.join(unknown)} in `columns`")
+        found = [
+            Mistake(("envelope", "metadata", name), f"the type of {name} is not said", "declare it in `columns` too")
+            for name in self.envelope.metadata
+            if name not in self.columns
+        ]
         if self.columns.keys() != {ID} and not set(self.columns).difference(self.envelope.metadata):
-            raise ValueError("with an envelope `columns` must name columns of the row too")
+            found.append(Mistake(("columns",), "there is no column of the row", "declare those of the table"))
+        refuse(found)
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,15 +11,17 @@ from pydantic import Field, model_validator
 
 from jobs.schema.avro import avro_wire
 from jobs.schema.protobuf import Messages, message_wire
-from jobs.schema.types import parse_columns, type_name
+from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.schema.wire import natural_fields
 from jobs.spec.base import Spec
 from jobs.spec.envelope import HasEnvelope
+from resources.config_files.mistakes import Mistake, Mistakes, one_of, refuse
 from resources.errors import ConfigurationError
 
 # Schema files are named from the folder that `orchestration/` is in.
 PROJECT = Path(__file__).resolve().parents[2]
 _REGISTERED = ("avro", "json", "protobuf")
+_WITH_FILE = ("avro", "protobuf")
 _ONE_COLUMN = ("string", "bytes")
 
 
@@ -43,17 +46,43 @@ class Encoding(Spec):
 
     @model_validator(mode="after")
     def _schema_is_known(self) -> Encoding:
-        if self.registry and self.format not in _REGISTERED:
-            raise ValueError(f"`registry` goes with {', '.join(_REGISTERED)}, not with {self.format}")
-        if self.schema_file and self.format not in ("avro", "protobuf"):
-            raise ValueError(f"`schema_file` goes with avro and protobuf, not with {self.format}")
-        if self.format in ("avro", "protobuf") and not (self.registry or self.schema_file):
-            raise ValueError(f"{self.format} needs a `registry` or a `schema_file`")
-        if self.format == "protobuf" and self.registry and self.schema_file:
-            raise ValueError("protobuf takes either a `registry` or a `schema_file`")
-        if bool(self.message) != (self.format == "protobuf" and bool(self.schema_file)):
-            raise ValueError("`message` goes with protobuf and `schema_file`, and is needed there")
+        refuse(mistake for wrong, mistake in self._schema_rules() if wrong)
         return self
+
+    def _schema_rules(self) -> list[tuple[bool, Mistake]]:
+        described = self.format == "protobuf" and bool(self.schema_file)
+        return [
+            (
+                bool(self.registry) and self.format not in _REGISTERED,
+                Mistake(("registry",), f"it goes with {one_of(_REGISTERED, 'and')}, not with {self.format}",
+                        "leave it out, or change `format`"),
+            ),
+            (
+                bool(self.schema_file) and self.format not in _WITH_FILE,
+                Mistake(("schema_file",), f"it goes with {one_of(_WITH_FILE, 'and')}, not with {self.format}",
+                        "leave it out, or change `format`"),
+            ),
+            (
+                self.format in _WITH_FILE and not (self.registry or self.schema_file),
+                Mistake(
+                    ("format",), f"{self.format} needs a schema", "name a `registry` or a `schema_file`",
+                    goes_by=(("registry",), ("schema_file",)),
+                ),
+            ),
+            (
+                described and bool(self.registry),
+                Mistake(("schema_file",), "there is a `registry` too", "name one of them: protobuf takes only one"),
+            ),
+            (
+                bool(self.message) and not described,
+                Mistake(("message",), "it goes with protobuf and a `schema_file`", "leave it out"),
+            ),
+            (
+                described and not self.message,
+                Mistake(("message",), "it is missing", "name the message of the `schema_file`, with its package",
+                        at_key=True),
+            ),
+        ]  # fmt: skip
 
     @property
     def schema_bytes(self) -> bytes:
@@ -79,21 +108,36 @@ class Format(Encoding, HasEnvelope):
         try:
             return {**given, "columns": columns_of(given)}
         except ConfigurationError as problem:
-            raise ValueError(str(problem)) from None
+            raise Mistakes([Mistake(("schema_file",), problem.what, problem.remedy)]) from None
 
     @model_validator(mode="after")
     def _columns_fit_the_format(self) -> Format:
+        found = type_mistakes(self.columns)
         if not self.columns:
-            raise ValueError("declare its `columns` (`batchmerge infer` proposes them), or name a `schema_file`")
-        if self.format in _ONE_COLUMN and len(self.columns) != 1:
-            raise ValueError(f"format {self.format} gives one column; {len(self.columns)} are declared")
+            remedy = "declare them (`batchmerge infer` proposes them), or name a `schema_file`"
+            found.append(Mistake(("columns",), "there are no columns", remedy, goes_by=(("schema_file",),)))
+        elif self.format in _ONE_COLUMN and len(self.columns) != 1:
+            what = f"the format {self.format} gives one column, and {len(self.columns)} are declared"
+            found.append(Mistake(("columns",), what, "declare one"))
         if self.format in _ONE_COLUMN and self.envelope:
-            raise ValueError(f"format {self.format} has no envelope")
+            found.append(Mistake(("envelope",), f"the format {self.format} has no envelope", "leave it out"))
+        refuse(found)
         return self
 
     @property
     def struct(self) -> pa.StructType:
         return pa.struct(list(parse_columns(self.columns)))
+
+
+def type_mistakes(columns: Mapping[str, str]) -> list[Mistake]:
+    """Columns whose type is none."""
+    found = []
+    for name, text in columns.items():
+        try:
+            parse_type(text, name)
+        except ConfigurationError as problem:
+            found.append(Mistake(("columns", name), problem.what, problem.remedy, stand_in="string"))
+    return found
 
 
 def columns_of(given: dict[str, Any]) -> dict[str, str]:

@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from resources.config_files.mistakes import Mistake
+
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
 
 
-def case_problems(spec: PipelineSpec, fields: Sequence[pa.Field]) -> list[str]:
+def case_mistakes(spec: PipelineSpec, fields: Sequence[pa.Field]) -> Iterator[Mistake]:
     """What is wrong with `ignore_case` in a pipeline file; `fields` are those of value and key."""
     if not spec.ignore_case:
-        return []
+        return
     own = [e for topic in spec.source.per_topic.values() for e in (topic.key, topic.value)]
     encodings = [e for e in (spec.source.value, spec.source.key, *own) if e]
     other = sorted({e.format for e in encodings if e.format in ("avro", "protobuf", "connect_json") or e.registry})
-    named = [f"ignore_case: works with plain JSON, not with {name}, whose schemas name the fields" for name in other]
-    twice = sorted({path for field in fields for path in _differ_by_case(field.name, field.type)})
-    return [*named, *(f"ignore_case: {path} differs from another field by upper and lower case only" for path in twice)]
+    for name in other:
+        what = f"it works with plain JSON, not with {name}, whose schemas name the fields"
+        yield Mistake(("ignore_case",), what, "leave it out")
+    for path in sorted({path for field in fields for path in _differ_by_case(field.name, field.type)}):
+        what = f"{path} differs from another field by upper and lower case only"
+        yield Mistake(("ignore_case",), what, "leave it out, or declare one of them")
 
 
 def _differ_by_case(path: str, kind: pa.DataType) -> Iterator[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from jobs.spec.base import Spec
-from jobs.spec.tables import Table
 
 
 class Compaction(Spec):
@@ -82,17 +80,3 @@ class Maintenance(Spec):
     orphans: Orphans = Orphans()
     landed: Landed = Landed()
     clean_up: CleanUp = CleanUp()
-
-    def problems(self, landing_seconds: int, tables: Sequence[Table]) -> list[str]:
-        """What does not fit the rest of the pipeline file."""
-        found = []
-        names = {t.table for t in tables}
-        unknown = [name for name in self.skip_tables if name not in names]
-        if unknown:
-            found.append(f"maintenance.skip_tables: {', '.join(unknown)} is no table of the pipeline")
-        longest = max(landing_seconds, *(t.time_limit_seconds for t in tables))
-        if self.orphans.enabled and longest >= self.orphans.older_than_hours * 3600:
-            found.append(
-                f"maintenance.orphans.older_than_hours: a run may take {longest} s, and its files look like orphans"
-            )
-        return found

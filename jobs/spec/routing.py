@@ -7,7 +7,7 @@ Both must agree on every value, or a record could be lost: so only what means th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from jobs.schema.types import type_name
 from jobs.spec.base import Spec
+from resources.config_files.mistakes import Mistake, Mistakes, Path, closest, did_you_mean, refuse
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
@@ -46,26 +47,37 @@ class Route(Spec):
         if pattern is None:
             return None
         if not _SAME_EVERYWHERE.fullmatch(pattern):
-            raise ValueError(
+            remedy = (
                 "use plain characters, classes, groups, alternatives, repetition, \\d and \\w; `^` and `$` are not "
                 "needed, since the whole value must match"
             )
+            raise Mistakes([Mistake((), f"{pattern!r} does not mean the same in Arrow and in Spark", remedy)])
         try:
             re.compile(pattern)
             pc.match_substring_regex(pa.array([""]), whole(pattern))
         except (re.error, pa.ArrowInvalid) as problem:
-            raise ValueError(f"no regular expression: {problem}") from None
+            raise Mistakes([Mistake((), f"{pattern!r} is not a regular expression: {problem}")]) from None
         return pattern
 
     @model_validator(mode="after")
     def _says_something(self) -> Route:
+        found = []
         if (self.field is None) != (self.matches is None):
-            raise ValueError("`field` and `matches` belong together")
-        if self.topics is None and self.field is None:
-            raise ValueError("name `topics`, or `field` and `matches`; leave `route` out to take all records")
-        if self.topics and len(set(self.topics)) != len(self.topics):
-            raise ValueError("a topic is named twice")
+            missing = "field" if self.field is None else "matches"
+            found.append(Mistake((missing,), "it is missing", "name `field` and `matches`, which belong together"))
+        elif self.topics is None and self.field is None:
+            remedy = "name `topics`, or `field` and `matches`; leave `route` out to take all records"
+            found.append(Mistake((), "it says nothing", remedy))
+        refuse([*found, *named_twice(("topics",), self.topics or [])])
         return self
+
+
+def named_twice(path: tuple[str, ...], names: Sequence[str]) -> list[Mistake]:
+    return [
+        Mistake((*path, number), f"{name} is named twice", "name it once")
+        for number, name in enumerate(names)
+        if name in names[:number]
+    ]
 
 
 def whole(pattern: str) -> str:
@@ -93,37 +105,43 @@ def _part(kind: pa.DataType | None, name: str) -> pa.DataType | None:
     return kind.field(position).type if kind is not None and position >= 0 else None
 
 
-def route_problems(spec: PipelineSpec, key: Sequence[pa.Field], value: Sequence[pa.Field]) -> list[str]:
+def route_mistakes(spec: PipelineSpec, key: Sequence[pa.Field], value: Sequence[pa.Field]) -> Iterator[Mistake]:
     """What is wrong with the routes of a pipeline file."""
-    routed = [(f"tables: the route of {t.table}", t.route) for t in spec.tables if t.route]
-    fields = [(where, route.field) for where, route in routed if route.field]
-    problems = []
     if spec.route_by:
-        fields.append(("route_by", spec.route_by))
-        problems += [f"{where} and `route_by`: only one of them can rule" for where, _ in routed]
-    for where, field in fields:
-        problems += _field_problems(where, field, key, value)
-    for where, route in routed:
-        problems += [
-            f"{where} names {t}, which is not a source topic" for t in route.topics or [] if not _is_read(spec, t)
-        ]
+        yield from _field_mistakes(("route_by",), spec.route_by, key, value)
+    taken: set[str] = set()
+    for number, table in enumerate(spec.tables):
+        path = ("tables", number, "route")
+        if table.route is None:
+            continue
+        if spec.route_by:
+            yield Mistake(path, "there is a `route_by` too, and only one of them can rule", "leave one of them out")
+        if table.route.field:
+            yield from _field_mistakes((*path, "field"), table.route.field, key, value)
+        for at, topic in enumerate(table.route.topics or []):
+            taken.add(topic)
+            if not _is_read(spec, topic):
+                remedy = did_you_mean(topic, spec.source.topics) or "name a topic that `source.pattern` matches"
+                yield Mistake((*path, "topics", at), f"{topic} is not a topic of the source", remedy)
     if all(t.route and t.route.topics for t in spec.tables):
-        taken = {topic for _, route in routed for topic in route.topics or []}
-        left = [t for t in spec.source.topics if t not in taken]
-        problems += [f"source.topics: {t} is taken by no table" for t in left]
-    return problems
+        for at, topic in enumerate(spec.source.topics):
+            if topic not in taken:
+                remedy = "name it in a table's route, or leave it out here"
+                yield Mistake(("source", "topics", at), f"{topic} is taken by no table", remedy)
 
 
 def _is_read(spec: PipelineSpec, topic: str) -> bool:
     return topic in spec.source.topics or bool(spec.source.pattern and re.fullmatch(spec.source.pattern, topic))
 
 
-def _field_problems(where: str, name: str, key: Sequence[pa.Field], value: Sequence[pa.Field]) -> list[str]:
+def _field_mistakes(path: Path, name: str, key: Sequence[pa.Field], value: Sequence[pa.Field]) -> Iterator[Mistake]:
     found = find_field(name, key, value)
     if found is None:
-        known = ", ".join(f.name for f in [*key, *value])
-        return [f"{where}: {name} is not a column of the key or the value (known: {known})"]
+        known = list(dict.fromkeys(f.name for f in [*key, *value]))
+        meant = closest(name, known)
+        remedy = f"did you mean `{meant}`?" if meant else f"name one of {', '.join(known)}"
+        yield Mistake(path, f"{name} is not a column of the key or the value", remedy)
+        return
     kind = found[1]
     if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        return [f"{where}: {name} is {type_name(kind)}; route by a string, a whole number or a boolean"]
-    return []
+        yield Mistake(path, f"{name} is {type_name(kind)}", "route by a string, a whole number or a boolean")

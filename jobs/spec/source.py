@@ -6,13 +6,15 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from jobs.spec.base import Spec
 from jobs.spec.formats import Encoding, Format
+from jobs.spec.routing import named_twice
 from jobs.spec.transform import Resolved, Transform, resolve
+from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
 from resources.errors import ConfigurationError
 
 
@@ -35,6 +37,21 @@ class FromOffsets(Spec):
     offsets: dict[str, dict[int, int]] = Field(description="topic to partition to offset")
 
 
+def _form(given: object) -> str:
+    """Which form of `start` is written."""
+    if isinstance(given, FromOffsets) or (isinstance(given, dict) and "offsets" in given):
+        return "at offsets"
+    return "at a time" if isinstance(given, (dict, FromTimestamp)) else "by name"
+
+
+Start = Annotated[
+    Annotated[Literal["earliest", "latest"], Tag("by name")]
+    | Annotated[FromTimestamp, Tag("at a time")]
+    | Annotated[FromOffsets, Tag("at offsets")],
+    Discriminator(_form),
+]
+
+
 class Source(Spec):
     """Which records a pipeline reads."""
 
@@ -51,25 +68,30 @@ class Source(Spec):
         description="topic to {key: …, value: …}: the encoding of that topic, where it is not as in the others; the "
         "columns stay those of `key` and `value`",
     )
-    start: Literal["earliest", "latest"] | FromTimestamp | FromOffsets = Field(
+    start: Start = Field(
         "earliest", description="where a new pipeline begins: earliest, latest, {timestamp: …} or {offsets: …}"
     )
 
     @model_validator(mode="after")
     def _topics_or_pattern(self) -> Source:
-        if bool(self.topics) == bool(self.pattern):
-            raise ValueError("name either `topics` or a `pattern`")
-        if len(set(self.topics)) != len(self.topics):
-            raise ValueError("a topic is named twice")
-        unread = sorted(set(self.per_topic).difference(self.topics)) if self.topics else []
-        if unread:
-            raise ValueError(f"per_topic: {', '.join(unread)} is not among the topics")
+        found = named_twice(("topics",), self.topics)
+        if self.topics and self.pattern:
+            found.append(Mistake(("pattern",), "there are `topics` too", "name either `topics` or a `pattern`"))
+        elif not (self.topics or self.pattern):
+            remedy = "name either `topics` or a `pattern`"
+            found.append(Mistake(("topics",), "no topic is named", remedy, goes_by=(("pattern",),)))
+        unread = set(self.per_topic).difference(self.topics) if self.topics else set()
+        for topic in sorted(unread):
+            remedy = did_you_mean(topic, self.topics)
+            found.append(Mistake(("per_topic", topic), f"{topic} is not among the topics", remedy, at_key=True))
         try:
             re.compile(self.pattern or "")
         except re.error as problem:
-            raise ValueError(f"`pattern` is no regular expression: {problem}") from None
+            found.append(Mistake(("pattern",), f"{self.pattern!r} is not a regular expression: {problem}"))
         if self.key and self.key.envelope and self.key.envelope.kind != "mongo":
-            raise ValueError("key: only the envelope mongo concerns keys")
+            what = f"{self.key.envelope.kind} wraps values, not keys"
+            found.append(Mistake(("key", "envelope"), what, "leave it out; only mongo concerns keys"))
+        refuse(found)
         return self
 
     @model_validator(mode="after")
@@ -77,7 +99,7 @@ class Source(Spec):
         try:
             self.resolved  # noqa: B018
         except ConfigurationError as problem:
-            raise ValueError(str(problem)) from None
+            raise Mistakes([Mistake(("transform", "sql"), problem.what, problem.remedy)]) from None
         return self
 
     @property

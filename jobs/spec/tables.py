@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from jobs.spec.base import Spec
 from jobs.spec.routing import Route
+from resources.config_files.mistakes import Path
 
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
 # The pattern of a table's name with the namespaces that it is in.
@@ -46,6 +48,14 @@ class Table(Spec):
     @property
     def needs_key(self) -> bool:
         return self.mode != "append"
+
+    def named_columns(self) -> Iterator[tuple[Path, str]]:
+        """The columns that options of the kind name, each with the option's path: they have to be in the table."""
+        yield from ()
+
+    def has_column(self, name: str, declared: Sequence[str]) -> bool:
+        """Whether the table has a column of that name; `declared` are those that the pipeline file gives it."""
+        return name in declared
 
     @property
     def on_usual_connection(self) -> bool:

@@ -22,6 +22,7 @@ from sqlglot.optimizer.qualify import qualify
 
 from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.spec.base import Spec
+from resources.config_files.mistakes import closest, one_of
 from resources.errors import ConfigurationError
 
 RECORDS = "records"
@@ -109,6 +110,7 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     _check(select)
     _expand_stars(select, parse_fields(value))
     _name_as_declared(select, known)
+    _refuse_unknown(select, known)
     schema: dict[str, object] = {RECORDS: {name: type_name(kind) for name, kind in known.items()}}
     try:
         qualified = annotate_types(
@@ -171,6 +173,18 @@ def _name_as_declared(select: exp.Select, columns: Mapping[str, pa.DataType]) ->
         parts = column.parts
         for part in parts[:2] if parts[0].name.lower() == RECORDS else parts[:1]:
             part.set("this", declared.get(part.name.lower(), part.name))
+
+
+def _refuse_unknown(select: exp.Select, columns: Mapping[str, pa.DataType]) -> None:
+    """Names that are no column of `records`; those of a `lambda` are no columns."""
+    roots = [[part.name for part in column.parts if part.name != RECORDS] for column in select.find_all(exp.Column)]
+    unknown = list(dict.fromkeys(names[0] for names in roots if names and names[0] not in columns))
+    if not unknown:
+        return
+    meant = [closest(name, list(columns)) for name in unknown]
+    guess = f"did you mean `{meant[0]}`?" if len(unknown) == 1 and meant[0] else f"it has {', '.join(columns)}"
+    are = "is not a column" if len(unknown) == 1 else "are not columns"
+    raise ConfigurationError(f"{one_of(unknown, 'and')} {are} of records", where="transform", remedy=guess)
 
 
 def _expand_stars(select: exp.Select, columns: Mapping[str, pa.DataType]) -> None:

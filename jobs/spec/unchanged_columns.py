@@ -6,6 +6,7 @@ A change that does not bring a column needs the changes before it, or the row in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +16,7 @@ from jobs.destinations.registry import kind_of
 from jobs.schema.types import parse_columns
 from jobs.spec.envelope import Envelope
 from jobs.spec.tables import Table
+from resources.config_files.mistakes import Mistake
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
@@ -44,12 +46,13 @@ def unavailable(spec: PipelineSpec) -> Literal["refuse", "null", "keep"]:
     return envelope.unavailable
 
 
-def keep_problems(spec: PipelineSpec) -> list[str]:
+def keep_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
     """Why `unavailable: keep` is refused; empty where it is not written."""
     envelope = _debezium(spec)
     if envelope is None or envelope.unavailable != "keep":
-        return []
-    return [f"source.value.envelope.unavailable: `keep` {text}; {_REMEDY}" for text in _obstacles(spec)]
+        return
+    for text in _obstacles(spec):
+        yield Mistake(("source", "value", "envelope", "unavailable"), f"`keep` {text}", _REMEDY)
 
 
 def kept_columns(spec: PipelineSpec) -> tuple[str, ...]:

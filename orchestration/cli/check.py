@@ -11,8 +11,8 @@ from jobs.destinations.base import Destination
 from jobs.landing.transforming import analyse
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
-from orchestration.files import open_pipeline, pipeline_names
-from resources.connections import load_connections
+from orchestration.files import open_pipeline, pipeline_file, pipeline_names
+from resources.connections import Connections, load_connections
 from resources.errors import BatchmergeError, TransientError
 from resources.spark import spark_errors
 
@@ -26,14 +26,22 @@ Question = tuple[str, Callable[[], object]]
 def check(pipelines: tuple[str, ...], files_only: bool) -> None:
     """Check the connections file and the pipeline files, and ask every system that they name.
 
-    All pipelines, or only PIPELINES. Changes nothing. Exit code 2: something has to be mended; 3: a system does not
-    answer now. For the line of a mistake in a pipeline file: `dg check yaml` and `dg check defs`.
+    All pipelines, or only PIPELINES. Changes nothing. All mistakes in files are told at once, each with its line and
+    column. Exit code 2: something has to be mended; 3: a system does not answer now.
     """
-    connections = load_connections()
-    click.echo(f"ok    {connections.origin}: {', '.join(connections.names())}")
     problems: list[BatchmergeError] = []
+    connections: Connections | None = None
+    try:
+        connections = load_connections()
+        click.echo(f"ok    {connections.origin}: {', '.join(connections.names())}")
+    except BatchmergeError as problem:
+        problems += _told("connections", problem)
     for name in pipelines or pipeline_names():
         try:
+            if connections is None:
+                pipeline_file(name)
+                click.echo(f"ok    pipeline {name}: file")
+                continue
             pipeline = open_pipeline(name, connections)
             destinations = pipeline.destinations()
         except BatchmergeError as problem:

@@ -6,18 +6,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 
-from jobs.spec.pipeline import NAME, PipelineSpec
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.pipeline_file import read_pipeline_file
 from orchestration.components.assets import landing_asset, table_asset, topic_specs
 from orchestration.components.automation import pipeline_job, pipeline_schedule
 from orchestration.components.launch import Launch
 from orchestration.components.maintenance import maintenance_job, maintenance_schedule
 from orchestration.components.plan_job import plan_job
 from orchestration.components.verify import check_keys, verify_checks, verify_job
+from orchestration.loading import WrongPipelineFiles
 from orchestration.sensors.control import control_sensor
 from orchestration.sensors.lag import lag_sensor
 from orchestration.sensors.lease_state import lease_sensors
+from resources.errors import ConfigurationError
+
+
+class AsWritten(RootModel[Any]):
+    """The attributes of a pipeline file, not judged yet, with the schema that `dg check yaml` and editors go by."""
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+        return PipelineSpec.model_json_schema(*args, **options)
 
 
 @dataclass
@@ -34,16 +45,21 @@ class KafkaPipeline(dg.Component):
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
         # Not derived from this class: Dagster's own way loosens types and refuses bounds on numbers.
-        return PipelineSpec
+        return AsWritten
 
     @classmethod
     def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> KafkaPipeline:
-        name = context.path.name
-        if not NAME.fullmatch(name):
-            raise dg.DagsterInvalidDefinitionError(
-                f"{name!r} cannot be a pipeline's name: use lower case letters, digits and _ for its folder"
-            )
-        return cls(name, attributes)
+        """The pipeline of a `defs.yaml`, which is read once more: Dagster hands over no lines.
+
+        Raises:
+            WrongPipelineFiles: all that is wrong in it.
+        """
+        del attributes
+        try:
+            file = read_pipeline_file(context.path / "defs.yaml")
+        except ConfigurationError as problem:
+            raise WrongPipelineFiles([problem]) from None
+        return cls(file.name, file.spec)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         del context

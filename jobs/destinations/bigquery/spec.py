@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from jobs.destinations.bigquery.names import column_name
 from jobs.spec.tables import Table
+from resources.config_files.mistakes import Mistake, Path, refuse
 
 BigQueryType = Literal["JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"]
 _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_LABELS = "use lower case letters, digits, _ and -, at most 63, and begin the name with a letter"
 _ROWS_A_LOAD = 1_000_000
 
 
@@ -20,9 +24,16 @@ class BigQueryTable(Table):
 
     kind: Literal["bigquery"]
     connection: str = Field("bigquery", description="name of the BigQuery connection")
-    table: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$", description="dataset.table")
+    table: str = Field(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$",
+        description="dataset.table",
+        examples=["air.flights"],
+    )
     intermediate_suffix: str = Field(
-        "tmp", pattern=r"^[A-Za-z0-9_]+$", description="the intermediate table is _<table>_<suffix>_<pipeline>_…"
+        "tmp",
+        pattern=r"^[A-Za-z0-9_]+$",
+        description="the intermediate table is _<table>_<suffix>_<pipeline>_…",
+        examples=["tmp"],
     )
     merge_interval_seconds: int | None = Field(
         0, ge=0, description="merge when the oldest waiting batch is so old; 0: at every run; null: off"
@@ -68,35 +79,50 @@ class BigQueryTable(Table):
 
     @model_validator(mode="after")
     def _options_fit_together(self) -> BigQueryTable:
-        problems = [text for wrong, text in self._rules() if wrong]
-        if problems:
-            raise ValueError("; ".join(problems))
+        refuse(mistake for wrong, mistake in self._rules() if wrong)
         return self
 
-    def _rules(self) -> list[tuple[bool, str]]:
+    def _rules(self) -> list[tuple[bool, Mistake]]:
         partitioned = self.time_partitioning is not None
-        bad_labels = [k for k, v in self.labels.items() if not (_LABEL.fullmatch(k) and _LABEL_VALUE.fullmatch(v))]
+        needs = "it needs `time_partitioning`"
+        name_it = "name it (HOUR, DAY, MONTH or YEAR), or leave this out"
+        twice = [name for number, name in enumerate(self.cluster_by) if name in self.cluster_by[:number]]
         return [
             (
                 self.merge_interval_seconds is None and self.merge_records_threshold is None,
-                "one of merge_interval_seconds and merge_records_threshold must be on",
+                Mistake(("merge_interval_seconds",), "nothing says when to merge",
+                        "give a number here, or a `merge_records_threshold`"),
             ),
             (
                 self.partition_column is not None and not partitioned,
-                "partition_column needs time_partitioning (HOUR, DAY, MONTH or YEAR)",
+                Mistake(("partition_column",), needs, name_it),
             ),
             (
                 self.partition_time is not None and not self.by_ingestion_time,
-                "partition_time is for partitions by ingestion time: time_partitioning without partition_column",
+                Mistake(("partition_time",), "it is for partitions by ingestion time",
+                        "use `time_partitioning` without `partition_column`, or leave this out"),
             ),
             (
                 self.partition_expiration_days is not None and not partitioned,
-                "partition_expiration_days needs time_partitioning",
+                Mistake(("partition_expiration_days",), needs, name_it),
             ),
-            (self.require_partition_filter and not partitioned, "require_partition_filter needs time_partitioning"),
-            (len(set(self.cluster_by)) != len(self.cluster_by), "cluster_by names a column twice"),
             (
-                bool(bad_labels),
-                f"labels: {', '.join(bad_labels)}: lower case letters, digits, _ and -, at most 63, a letter first",
+                self.require_partition_filter and not partitioned,
+                Mistake(("require_partition_filter",), needs, name_it),
             ),
-        ]
+            (bool(twice), Mistake(("cluster_by",), f"{', '.join(twice)} is named twice", "name it once")),
+            *((True, Mistake(("labels", name), f"{name}: {value} is not a label of BigQuery's", _LABELS))
+              for name, value in self.labels.items()
+              if not (_LABEL.fullmatch(name) and _LABEL_VALUE.fullmatch(value))),
+        ]  # fmt: skip
+
+    def named_columns(self) -> Iterator[tuple[Path, str]]:
+        if self.partition_column is not None:
+            yield ("partition_column",), self.partition_column
+        yield from ((("cluster_by", number), name) for number, name in enumerate(self.cluster_by))
+        yield from ((("column_types", name), name) for name in self.column_types)
+
+    def has_column(self, name: str, declared: Sequence[str]) -> bool:
+        """In upper or lower case, by the declared name or the one that it gets in BigQuery."""
+        there = {known.lower() for one in declared for known in (one, column_name(one, sanitize=True)) if known}
+        return name.lower() in there

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from jobs.destinations.clickhouse.expressions import partition_columns, ttl_columns
 from jobs.spec.tables import TABLE_NAME, Mode, Table
+from resources.config_files.mistakes import Mistake, Mistakes, Path
+
+# Columns that we add: an expression may name them.
+OURS = ("_version", "_deleted")
 
 
 class ClickHouseTable(Table):
@@ -14,7 +20,7 @@ class ClickHouseTable(Table):
 
     kind: Literal["clickhouse"]
     connection: str = Field("clickhouse", description="name of the ClickHouse connection")
-    table: str = Field(pattern=TABLE_NAME, description="database.table")
+    table: str = Field(pattern=TABLE_NAME, description="database.table", examples=["air.flights"])
     engine: str | None = Field(
         None,
         description="left out: MergeTree for append, ReplacingMergeTree otherwise; a name (for example "
@@ -43,10 +49,9 @@ class ClickHouseTable(Table):
     @classmethod
     def _delete_has_no_right_way(cls, mode: Mode) -> Mode:
         if mode == "delete":
-            raise ValueError(
-                "ClickHouse cannot add every change as a row and remove the rows of deleted keys in one step; "
-                "use upsert_delete (one row per key) or append (rows of deletes are left out)"
-            )
+            what = "ClickHouse cannot add every change as a row and remove the rows of deleted keys in one step"
+            remedy = "use upsert_delete (one row per key) or append (rows of deletes are left out)"
+            raise Mistakes([Mistake((), what, remedy)])
         return mode
 
     @model_validator(mode="before")
@@ -55,5 +60,17 @@ class ClickHouseTable(Table):
         """Rows of a table without a unique key are told apart by where they come from."""
         if not isinstance(given, dict) or given.get("mode") != "append":
             return given
-        asked = list(given.get("metadata_columns", []))
+        asked = given.get("metadata_columns", [])
+        if not isinstance(asked, list):
+            return given
         return {**given, "metadata_columns": [*asked, *(c for c in ("topic", "partition", "offset") if c not in asked)]}
+
+    def named_columns(self) -> Iterator[tuple[Path, str]]:
+        for option in ("order_by", "shard_by"):
+            yield from (((option, number), name) for number, name in enumerate(getattr(self, option)))
+        yield from ((("column_types", name), name) for name in self.column_types)
+        for option, columns in (("partition_by", partition_columns), ("ttl", ttl_columns)):
+            yield from (((option,), name) for name in columns(getattr(self, option) or ""))
+
+    def has_column(self, name: str, declared: Sequence[str]) -> bool:
+        return name in declared or name in OURS

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from jobs.iceberg.partition_text import REMEDY, parse_partition
 from jobs.spec.tables import TABLE_NAME, Table
+from resources.config_files.mistakes import Mistake, Path, refuse
 
 
 class IcebergTable(Table):
@@ -14,7 +17,7 @@ class IcebergTable(Table):
 
     kind: Literal["iceberg"]
     connection: str = Field("lake", description="name of the Iceberg connection")
-    table: str = Field(pattern=TABLE_NAME, description="namespace.table")
+    table: str = Field(pattern=TABLE_NAME, description="namespace.table", examples=["air.flights"])
     branch: str = Field("main", description="the branch to publish to")
     partition_by: list[str] = Field(
         default_factory=list, description="for example [day(scheduled), bucket(16, carrier), truncate(2, code), origin]"
@@ -31,3 +34,23 @@ class IcebergTable(Table):
     on_rollback: Literal["hold", "replay", "skip"] = Field(
         "hold", description="the table was rolled back: hold (stop and explain), replay what was undone, or skip it"
     )
+
+    @field_validator("partition_by")
+    @classmethod
+    def _partitions_are_understood(cls, partitions: list[str]) -> list[str]:
+        refuse(
+            Mistake((number,), f"{text!r} is not a partition of Iceberg's", REMEDY)
+            for number, text in enumerate(partitions)
+            if parse_partition(text) is None
+        )
+        return partitions
+
+    def named_columns(self) -> Iterator[tuple[Path, str]]:
+        for number, text in enumerate(self.partition_by):
+            if partition := parse_partition(text):
+                yield ("partition_by", number), partition.column
+        yield from ((("sort_by", number), name) for number, name in enumerate(self.sort_by or ()))
+
+    def has_column(self, name: str, declared: Sequence[str]) -> bool:
+        # `_partition` is Iceberg's own, so ours is `__partition`.
+        return name in declared or (name == "__partition" and "_partition" in declared)

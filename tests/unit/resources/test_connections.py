@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from resources.config_files.mistakes import WrongFile
 from resources.connections import (
     Connections,
     IcebergConnection,
@@ -91,24 +92,43 @@ def test_unknown_name_and_wrong_kind(loaded: Connections) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("connections: [", "not valid YAML"),
-        ("conections: {}", "connections: Field required"),
-        ("connections: {k: {kind: kafka}}", "bootstrap_servers: Field required"),
-        ("connections: {k: {kind: kafka, bootstrap_servers: a, passwd: x}}", "passwd: Extra inputs are not permitted"),
-        ("connections: {k: {kind: oracle}}", "kind"),
-        ("connections: {k: {kind: kafka, bootstrap_servers: '${env:NOT_SET_HERE}'}}", "NOT_SET_HERE is not set"),
-        ("connections: {k: {kind: kafka, bootstrap_servers: '${file:/no/such}'}}", "cannot read /no/such"),
-        ("connections: {k: {kind: kafka, bootstrap_servers: a, password: 5}}", "password"),
-        ("", "Input should be"),
+        ("connections: [", ["1:15: not YAML: a value is missing, or a bracket is not closed."]),
+        ("", ["1:1: there are no connections."]),
+        ("conections: {}", ["1:1: conections: there is no such option here. Did you mean `connections`?"]),
+        ("connections: {k: {kind: kafka}}", ["1:15: connections.k.bootstrap_servers: it is missing."]),
+        ("connections: {k: {kind: kafka, bootstrap_servers: a, passwd: x}}",
+         ["1:54: connections.k.passwd: there is no such option here. Did you mean `password`?"]),
+        ("connections: {k: {kind: kafak}}", ["1:15: connections.k.bootstrap_servers: it is missing.",
+          "1:25: connections.k.kind: the value is not one of "]),
+        ("connections: {k: {kind: kafka, bootstrap_servers: '${env:NOT_SET_HERE}'}}",
+         ["1:51: connections.k.bootstrap_servers: environment variable NOT_SET_HERE is not set."]),
+        ("connections: {k: {kind: kafka, bootstrap_servers: '${file:/no/such}'}}",
+         ["1:51: connections.k.bootstrap_servers: cannot read /no/such: No such file or directory."]),
+        ("connections: {k: {kind: kafka, bootstrap_servers: a, password: 5}}",
+         ["1:64: connections.k.password: the value is not text."]),
+        ("connections:\n  k: {kind: kafka, bootstrap_servers: a, timeout_seconds: soon, username: 1}\n"
+         "  s: {kind: spark, remote: '${env:NOT_SET_HERE}', master: '${env:NOT_SET_EITHER}'}\n  k: {}\n",
+         ["3:28: connections.s.remote: environment variable NOT_SET_HERE is not set.",
+          "3:59: connections.s.master: environment variable NOT_SET_EITHER is not set.",
+          "4:3: connections.k.kind: it is missing.",
+          "4:3: connections.k: the key stands twice: in line 2 too."]),
+        ("connections: {k: {kind: kafka, bootstrap_servers: a, security_protocol: SASL_SSL, key_file: x}}",
+         ["1:15: connections.k.certificate_file: it is missing.",
+          "1:15: connections.k.sasl_mechanism: SASL_SSL needs it.",
+          "1:73: connections.k.security_protocol: SASL needs a user."]),
     ],
-)
-def test_wrong_file_is_told_in_its_own_words(tmp_path: Path, text: str, says: str) -> None:
+)  # fmt: skip
+def test_every_mistake_is_told_with_its_place(tmp_path: Path, text: str, says: list[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigurationError, match=says) as caught:
+    with pytest.raises(WrongFile) as caught:
         load_connections(path)
     assert caught.value.where == str(path)
-    assert caught.value.remedy
+    told = [line.removeprefix(f"{path}:") for line in caught.value.what.splitlines()]
+    assert len(told) == len(says), told
+    for line, beginning in zip(told, says, strict=True):
+        assert line.startswith(beginning)
+        assert " Fix: " in line or line.endswith("?")
 
 
 def test_resolved_secret_is_not_in_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from jobs.changes.columns import KEPT, landing_schema
 from jobs.spec.pipeline import PipelineSpec
@@ -85,36 +83,3 @@ def test_pipeline_without_an_envelope_is_as_it_was() -> None:
 def test_columns_that_may_be_kept() -> None:
     """None of the key, none that is required, none of a type that Debezium does not leave out."""
     assert kept_columns(spec(ICEBERG)) == ("name", "raw", "tags")
-
-
-@pytest.mark.parametrize(
-    ("made", "text"),
-    [
-        (document(ICEBERG, CLICKHOUSE, envelope=KEEP), r"the row before, and ClickHouse \(d\.c\) takes whole rows"),
-        (
-            document(ICEBERG, envelope=KEEP, changes={"order_by": "version"}),
-            r"an older version .* \(changes.order_by\)",
-        ),
-        (document(ICEBERG, envelope=KEEP, source=TRANSFORMED), r"what a transform makes .* \(source.transform\)"),
-        (document(APPEND, envelope=KEEP, intermediate={"direct": True}), r"\(intermediate.direct only appends\)"),
-    ],
-)
-def test_keep_is_refused_with_its_remedy(made: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        PipelineSpec.model_validate(made)
-    told = str(caught.value)
-    assert re.search(text, told), told
-    assert "source.value.envelope.unavailable: `keep`" in told
-    assert "set REPLICA IDENTITY FULL in the source, so that nothing is left out, or `unavailable: null`" in told
-
-
-@pytest.mark.parametrize("written", ["hex:0g", ""])
-def test_placeholder_that_is_none(written: str) -> None:
-    with pytest.raises(ValidationError, match=r"source\.value\.envelope\.placeholder"):
-        spec(ICEBERG, envelope={"kind": "debezium", "placeholder": written})
-
-
-@pytest.mark.parametrize("name", ["__kept", "__brought"])
-def test_names_of_the_merge_are_taken(name: str) -> None:
-    with pytest.raises(ValidationError, match=f"{name} is a name that the merge uses itself"):
-        spec(ICEBERG, source={"value": {"columns": {**COLUMNS, name: "string"}}})

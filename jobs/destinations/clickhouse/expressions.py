@@ -1,0 +1,41 @@
+"""The columns that ClickHouse's expressions in a pipeline file name: of its partitions and its TTL.
+
+What sqlglot cannot read is left to ClickHouse, which says so when the table is made (`batchmerge check` asks it).
+"""
+
+from __future__ import annotations
+
+import logging
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+# Keeps it from warning of each statement that it reads only in part.
+_LOGGER = logging.getLogger("sqlglot")
+
+
+def partition_columns(expression: str) -> list[str]:
+    """``toYYYYMM(at)`` names ``at``; of ``place.city`` it is ``place``."""
+    return _columns(f"PARTITION BY {expression}") if expression.strip() else []
+
+
+def ttl_columns(expression: str) -> list[str]:
+    """``at + INTERVAL 1 YEAR DELETE WHERE kind = 1, …`` names ``at`` and ``kind``."""
+    return _columns(f"ORDER BY tuple() TTL {expression}") if expression.strip() else []
+
+
+def _columns(clause: str) -> list[str]:
+    """Names in the order of their first mention; none where it cannot be read."""
+    level = _LOGGER.level
+    _LOGGER.setLevel(logging.ERROR)
+    try:
+        made = sqlglot.parse_one(f"CREATE TABLE t (x Int8) ENGINE = MergeTree {clause}", dialect="clickhouse")
+    except SqlglotError:
+        return []
+    finally:
+        _LOGGER.setLevel(level)
+    properties = made.args.get("properties")
+    if not isinstance(made, exp.Create) or properties is None:
+        return []
+    return sorted({column.parts[0].name for column in properties.find_all(exp.Column)})

@@ -1,0 +1,111 @@
+"""One `defs.yaml` read: what it declares, or every mistake in it with line and column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.spec.named_connections import connection_mistakes
+from jobs.spec.pipeline import NAME, PipelineSpec
+from resources.config_files.mistakes import Mistake, closest, did_you_mean, shown_value
+from resources.config_files.models import examine
+from resources.config_files.positions import YamlFile, read_yaml, shown_file
+from resources.connections import Connections
+from resources.errors import ConfigurationError
+
+TYPE = "orchestration.components.KafkaPipeline"
+_TYPES = (TYPE, "orchestration.components.pipeline.KafkaPipeline")
+_ROOT = ("attributes",)
+# What Dagster lets stand beside type and attributes.
+_KEYS = ("type", "attributes", "template_vars_module", "requirements", "post_processing")
+
+
+@dataclass(frozen=True)
+class PipelineFile:
+    """A right pipeline file.
+
+    Attributes:
+        name: the pipeline's: that of the file's folder.
+    """
+
+    name: str
+    spec: PipelineSpec
+    yaml: YamlFile
+
+    def check_connections(self, connections: Connections) -> None:
+        """Whether every connection that the file names is in the connections file, and of the right kind.
+
+        Raises:
+            WrongFile: one line a mistake.
+        """
+        found = [mistake.below(_ROOT) for mistake in connection_mistakes(self.spec, connections)]
+        if found:
+            raise self.yaml.refusal(found, _ROOT)
+
+
+def read_pipeline_file(path: Path) -> PipelineFile:
+    """The pipeline of one `defs.yaml`.
+
+    Raises:
+        ConfigurationError: it cannot be read. WrongFile: it is not a right pipeline file; one line a mistake.
+    """
+    name = path.parent.name
+    if not NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"the folder's name {name!r} cannot be a pipeline's name",
+            where=shown_file(path),
+            remedy="use lower case letters, digits and _, and begin with a letter",
+        )
+    found = _read(path)
+    spec, mistakes = _judge(found.data)
+    mistakes = [*found.mistakes, *mistakes]
+    if spec is None or mistakes:
+        raise found.refusal(mistakes, _ROOT)
+    return PipelineFile(name, spec, found)
+
+
+def is_pipeline(path: Path) -> bool:
+    """Whether a `defs.yaml` is a pipeline's, or was meant to be; Dagster's other components have such files too.
+
+    Raises:
+        ConfigurationError: it cannot be read. WrongFile: it is not YAML.
+    """
+    document = _read(path).data
+    kind = document.get("type") if isinstance(document, dict) else None
+    return not isinstance(kind, str) or closest(kind.rsplit(".", 1)[-1], [TYPE.rsplit(".", 1)[-1]]) is not None
+
+
+def _read(path: Path) -> YamlFile:
+    try:
+        return read_yaml(path, path.read_text())
+    except OSError as problem:
+        raise ConfigurationError(f"cannot be read: {problem.strerror}", where=shown_file(path)) from None
+    except UnicodeDecodeError as problem:
+        raise ConfigurationError(
+            f"it is not UTF-8 at byte {problem.start}", where=shown_file(path), remedy="save it as UTF-8"
+        ) from None
+
+
+def _judge(document: Any) -> tuple[PipelineSpec | None, list[Mistake]]:
+    """What a document declares, and what is wrong in it."""
+    if not isinstance(document, dict):
+        begin = f"begin with `type: {TYPE}` and `attributes:`"
+        what = "the file is empty" if document is None else "it does not begin with a map (lines of `name: value`)"
+        return None, [Mistake((), what, begin)]
+    found = [
+        Mistake((str(key),), "there is no such key", did_you_mean(str(key), _KEYS), at_key=True)
+        for key in document
+        if key not in _KEYS
+    ]
+    if "type" not in document:
+        found.append(Mistake(("type",), "it is missing", f"add `type: {TYPE}`", at_key=True))
+    elif document["type"] not in _TYPES:
+        what = f"{shown_value(document['type'])} is not a pipeline"
+        found.append(Mistake(("type",), what, f"write `type: {TYPE}`"))
+    attributes = document.get("attributes")
+    if not isinstance(attributes, dict):
+        what = "it is missing" if attributes is None else f"{shown_value(attributes)} is not a map"
+        return None, [*found, Mistake(_ROOT, what, "write the pipeline's options below `attributes:`", at_key=True)]
+    examined = examine(PipelineSpec, attributes)
+    return examined.value, [*found, *(mistake.below(_ROOT) for mistake in examined.mistakes)]
