@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from jobs.iceberg import FORMAT
 from resources.config_files.mistakes import Mistake, Path, closest, one_of
 from resources.connections import Connections
 
@@ -16,7 +17,7 @@ def named_connections(spec: PipelineSpec) -> Iterator[tuple[Path, str, str]]:
     """Path, name and kind of every connection; those of tables are of the table's kind."""
     source = spec.source
     yield ("source", "connection"), source.connection, "kafka"
-    yield ("intermediate", "connection"), spec.intermediate.connection, "iceberg"
+    yield ("intermediate", "connection"), spec.intermediate.connection, FORMAT
     yield ("spark",), spec.spark, "spark"
     for part, encoding in (("key", source.key), ("value", source.value)):
         if encoding and encoding.registry:

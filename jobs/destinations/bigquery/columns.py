@@ -223,14 +223,6 @@ def _repeated(field: SchemaField) -> SchemaField:
 
 def _check_layout(columns: Sequence[Column], table: BigQueryTable, where: str) -> None:
     by_name = {c.name.lower(): c.field for c in columns}
-    named = [*table.cluster_by, *([table.partition_column] if table.partition_column else [])]
-    unknown = [n for n in named if n.lower() not in by_name]
-    if unknown:
-        raise ConfigurationError(
-            f"partition_column or cluster_by names {', '.join(unknown)}, which is no column of the table",
-            where=where,
-            remedy=f"name one of {', '.join(c.name for c in columns)}",
-        )
     if table.partition_column:
         field = by_name[table.partition_column.lower()]
         if field.field_type not in _DATES or field.mode == "REPEATED":

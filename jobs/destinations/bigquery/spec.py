@@ -120,9 +120,13 @@ class BigQueryTable(Table):
         if self.partition_column is not None:
             yield ("partition_column",), self.partition_column
         yield from ((("cluster_by", number), name) for number, name in enumerate(self.cluster_by))
-        yield from ((("column_types", name), name) for name in self.column_types)
+        yield from ((("column_types", name), self._in_bigquery(name)) for name in self.column_types)
 
     def has_column(self, name: str, declared: Sequence[str]) -> bool:
-        """In upper or lower case, by the declared name or the one that it gets in BigQuery."""
-        there = {known.lower() for one in declared for known in (one, column_name(one, sanitize=True)) if known}
-        return name.lower() in there
+        """BigQuery does not tell upper from lower case."""
+        return name.lower() in {self._in_bigquery(one).lower() for one in declared}
+
+    def _in_bigquery(self, name: str) -> str:
+        """The column's name there. Those of metadata columns are ours to change."""
+        ours = name in {f"_{m}" for m in self.metadata_columns}
+        return column_name(name, self.sanitize_names or ours) or name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -70,7 +70,4 @@ class ClickHouseTable(Table):
             yield from (((option, number), name) for number, name in enumerate(getattr(self, option)))
         yield from ((("column_types", name), name) for name in self.column_types)
         for option, columns in (("partition_by", partition_columns), ("ttl", ttl_columns)):
-            yield from (((option,), name) for name in columns(getattr(self, option) or ""))
-
-    def has_column(self, name: str, declared: Sequence[str]) -> bool:
-        return name in declared or name in OURS
+            yield from (((option,), name) for name in columns(getattr(self, option) or "") if name not in OURS)

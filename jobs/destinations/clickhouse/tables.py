@@ -113,21 +113,6 @@ class Layout:
         taken = [name for name in (*self.added,) if name in names]
         if taken:
             raise ConfigurationError(f"{', '.join(taken)} is a column of ours", where=where, remedy="rename yours")
-        for option in ("order_by", "shard_by"):
-            unknown = [n for n in getattr(self.table, option) if n not in names]
-            if unknown:
-                raise ConfigurationError(
-                    f"{option} names {', '.join(unknown)}, which is no column of the table",
-                    where=where,
-                    remedy=f"name some of {', '.join(names)}",
-                )
-        unknown = [n for n in self.table.column_types if n not in names]
-        if unknown:
-            raise ConfigurationError(
-                f"column_types names {', '.join(unknown)}, which is no column of the table",
-                where=where,
-                remedy=f"name some of {', '.join(names)}",
-            )
         if self.versioned:
             self._check_keyed(where)
 

@@ -25,14 +25,17 @@ ALLOWED: list[dict[str, object]] = [
     {"intermediate_suffix": "landing_zone"},
 ]
 REFUSED: list[tuple[dict[str, object], str]] = [
-    ({"merge_interval_seconds": None}, "must be on"),
+    ({"merge_interval_seconds": None}, "nothing says when to merge"),
     ({"merge_interval_seconds": -1}, "greater than or equal to 0"),
     ({"merge_records_threshold": 0}, "greater than 0"),
-    ({"partition_column": "day"}, "needs time_partitioning"),
-    ({"partition_column": "day", "partition_expiration_days": 1}, "partition_expiration_days needs time_partitioning"),
-    ({"partition_expiration_days": 1}, "needs time_partitioning"),
+    ({"partition_column": "day"}, "it needs `time_partitioning`"),
+    (
+        {"partition_column": "day", "partition_expiration_days": 1},
+        "partition_expiration_days: it needs",
+    ),
+    ({"partition_expiration_days": 1}, "it needs `time_partitioning`"),
     ({"partition_expiration_days": 0, "time_partitioning": "DAY"}, "greater than 0"),
-    ({"require_partition_filter": True}, "needs time_partitioning"),
+    ({"require_partition_filter": True}, "it needs `time_partitioning`"),
     ({"partition_time": "record"}, "partitions by ingestion time"),
     ({"partition_time": "ingestion", "partition_column": "day"}, "partitions by ingestion time"),
     (
@@ -63,13 +66,10 @@ COLUMNS = {
     "doc": "string",
 }
 UNFIT: list[tuple[dict[str, object], dict[str, str], str, str]] = [
-    ({"partition_column": "nope", "time_partitioning": "DAY"}, {}, "id", "nope, which is no column"),
     ({"partition_column": "name", "time_partitioning": "DAY"}, {}, "id", "is STRING"),
     ({"partition_column": "day", "time_partitioning": "HOUR"}, {}, "id", "has no hours"),
-    ({"cluster_by": ["nope"]}, {}, "id", "nope, which is no column"),
     ({"cluster_by": ["ratio"]}, {}, "id", "cannot cluster by ratio"),
     ({"cluster_by": ["tags"]}, {}, "id", "cannot cluster"),
-    ({"column_types": {"nope": "JSON"}}, {}, "id", "nope, which is no column"),
     ({"column_types": {"id": "JSON"}}, {}, "id", "id is long"),
     ({"column_types": {"ratio": "TIME"}}, {}, "id", "ratio is double"),
     ({"column_types": {"name": "JSON"}}, {}, "name", "cannot tell rows apart"),
@@ -136,7 +136,7 @@ def test_key_is_needed_by_every_mode_but_append() -> None:
             "source": {"topics": ["t"], "value": {"format": "json", "columns": COLUMNS}},
             "tables": [{**table({}), "mode": mode}],
         }
-        with pytest.raises(ValidationError, match=r"needs `changes\.key`"):
+        with pytest.raises(ValidationError, match=r"name them in `changes\.key\.columns`"):
             PipelineSpec.model_validate(document)
 
 

@@ -59,8 +59,6 @@ def test_plain_tables() -> None:
         ({"partition_by": "toYYYYMM(at)"}, "partition_by uses at, which may change while the key stays"),
         ({"shard_by": ["at"]}, "shard_by uses at, which may change while the key stays"),
         ({"order_by": ["at"]}, "rows with the same order_by are one row"),
-        ({"order_by": ["nothing"]}, "order_by names nothing, which is no column"),
-        ({"column_types": {"nothing": "Int8"}}, "column_types names nothing, which is no column"),
         ({"engine": "MergeTree"}, "cannot replace rows"),
     ],
 )

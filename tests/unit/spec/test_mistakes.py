@@ -124,9 +124,10 @@ def test_file_with_many_mistakes(tmp_path: Path) -> None:
         "18:13: tables[0].mode: 'upsertt' is not one of append, upsert, upsert_delete or delete. "
         "Did you mean `upsert`?",
         "19:7: tables[0].partitioned_by: there is no such option here. Did you mean `partition_by`?",
+        "19:24: tables[0].partitioned_by[0]: minut is not a column of the table. Did you mean `minute`?",
         "20:3: pasued: there is no such option here. Did you mean `paused`?",
     ]
-    with pytest.raises(WrongFile, match=rf"^6 mistakes\n  {path}:4:13: source"):
+    with pytest.raises(WrongFile, match=rf"^7 mistakes\n  {path}:4:13: source"):
         read_pipeline_file(path)
 
 
