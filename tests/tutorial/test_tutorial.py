@@ -167,7 +167,7 @@ def test_the_file_and_the_connections_fit_together(tmp_path: Path, monkeypatch: 
     (tmp_path / "orders" / "defs.yaml").write_text(steps["3"].text)
     text = steps["6"].text.replace("/run/secrets/clickhouse", str(tmp_path / "secret"))
     (tmp_path / "connections.yaml").write_text(text)
-    monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path))
+    monkeypatch.setattr("orchestration.files.FOLDER", tmp_path)
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
 
     done = CliRunner().invoke(batchmerge, ["check", "orders", "--files-only"])
