@@ -66,15 +66,15 @@ def bigquery_errors(where: str) -> Iterator[None]:
     except BatchmergeError:
         raise
     except google_errors.GoogleAPICallError as problem:
-        raise _translated(problem, where) from problem
+        raise _translated(problem, where) from None  # its text may hold a record's value
     except auth_errors.TransportError as problem:
         raise _unavailable(type(problem).__name__, where) from problem
     except auth_errors.GoogleAuthError as problem:
         raise ConfigurationError(
-            f"Google refuses the credentials, or finds none ({type(problem).__name__})",
+            f"BigQuery: Google refuses the credentials, or finds none ({type(problem).__name__})",
             where=where,
             remedy="set `credentials_file` or `credentials_json` of the connection, or application default credentials",
-        ) from problem
+        ) from None  # its text is the server's answer, which may repeat what it was sent
     except NETWORK as problem:
         raise _unavailable(type(problem).__name__, where) from problem
 

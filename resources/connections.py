@@ -99,9 +99,9 @@ class SparkConnection(Connection):
     """Where Spark runs: exactly one of `remote` (a Spark Connect server) and `master` (in this process)."""
 
     kind: Literal["spark"]
-    remote: str | None = Field(None, description="sc://host:port of a Spark Connect server")
+    remote: str | None = Field(None, repr=False, description="sc://host:port of a Spark Connect server")
     master: str | None = Field(None, description="local[*] to run Spark inside the process")
-    settings: dict[str, str] = Field(default_factory=dict, description="spark.* settings of each session")
+    settings: dict[str, str] = Field(default_factory=dict, repr=False, description="spark.* settings of each session")
 
 
 class IcebergConnection(Connection):
@@ -109,11 +109,15 @@ class IcebergConnection(Connection):
 
     kind: Literal["iceberg"]
     type: Literal["sql", "rest", "hive", "glue"]
-    uri: str | None = None
+    uri: str | None = Field(None, repr=False, description="of a database: with user and password")
     warehouse: str | None = None
     credential: SecretStr | None = Field(None, description="client credential or token of a REST catalog")
-    properties: dict[str, str] = Field(default_factory=dict, description="further pyiceberg catalog properties")
-    spark_properties: dict[str, str] = Field(default_factory=dict, description="further Spark catalog properties")
+    properties: dict[str, str] = Field(
+        default_factory=dict, repr=False, description="further pyiceberg catalog properties"
+    )
+    spark_properties: dict[str, str] = Field(
+        default_factory=dict, repr=False, description="further Spark catalog properties"
+    )
 
 
 class ClickHouseConnection(Connection):

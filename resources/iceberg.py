@@ -6,6 +6,7 @@ Spark reaches the same catalog by `spark_settings`: the connection's name is the
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,13 +15,19 @@ import requests
 import sqlalchemy.exc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
     CommitFailedException,
     CommitStateUnknownException,
     ForbiddenError,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    ServerError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
+    TooManyRequestsError,
     UnauthorizedError,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -42,6 +49,13 @@ from resources.errors import (
 from resources.iceberg_transaction import TableChange, commit_transaction, require_transactions
 
 _COMMIT_TURNS = 3
+_LATER = (ServiceUnavailableError, ServerError, TooManyRequestsError)
+# What PostgreSQL and MySQL say of a user, a password or a host that may not connect.
+_REFUSED = re.compile(
+    r"password authentication failed|no pg_hba\.conf entry|access denied|role .* does not exist", re.IGNORECASE
+)
+# Spark's UI lists the settings of a session beside each statement, and by itself hides only some of the secret ones.
+_HIDDEN = {"spark.sql.redaction.options.regex": "(?i)url|uri|key|credential|authorization|secret|password|token"}
 _SPARK_TYPES = {"sql": "jdbc", "rest": "rest", "hive": "hive", "glue": "glue"}
 
 
@@ -61,6 +75,7 @@ class IcebergCatalog:
     def _catalog(self) -> Catalog:
         if self._opened is None:
             self._require_database()
+            self._database()
             with catalog_errors(f"catalog {self.name}"):
                 self._opened = load_catalog(self.name, **self._properties())
         return self._opened
@@ -75,6 +90,21 @@ class IcebergCatalog:
                 where=f"catalog {self.name} ({file})",
                 remedy="restore it, or check `uri`; for a new catalog make an empty file (`batchmerge up` does)",
             )
+
+    def _database(self) -> URL | None:
+        """The address of a catalog in a database; None for other catalogs. Raises ConfigurationError."""
+        if self._connection.type != "sql" or not self._connection.uri:
+            return None
+        url = None
+        with suppress(sqlalchemy.exc.ArgumentError, ValueError):  # their texts quote parts of it
+            url = make_url(self._connection.uri)
+        if url is None or ("@" in self._connection.uri and url.username is None):
+            raise ConfigurationError(
+                "the address of the catalog's database cannot be read",
+                where=f"catalog {self.name}",
+                remedy="write `uri` as driver://user:password@host:port/database, with %2F for a / in the password",
+            )
+        return url
 
     def _properties(self) -> dict[str, str]:
         c = self._connection
@@ -92,12 +122,12 @@ class IcebergCatalog:
         if "catalog-impl" in c.spark_properties:
             del settings["type"]
         elif c.type == "sql" and c.uri:
-            settings |= _jdbc(c.uri)
+            settings |= _jdbc(self._database())
         if c.credential:
             settings["credential"] = c.credential.get_secret_value()
         prefix = f"spark.sql.catalog.{self.name}"
         named = {f"{prefix}.{k}": v for k, v in {**settings, **c.spark_properties}.items() if v is not None}
-        return {prefix: "org.apache.iceberg.spark.SparkCatalog", **named}
+        return {prefix: "org.apache.iceberg.spark.SparkCatalog", **named, **_HIDDEN}
 
     def load(self, identifier: str) -> Table | None:
         """The table as it is now, or None where there is none."""
@@ -197,9 +227,10 @@ class IcebergCatalog:
             raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the tables first") from lost
 
 
-def _jdbc(uri: str) -> dict[str, str]:
+def _jdbc(url: URL | None) -> dict[str, str]:
     """A database's address for the JVM: pyiceberg has SQLAlchemy's, with driver, user and password in it."""
-    url = make_url(uri)
+    if url is None:
+        return {}
     bare = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database, query=url.query)
     address = bare.render_as_string(hide_password=False)
     # SQLAlchemy's absolute path of a file has four slashes.
@@ -223,6 +254,12 @@ def catalog_errors(where: str) -> Iterator[None]:
             raise
         raise CommitFailed("another commit took this one's sequence number", where=where) from problem
     except sqlalchemy.exc.OperationalError as problem:
+        if _REFUSED.search(str(problem.orig)):
+            raise ConfigurationError(
+                f"the catalog's database refuses access: {problem.orig}",
+                where=where,
+                remedy="mend user and password in `uri` of the connection, or the user's rights",
+            ) from None
         # str(problem) would repeat the statement and its parameters; the driver's own text is enough.
         raise Unavailable(
             f"the catalog's database does not answer: {problem.orig}",
@@ -235,13 +272,28 @@ def catalog_errors(where: str) -> Iterator[None]:
             where=where,
             remedy="check `uri`, and restore the database from a copy if it is damaged",
         ) from None
-    except (requests.exceptions.RequestException, ServiceUnavailableError) as problem:
+    except (NotInstalledError, ModuleNotFoundError) as problem:
+        missing = getattr(problem, "name", None) or "the catalog's client"
+        raise ConfigurationError(
+            f"a library is missing: {missing}",
+            where=where,
+            remedy="install it, or name an installed driver in `uri` of the connection (postgresql+psycopg2://…)",
+        ) from None
+    except (requests.exceptions.RequestException, *_LATER) as problem:
         raise Unavailable(
             f"the catalog does not answer ({type(problem).__name__})", where=where, remedy="check its address"
         ) from None
-    except (UnauthorizedError, ForbiddenError) as problem:
+    except (UnauthorizedError, ForbiddenError, OAuthError, AuthorizationExpiredError) as problem:
         raise ConfigurationError(
-            f"the catalog refuses access ({type(problem).__name__})", where=where, remedy="check its credential"
+            f"the catalog refuses access ({type(problem).__name__})",
+            where=where,
+            remedy="mend `credential` of its connection (or the token in `properties`), or the user's rights",
+        ) from None
+    except RESTError as problem:  # its text is the server's, which may repeat what it was sent
+        raise ConfigurationError(
+            f"the catalog refuses the request ({type(problem).__name__})",
+            where=where,
+            remedy="check `uri` and `warehouse` of its connection, and the catalog's log",
         ) from None
     except OSError as problem:
         raise storage_error(problem, where) from problem

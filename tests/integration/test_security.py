@@ -6,6 +6,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import dagster as dg
@@ -35,6 +36,7 @@ from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.network import with_connection
 from tests.kit.records import Record, bootstrap, produce
+from tests.kit.rest_catalog import rest_catalog
 from tests.kit.secure_kafka import KEY_PASSWORD, PASSWORD, SecureKafka
 from tests.kit.tls_proxy import tls_proxy
 from tests.orchestration.launching import advance
@@ -123,10 +125,15 @@ def test_no_secret_is_anywhere_after_a_full_run(
     filled: str,
     clickhouse: Path,
     instance: dg.DagsterInstance,
+    request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
-    """Landing, two tables, news, a failing run: then everything that they have written is searched."""
+    """Landing, two tables, commit events, a failing run: then everything that they have written is searched.
+
+    What wrong credentials of each system become: `tests/unit/resources/test_secrets.py`.
+    """
     own = load_connections(clickhouse / "connections.yaml")
     server = own.get("clickhouse", ClickHouseConnection)
     assert server.password is not None
@@ -134,13 +141,18 @@ def test_no_secret_is_anywhere_after_a_full_run(
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()
-    secrets = [PASSWORD, KEY_PASSWORD, server.password.get_secret_value(), pem.splitlines()[3]]
+    lake_secret = f"lake-{uuid.uuid4().hex}"
+    secrets = [PASSWORD, KEY_PASSWORD, server.password.get_secret_value(), pem.splitlines()[3], lake_secret]
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
+    monkeypatch.setenv("LAKE_CREDENTIAL", f"batchmerge:{lake_secret}")
     lengths = {log: log.stat().st_size for log in (clickhouse / "logs").glob("*.log")}
     texts: dict[str, str] = {}
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(connections_with(clickhouse, secure, way)))
+    services = ExitStack()
+    request.addfinalizer(services.close)
+    lake = services.enter_context(rest_catalog(tmp_path / "lake"))
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(connections_with(clickhouse, secure, way, lake)))
     control = f"control-{uuid.uuid4().hex[:8]}"
     flow = Flow(filled, ["append", "upsert"], overrides={"control": {"topic": control}})
     flow.overrides["tables"] = [
@@ -157,6 +169,7 @@ def test_no_secret_is_anywhere_after_a_full_run(
     for log, length in lengths.items():
         texts[f"log {log.name}"] = log.read_bytes()[length:].decode(errors="replace")
     texts["log broker"] = secure.log.read_text()
+    texts["log catalog"] = (tmp_path / "lake" / "server.log").read_text()
     texts["our log"] = caplog.text
     for file in (f for f in Path(instance.root_directory).rglob("*") if f.is_file()):
         texts[f"log {file.name}"] = file.read_bytes().decode("latin-1")
@@ -165,12 +178,14 @@ def test_no_secret_is_anywhere_after_a_full_run(
     assert all(texts[where] for where in texts if not where.startswith("log ")), "nothing was looked at in vain"
 
 
-def connections_with(home: Path, secure: SecureKafka, way: str) -> Path:
-    """The stack's connections with this broker; secrets by reference, as a person writes them."""
+def connections_with(home: Path, secure: SecureKafka, way: str, lake: IcebergConnection) -> Path:
+    """The stack's connections with this broker and catalog; secrets by reference, as a person writes them."""
     document = yaml.safe_load((home / "connections.yaml").read_text())
     kafka = secure.connection(way).model_dump(mode="json", exclude_none=True)
     kafka |= {"password": "${env:KAFKA_PASSWORD}"} if way != "mTLS" else {"key_password": "${env:KEY_PASSWORD}"}
     document["connections"]["kafka"] = kafka
+    given = lake.model_dump(mode="json", exclude_none=True)
+    document["connections"]["lake"] = {**given, "credential": "${env:LAKE_CREDENTIAL}"}
     path = secure.log.parent / f"{way}.yaml"
     path.write_text(yaml.safe_dump(document))
     return path

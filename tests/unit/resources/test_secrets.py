@@ -1,0 +1,189 @@
+"""Wrong credentials of the systems spoken to over HTTP or SQL: named in the error, and the secret nowhere.
+
+The server repeats in its answer whatever it was sent, as some do. For Kafka, ClickHouse and a whole run see
+`tests/integration/test_security.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import psycopg2
+import pytest
+import sqlalchemy.exc
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from dagster._utils.error import serializable_error_info_from_exc_info
+
+from resources.bigquery import BigQuery
+from resources.connections import BigQueryConnection, IcebergConnection, SchemaRegistryConnection
+from resources.errors import BatchmergeError, ConfigurationError
+from resources.iceberg import IcebergCatalog, catalog_errors
+from resources.schema_registry import SchemaRegistry
+
+SECRET = "s3cret-77"
+
+
+class Refusing(BaseHTTPRequestHandler):
+    def _refuse(self) -> None:
+        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        said = f"{self.headers.get('Authorization')} {sent}"
+        token = self.path.endswith(("/tokens", "/token"))
+        error = {"error": "invalid_client", "error_description": said}
+        refused = {"error": {"message": said, "type": "NotAuthorizedException", "code": 401}, "error_code": 401}
+        body = json.dumps(error if token else refused).encode()
+        self.send_response(401)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = _refuse
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Callable[[Callable[[], object]], tuple[BatchmergeError, str]]:
+    """The error of a call, and all that is told of it: message, traceback, Dagster's event, logs."""
+    caplog.set_level(logging.DEBUG)
+
+    def of(call: Callable[[], object]) -> tuple[BatchmergeError, str]:
+        try:
+            call()
+        except BatchmergeError as problem:
+            event = serializable_error_info_from_exc_info(sys.exc_info())
+            texts = [str(problem), repr(problem), *traceback.format_exception(problem), str(event), caplog.text]
+            return problem, "\n".join(texts)
+        raise AssertionError("the credentials were taken")
+
+    return of
+
+
+Told = Callable[[Callable[[], object]], tuple[BatchmergeError, str]]
+
+
+def lake(**given: object) -> IcebergCatalog:
+    return IcebergCatalog("lake", IcebergConnection.model_validate({"kind": "iceberg", **given}))
+
+
+@pytest.mark.parametrize(
+    ("given", "setting"),
+    [
+        ({"credential": f"me:{SECRET}"}, "credential"),
+        ({"properties": {"token": SECRET}}, "credential"),
+        ({"properties": {"header.Authorization": f"Basic {SECRET}"}}, "credential"),
+    ],
+)
+def test_rest_catalog(given: dict[str, object], setting: str, refusing: str, told: Told) -> None:
+    problem, texts = told(lambda: lake(type="rest", uri=refusing, **given).load("n.t"))
+    assert isinstance(problem, ConfigurationError)
+    assert "catalog lake" in str(problem)
+    assert f"`{setting}`" in problem.remedy
+    assert SECRET not in texts
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        f"postgresql://me:p@{SECRET}:x/y@127.0.0.1/iceberg",  # a password that should have been encoded
+        f"me:{SECRET}@127.0.0.1/iceberg",
+    ],
+)
+@pytest.mark.parametrize("use", [lambda one: one.load("n.t"), lambda one: one.spark_settings()], ids=["load", "spark"])
+def test_address_of_a_database_that_is_none(uri: str, use: Callable[[IcebergCatalog], object], told: Told) -> None:
+    problem, texts = told(lambda: use(lake(type="sql", uri=uri)))
+    assert isinstance(problem, ConfigurationError)
+    assert "catalog lake" in str(problem)
+    assert "`uri`" in problem.remedy
+    assert SECRET not in texts
+
+
+def test_database_without_a_driver(told: Told) -> None:
+    problem, texts = told(lambda: lake(type="sql", uri=f"postgresql+absent://me:{SECRET}@127.0.0.1/db").load("n.t"))
+    assert isinstance(problem, ConfigurationError)
+    assert "`uri`" in problem.remedy
+    assert SECRET not in texts
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'connection to server at "db", port 5432 failed: FATAL:  password authentication failed for user "me"\n',
+        'connection to server at "db" failed: FATAL:  no pg_hba.conf entry for host "h", user "me", database "d"',
+        "(1045, \"Access denied for user 'me'@'localhost' (using password: YES)\")",
+    ],
+)
+def test_database_that_refuses_the_password(message: str, told: Told) -> None:
+    def refused() -> None:
+        with catalog_errors("n.t"):
+            raise sqlalchemy.exc.OperationalError(
+                f"SELECT '{SECRET}'", {"p": SECRET}, psycopg2.OperationalError(message)
+            )
+
+    problem, texts = told(refused)
+    assert isinstance(problem, ConfigurationError)
+    assert "catalog" in str(problem)
+    assert "`uri`" in problem.remedy
+    assert SECRET not in texts
+
+
+@pytest.mark.parametrize(
+    "given", [{"username": "me", "password": SECRET}, {"token": SECRET}], ids=["password", "token"]
+)
+def test_schema_registry(given: dict[str, str], refusing: str, told: Told) -> None:
+    connection = SchemaRegistryConnection.model_validate({"kind": "schema_registry", "url": refusing, **given})
+    problem, texts = told(lambda: SchemaRegistry("registry", connection).by_id(1))
+    assert isinstance(problem, ConfigurationError)
+    assert "schema registry registry" in str(problem)
+    assert all(f"`{setting}`" in problem.remedy for setting in given)
+    assert SECRET not in texts + repr(connection)
+
+
+def test_bigquery(refusing: str, told: Told) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    account = {
+        "type": "service_account", "project_id": "p", "private_key": pem, "private_key_id": SECRET,
+        "client_email": "me@p.iam", "token_uri": f"{refusing}/token",
+    }  # fmt: skip
+    connection = BigQueryConnection.model_validate(
+        {"kind": "bigquery", "project": "p", "credentials_json": json.dumps(account), "retry_seconds": 1}
+    )
+    problem, texts = told(lambda: BigQuery("bq", connection).find_table("d.t"))
+    assert isinstance(problem, ConfigurationError)
+    assert "BigQuery" in str(problem)
+    assert "`credentials_json`" in problem.remedy
+    for secret in (SECRET, *pem.splitlines()[1:-1]):
+        assert secret not in texts + repr(connection)
+
+
+def test_what_is_printed_of_a_catalog_hides_its_secrets() -> None:
+    connection = IcebergConnection.model_validate(
+        {
+            "kind": "iceberg",
+            "type": "sql",
+            "uri": f"postgresql://me:{SECRET}@db/iceberg",
+            "credential": SECRET,
+            "properties": {"s3.secret-access-key": SECRET},
+            "spark_properties": {"s3.secret-access-key": SECRET},
+        }
+    )
+    assert SECRET not in repr(connection) + str(connection)
