@@ -71,7 +71,7 @@ def test_required_filter_on_a_column_that_is_not_the_key(dataset: tuple[BigQuery
     table.merge(1, 1)
     table.load([put(1, day=date(2024, 2, 1)), delete(2)])
     table.merge(2, 2)
-    text = f"SELECT id, day FROM `{table.name}` WHERE day IS NULL OR day >= '1700-01-01'"
+    text = f"SELECT id, day FROM `{table.name}` WHERE day IS NULL OR day >= '0001-01-01'"
     assert [tuple(row) for row in table.emulator.read(text, {}, "test")] == [(1, date(2024, 2, 1))]
 
 

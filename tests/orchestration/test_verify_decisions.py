@@ -64,6 +64,6 @@ def test_when_two_values_are_the_same(one: object, other: object, empty_is_null:
 @pytest.mark.parametrize("template", ["count_rows", "some_rows", "duplicate_keys"])
 def test_bigquery_is_asked_with_the_filter_that_a_table_demands(template: str) -> None:
     arguments = {"table": ("p.d.t",), "columns": ["id"], "texts": {}, "limit": 0, "keys": ["id"]}
-    demanded = "WHERE (`_PARTITIONTIME` IS NULL OR `_PARTITIONTIME` >= TIMESTAMP '1700-01-01')"
+    demanded = "WHERE (`_PARTITIONTIME` IS NULL OR `_PARTITIONTIME` >= TIMESTAMP '0001-01-01')"
     assert demanded in render("bigquery", template, whole=Whole("_PARTITIONTIME", "TIMESTAMP"), **arguments)
     assert "WHERE" not in render("bigquery", template, whole=None, **arguments)

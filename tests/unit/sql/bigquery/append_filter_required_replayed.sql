@@ -28,7 +28,7 @@ FROM (
 LEFT JOIN (
   SELECT DISTINCT `had`.`_topic`, `had`.`__partition`, `had`.`_offset`, TRUE AS `present`
   FROM `p.d.dest` AS `had`
-  WHERE (`had`.`_PARTITIONTIME` IS NULL OR `had`.`_PARTITIONTIME` >= TIMESTAMP '1700-01-01')
+  WHERE (`had`.`_PARTITIONTIME` IS NULL OR `had`.`_PARTITIONTIME` >= TIMESTAMP '0001-01-01')
 ) AS `h`
 ON `h`.`_topic` = `batch`.`value`.`_topic` AND `h`.`__partition` = `batch`.`value`.`__partition` AND `h`.`_offset` = `batch`.`value`.`_offset`
 WHERE `h`.`present` IS NULL

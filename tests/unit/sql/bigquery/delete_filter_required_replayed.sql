@@ -21,7 +21,7 @@ USING (
   LEFT JOIN (
     SELECT DISTINCT `had`.`_topic`, `had`.`__partition`, `had`.`_offset`, TRUE AS `present`
     FROM `p.d.dest` AS `had`
-    WHERE (`had`.`_PARTITIONTIME` IS NULL OR `had`.`_PARTITIONTIME` >= TIMESTAMP '1700-01-01')
+    WHERE (`had`.`_PARTITIONTIME` IS NULL OR `had`.`_PARTITIONTIME` >= TIMESTAMP '0001-01-01')
   ) AS `h`
   ON `h`.`_topic` = `p`.`value`.`_topic` AND `h`.`__partition` = `p`.`value`.`__partition` AND `h`.`_offset` = `p`.`value`.`_offset`
   WHERE (`p`.`deletedAt` IS NULL OR `p`.`position` >= `p`.`deletedAt`)
@@ -29,7 +29,7 @@ USING (
 ) AS `batch`
 ON `batch`.`value` IS NULL AND
   `t`.`id` = `batch`.`key`.`id`
-  AND (`t`.`_PARTITIONTIME` IS NULL OR `t`.`_PARTITIONTIME` >= TIMESTAMP '1700-01-01')
+  AND (`t`.`_PARTITIONTIME` IS NULL OR `t`.`_PARTITIONTIME` >= TIMESTAMP '0001-01-01')
 
 WHEN MATCHED THEN DELETE
 WHEN NOT MATCHED AND `batch`.`value` IS NOT NULL THEN INSERT (

@@ -11,7 +11,7 @@ USING (
 ) AS `batch`
 ON
   `t`.`id` = `batch`.`key`.`id`
-  AND (`t`.`day` IS NULL OR `t`.`day` >= DATE '1700-01-01')
+  AND (`t`.`day` IS NULL OR `t`.`day` >= DATE '0001-01-01')
 
 WHEN MATCHED AND `batch`.`value` IS NULL THEN DELETE
 WHEN MATCHED AND `batch`.`value` IS NOT NULL THEN UPDATE SET

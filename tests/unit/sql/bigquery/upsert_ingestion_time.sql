@@ -12,7 +12,7 @@ USING (
 ) AS `batch`
 ON
   `t`.`id` = `batch`.`key`.`id`
-  AND (`t`.`_PARTITIONTIME` IS NULL OR `t`.`_PARTITIONTIME` >= TIMESTAMP '1700-01-01')
+  AND (`t`.`_PARTITIONTIME` IS NULL OR `t`.`_PARTITIONTIME` >= TIMESTAMP '0001-01-01')
 
 WHEN MATCHED AND `batch`.`value` IS NOT NULL THEN UPDATE SET
   `name` = `batch`.`value`.`name`,
