@@ -47,7 +47,11 @@ class BigQueryTable(Table):
         None, description="ingestion-time partitions only: a row's partition follows its record (default) or the merge"
     )
     partition_expiration_days: int | None = Field(None, gt=0, description="partitions are dropped after this")
-    require_partition_filter: bool = Field(False, description="queries must name partitions; our merges do")
+    require_partition_filter: bool = Field(
+        False,
+        description="queries must name partitions; a merge names those of its keys where the partition column is a key "
+        "column, else all: it then reads the whole table",
+    )
     cluster_by: list[str] = Field(default_factory=list, max_length=4, description="at most four columns")
     labels: dict[str, str] = Field(default_factory=dict, description="labels of the table, set when we create it")
     description: str | None = Field(None, description="the table's description in BigQuery")
