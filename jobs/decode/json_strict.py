@@ -99,8 +99,9 @@ def parse_json(record: bytes, numbers: bool = False) -> Any:
     try:
         value = (_NUMBERS if numbers else _DECODER).decode(text)
     except json.JSONDecodeError as error:
-        # Some of json's messages go on with the offending text.
-        raise Refused("undecodable", f"no JSON: {error.msg.split(':')[0].lower()} at character {error.pos}") from None
+        # Some of json's messages go on with the offending text, and some end in "at".
+        what = error.msg.split(":")[0].lower().removesuffix(" at").removesuffix(" starting")
+        raise Refused("undecodable", f"no JSON: {what} at character {error.pos}") from None
     if _SURROGATE.search(text):
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")

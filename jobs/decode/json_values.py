@@ -263,7 +263,8 @@ def text_to_microseconds(text: str, expected: str, where: str) -> int:
     microseconds = _microseconds(text, zoned=expected == "timestamp")
     if microseconds is None:
         what = "time" if expected == "timestamp" else "time without zone"
-        raise Refused("type", f"{where}: expected {expected}, found a string that is no RFC 3339 {what}")
+        taken = f"an RFC 3339 {what} or a number of milliseconds"
+        raise Refused("type", f"{where}: expected {expected} ({taken}), found another string")
     if not FIRST_MICROSECOND <= microseconds <= LAST_MICROSECOND:
         raise Refused("range", f"{where}: expected {expected}, found a year outside 1 to 9999")
     return microseconds

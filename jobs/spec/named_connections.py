@@ -38,12 +38,12 @@ def connection_mistakes(spec: PipelineSpec, connections: Connections) -> list[Mi
     for path, name, kind in named_connections(spec):
         right = [other for other, its in known.items() if its == kind]
         if name not in known:
-            listed = f"name a {kind} connection of that file ({', '.join(right) or 'it has none'}), or add this one"
+            listed = f"name one of kind {kind} ({', '.join(right) or 'there is none yet'}), or add this one there"
             meant = closest(name, right)
             remedy = f"did you mean `{meant}`?" if meant else listed
             found.append(Mistake(path, f"there is no connection {name!r} in {connections.origin}", remedy))
         elif known[name] != kind:
-            remedy = f"name {one_of(right)}" if right else f"add a {kind} connection there"
-            what = f"{name!r} is a {known[name]} connection in {connections.origin}, and a {kind} one is needed"
+            remedy = f"name {one_of(right)}" if right else f"add a connection of kind {kind} there"
+            what = f"{name!r} is a connection of kind {known[name]} in {connections.origin}, not of kind {kind}"
             found.append(Mistake(path, what, remedy))
     return found

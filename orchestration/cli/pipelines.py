@@ -50,6 +50,7 @@ class PipelineStatus(BaseModel):
     name: str
     tables: list[TableStatus]
     last_error: str | None = None
+    problem: str | None = None
 
 
 def pipeline_status() -> list[PipelineStatus]:
@@ -68,7 +69,7 @@ def _status(name: str, connections: Connections, error: str | None) -> PipelineS
         pipeline = open_pipeline(name, connections)
         destinations = pipeline.destinations()
     except BatchmergeError as problem:
-        return PipelineStatus(name=name, tables=[], last_error=str(problem))
+        return PipelineStatus(name=name, tables=[], problem=str(problem))
     asked: list[tuple[str, Callable[[], CommittedState | None]]] = [
         (f"landing {pipeline.intermediate.identifier}", pipeline.intermediate.committed)
     ]

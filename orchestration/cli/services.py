@@ -69,7 +69,8 @@ def _line(one: stack.ServiceStatus) -> str:
 
 
 def _pipeline_lines(pipeline: PipelineStatus) -> str:
-    lines = [f"pipeline {pipeline.name}" + (f": last run failed: {pipeline.last_error}" if pipeline.last_error else "")]
+    said = pipeline.problem or (f"last run failed: {pipeline.last_error}" if pipeline.last_error else "")
+    lines = [f"pipeline {pipeline.name}" + (f": {said}" if said else "")]
     for table in pipeline.tables:
         lag = "unknown" if table.lag is None else f"{table.lag:,}"
         vtts = f", VTTS {table.vtts:%Y-%m-%d %H:%M:%S} UTC" if table.vtts else ""

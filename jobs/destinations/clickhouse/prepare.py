@@ -34,7 +34,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
     if not dry_run:
         tables.create(shard.server, shard.layout)
         shard.server.execute(shard.statements.create_dead_letters())
-    return [f"create {shard.where}: {shard.layout.engine}, ordered by {', '.join(shard.layout.order_by)}"]
+    return [f"create {shard.where}: {shard.layout.summary}"]
 
 
 def _check_alone(shard: Shard) -> None:

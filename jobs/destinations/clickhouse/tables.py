@@ -90,6 +90,13 @@ class Layout:
         return self.keys or ["_topic", "_partition", "_offset"]
 
     @property
+    def summary(self) -> str:
+        """The layout in one line, for `plan`."""
+        partitions = f", partitioned by {self.table.partition_by}" if self.table.partition_by else ""
+        ttl = f", TTL {self.table.ttl}" if self.table.ttl else ""
+        return f"{self.engine}, ordered by {', '.join(self.order_by)}{partitions}{ttl}"
+
+    @property
     def settings(self) -> dict[str, str | int]:
         by_name = {c.name: c for c in self.columns}
         nullable = any("Nullable" in by_name[name].type for name in self.order_by)

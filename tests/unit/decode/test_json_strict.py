@@ -125,7 +125,10 @@ def test_accepted(kind: str, value: str, expected: Any) -> None:
         (
             "timestamp",
             '"2013-01-01"',
-            DecodeError("type", "column x: expected timestamp, found a string that is no RFC 3339 time"),
+            DecodeError(
+                "type",
+                "column x: expected timestamp (an RFC 3339 time or a number of milliseconds), found another string",
+            ),
         ),
         (
             "timestamp",
@@ -136,7 +139,9 @@ def test_accepted(kind: str, value: str, expected: Any) -> None:
             "timestamp_ntz",
             '"2013-01-01T05:00:00Z"',
             DecodeError(
-                "type", "column x: expected timestamp_ntz, found a string that is no RFC 3339 time without zone"
+                "type",
+                "column x: expected timestamp_ntz (an RFC 3339 time without zone or a number of milliseconds), "
+                "found another string",
             ),
         ),
         ("array<int not null>", "[1,null]", DecodeError("missing", "column x.element: expected int, found null")),
@@ -153,6 +158,8 @@ def test_accepted(kind: str, value: str, expected: Any) -> None:
         ("int", '1,"y":-Infinity', DecodeError("undecodable", "no JSON: NaN and Infinity are not allowed")),
         ("int", "1}{", DecodeError("undecodable", "no JSON: extra data at character 7")),
         ("int", "", DecodeError("undecodable", "no JSON: expecting value at character 5")),
+        ("string", '"a', DecodeError("undecodable", "no JSON: unterminated string at character 5")),
+        ("string", '"\x01"', DecodeError("undecodable", "no JSON: invalid control character at character 6")),
     ],
 )
 def test_refused(kind: str, value: str | bytes, error: DecodeError) -> None:

@@ -239,12 +239,12 @@ def test_connections_that_are_not_there(tmp_path: Path) -> None:
         read_pipeline_file(path).check_connections(connections)
     assert [line.removeprefix(f"{path}:") for line in caught.value.what.splitlines()] == [
         "5:17: source.connection: there is no connection 'kafak' in connections.yaml. Did you mean `kafka`?",
-        "8:17: source.key.registry: 'lake' is a iceberg connection in connections.yaml, and a schema_registry one is "
-        "needed. Fix: add a schema_registry connection there",
-        "20:19: tables[0].connection: there is no connection 'sea' in connections.yaml. Fix: name a iceberg connection "
-        "of that file (lake), or add this one",
-        "22:7: tables[1].connection: there is no connection 'clickhouse' in connections.yaml. Fix: name a clickhouse "
-        "connection of that file (it has none), or add this one",
+        "8:17: source.key.registry: 'lake' is a connection of kind iceberg in connections.yaml, not of kind "
+        "schema_registry. Fix: add a connection of kind schema_registry there",
+        "20:19: tables[0].connection: there is no connection 'sea' in connections.yaml. Fix: name one of kind "
+        "iceberg (lake), or add this one there",
+        "22:7: tables[1].connection: there is no connection 'clickhouse' in connections.yaml. Fix: name one "
+        "of kind clickhouse (there is none yet), or add this one there",
     ]
 
 
