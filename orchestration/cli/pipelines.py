@@ -44,7 +44,7 @@ class TableStatus(BaseModel):
 
 
 class PipelineStatus(BaseModel):
-    """One pipeline: its landing first, then its tables, and its last failed run if none succeeded since."""
+    """One pipeline: landing, then its tables; its last failed run if none succeeded since; why it does not open."""
 
     model_config = ConfigDict(frozen=True)
     name: str
