@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import importlib
 import logging
+import signal
 import sys
+import threading
+from typing import Any
 
 import click
 
@@ -30,7 +33,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "dead-letters": ("orchestration.cli.dead_letters:dead_letters", "Bad records: show them, and try them again."),
     "import": ("orchestration.cli.connect_import:import_", "Make a pipeline of a Kafka Connect sink."),
     "ui": ("orchestration.cli.ui:ui", "Open Dagster on the pipelines."),
-    "status": ("orchestration.cli.services:status", "Show how services and pipelines are."),
+    "status": ("orchestration.cli.status:status", "Show how services and pipelines are."),
 }
 
 TERMINAL, TRANSIENT, CANCELLED = 2, 3, 130
@@ -68,10 +71,18 @@ def batchmerge() -> None:
     """
 
 
+def ends_when_asked(handler: Any) -> None:
+    """INT and TERM end this process. A script's background job ignores INT, and Dagster makes TERM the same."""
+    if threading.current_thread() is threading.main_thread():
+        for one in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(one, handler)
+
+
 def main() -> None:
     """Entry point. Our own errors are one or two lines on stderr; a traceback is a bug of ours."""
     # What is logged is shown only by commands that say so; without a handler Python would print warnings anywhere.
     logging.getLogger("batchmerge").addHandler(logging.NullHandler())
+    ends_when_asked(signal.default_int_handler)
     try:
         batchmerge.main(standalone_mode=False)
     except click.ClickException as problem:

@@ -1,15 +1,18 @@
-"""`batchmerge ui`: Dagster's web page and daemon on this machine."""
+"""`batchmerge ui`: Dagster's web page and daemon on this machine, until Ctrl-C, TERM or `batchmerge down`."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import click
 
+from orchestration.cli import ends_when_asked
 from orchestration.cli.instance import dagster_home
 from resources.connections import data_folder
+from resources.local import processes, stack
 from resources.local.ports import is_free
 
 _WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
@@ -20,14 +23,18 @@ _WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
 def ui(port: int) -> None:
     """Open Dagster on the pipelines: its web page, and the daemon that runs schedules, sensors and backfills.
 
-    Runs until Ctrl-C. State is in <data folder>/dagster, or in DAGSTER_HOME if that is set.
+    Runs until Ctrl-C or `batchmerge down`. State is in <data folder>/dagster, or in DAGSTER_HOME if that is set.
     """
     if not is_free(port):
         raise click.UsageError(f"port {port} is in use: name another with --port")
     home = dagster_home()
     click.echo(f"Dagster is starting at http://127.0.0.1:{port} (state in {home}); Ctrl-C stops it")
-    command = [sys.executable, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
+    # Dagster would have people use `dg dev`, which is a tool of a project's developers.
+    quiet = ["-W", "ignore:Function `dev_command` is superseded"]
+    command = [sys.executable, *quiet, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
     where = ["--workspace", str(_WORKSPACE)] if _WORKSPACE.exists() else ["--module-name", "orchestration.definitions"]
     # The daemon's runs start elsewhere: a data folder named by a relative path has to stay the same one.
     os.environ["BATCHMERGE_HOME"] = str(data_folder())
+    ends_when_asked(signal.SIG_DFL)
+    stack.add_ui(data_folder(), port, processes.take_mark())
     os.execv(sys.executable, [*command, *where])  # this process becomes Dagster, so that signals reach it

@@ -60,6 +60,12 @@ def start(command: Command, log: Path, cwd: Path) -> Running:
     return Running(pid=started.pid, mark=mark)
 
 
+def take_mark() -> Running:
+    """Marks this very process, from the program on that it is about to become (exec)."""
+    os.environ[MARK] = str(uuid.uuid4())
+    return Running(pid=os.getpid(), mark=os.environ[MARK])
+
+
 def _stoppable(argv: Sequence[str]) -> list[str]:
     """The command, so that TERM ends it.
 

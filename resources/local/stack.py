@@ -82,7 +82,10 @@ def up(home: Path, only: Iterable[str] | None, say: Say) -> Site:
 
 
 def down(home: Path, say: Say) -> None:
-    """Stops all services of the data folder. Their data and ports stay for the next `up`."""
+    """Stops the web pages and all services of the data folder. Their data and ports stay for the next `up`."""
+    for page in sorted(home.glob("ui/*.json")):
+        _stop(f"ui {page.stem}", Running.model_validate_json(page.read_text()), say)
+        page.unlink(missing_ok=True)
     if not (home / "stack.json").exists():
         return
     with exclusive(home / "stack.lock"):
@@ -91,14 +94,19 @@ def down(home: Path, say: Say) -> None:
         # Those that others need stop last; the others side by side.
         for round in ([s for s in SERVICES if s.name not in needed], [s for s in SERVICES if s.name in needed]):
             with ThreadPoolExecutor(len(SERVICES)) as pool:
-                list(pool.map(lambda service: _stop(service.name, state, say), round))
+                list(pool.map(lambda service: _stop(service.name, state.processes.get(service.name), say), round))
             for service in round:
                 state.processes.pop(service.name, None)
             _write(home, state)
 
 
-def _stop(name: str, state: StackState, say: Say) -> None:
-    running = state.processes.get(name)
+def add_ui(home: Path, port: int, running: Running) -> None:
+    """`down` ends Dagster's web page on this port too."""
+    (home / "ui").mkdir(parents=True, exist_ok=True)
+    _replace(home / "ui" / f"{port}.json", running.model_dump_json())
+
+
+def _stop(name: str, running: Running | None, say: Say) -> None:
     if running and processes.is_alive(running):
         processes.stop(running)
         say(f"{name}: stopped")

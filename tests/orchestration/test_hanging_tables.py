@@ -27,7 +27,7 @@ from tests.kit.model import expected
 from tests.kit.records import bootstrap, produce, random_changes
 
 STATUS = dg.DagsterRunStatus
-_PATIENCE = 400
+_PATIENCE = 900
 
 
 def _until(wanted: Callable[[], object], what: str, log: Path) -> None:

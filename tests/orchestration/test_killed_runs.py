@@ -28,7 +28,7 @@ from tests.kit.model import expected
 from tests.kit.records import bootstrap, produce, random_changes
 
 STATUS = dg.DagsterRunStatus
-_PATIENCE = 180
+_PATIENCE = 600
 
 
 def _until(wanted: Callable[[], object], log: Path) -> None:

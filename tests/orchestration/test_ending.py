@@ -1,0 +1,114 @@
+"""What a script has started in the background ends when it is asked to, although INT is ignored there."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+import psutil
+import pytest
+import yaml
+
+from orchestration.pool_waits import holders
+from resources.local.ports import free_port
+from tests.kit.flow import ROOT, Flow
+
+FLOW = Flow("t", ["append"])
+_PATIENCE = 600
+_BATCHMERGE = Path(sys.executable).with_name("batchmerge")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder of its own, with one pipeline."""
+    for name in ("DAGSTER_HOME", "BATCHMERGE_CONNECTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path / "pipelines"))
+    (tmp_path / "home").mkdir()
+    folder = tmp_path / "pipelines" / FLOW.name
+    folder.mkdir(parents=True)
+    document = {"type": "orchestration.components.KafkaPipeline", "attributes": FLOW.spec_document}
+    (folder / "defs.yaml").write_text(yaml.safe_dump(document))
+    return tmp_path / "home"
+
+
+@contextmanager
+def _in_background(arguments: str, log: Path) -> Iterator[psutil.Process]:
+    """A shell's background job: there INT is ignored."""
+    job = f"{_BATCHMERGE} {arguments} > {log} 2>&1 & echo $!"
+    started = subprocess.run(["sh", "-c", job], check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    process = psutil.Process(int(started.stdout))
+    try:
+        yield process
+    finally:
+        if _lives(process):
+            for one in [*process.children(recursive=True), process]:
+                one.kill()
+
+
+def _lives(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def _until(wanted: Callable[[], object], log: Path) -> None:
+    end = time.monotonic() + _PATIENCE
+    while not wanted():
+        assert time.monotonic() < end, log.read_text()[-3000:]
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("way", ["INT", "down"])
+def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) -> None:
+    port, log = free_port(()), tmp_path / "log"
+
+    def answers() -> bool:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=5).close()
+        except (urllib.error.URLError, OSError):
+            return False
+        return True
+
+    with _in_background(f"ui --port {port}", log) as page:
+        _until(answers, log)
+        family = [page, *page.children(recursive=True)]
+        assert len(family) > 2
+        if way == "INT":
+            page.send_signal(signal.SIGINT)
+        else:
+            done = subprocess.run([_BATCHMERGE, "down"], check=True, capture_output=True, text=True)
+            assert f"ui {port}: stopped" in done.stdout
+        _until(lambda: not any(_lives(one) for one in family), log)
+    assert "Dagster services shut down" in log.read_text()
+    assert "Warning" not in log.read_text()
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_ends_and_frees_what_it_held(
+    asked: signal.Signals, home: Path, tmp_path: Path, silent_server: str
+) -> None:
+    log = tmp_path / "log"
+    connections = {
+        "kafka": {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": 600},
+        "lake": {"kind": "iceberg", "type": "sql", "uri": f"sqlite:///{tmp_path}/lake.db", "warehouse": str(tmp_path)},
+        "spark": {"kind": "spark", "master": "local[1]"},
+    }
+    (home / "connections.yaml").write_text(yaml.safe_dump({"connections": connections}))
+    with _in_background(f"run {FLOW.name}", log) as run:
+        _until(lambda: (home / "dagster" / "history").exists() or not _lives(run), log)
+        with dg.DagsterInstance.from_config(str(home / "dagster")) as instance:
+            _until(lambda: holders(instance, [f"landing/{FLOW.name}"]) or not _lives(run), log)
+            assert _lives(run), log.read_text()
+            run.send_signal(asked)
+            _until(lambda: not _lives(run), log)
+            assert log.read_text().strip().endswith("cancelled")
+            assert not holders(instance, [f"landing/{FLOW.name}"])
+            assert instance.get_runs()[0].is_finished
