@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import TypeVar
 
-import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
 from jobs.batch import CommittedState
+from jobs.destinations.base import Destination
+from jobs.landing.landing_table import LandingTable
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
+from jobs.spec.pipeline import PipelineSpec
 from jobs.time_limit import with_timeout
+from orchestration.cli.dagster_state import DagsterState, dagster_state
 from orchestration.components.metadata import lag_behind
 from orchestration.files import open_pipeline, pipeline_names
-from orchestration.names import PIPELINE_TAG
-from resources.connections import Connections, connections_path, data_folder, load_connections
+from orchestration.sensors.busy import paused_reason
+from resources.connections import Connections, connections_path, load_connections
 from resources.errors import BatchmergeError
 
 T = TypeVar("T")
@@ -32,6 +34,7 @@ class TableStatus(BaseModel):
     Attributes:
         lag: records that Kafka has and the table has not; None where that cannot be told now.
         vtts: valid-through timestamp.
+        dead_letters: of the landing those that cannot be read; of a table the rows that it refuses.
         problem: why the table cannot be asked now.
     """
 
@@ -40,42 +43,85 @@ class TableStatus(BaseModel):
     batch: int | None = None
     lag: int | None = None
     vtts: datetime | None = None
+    dead_letters: int | None = None
     problem: str | None = None
 
 
 class PipelineStatus(BaseModel):
-    """One pipeline: landing, then its tables; its last failed run if none succeeded since; why it does not open."""
+    """One pipeline: its landing first, then its tables.
+
+    Attributes:
+        paused: nothing of it starts by itself.
+        starts: what starts it, or why nothing does, for people.
+        runs: those under way, for people.
+        last_error: of its last run, if that failed.
+        problem: why its file cannot be used.
+    """
 
     model_config = ConfigDict(frozen=True)
     name: str
     tables: list[TableStatus]
+    paused: bool = False
+    starts: str = ""
+    runs: list[str] = []
     last_error: str | None = None
     problem: str | None = None
 
 
-def pipeline_status() -> list[PipelineStatus]:
+class Status(BaseModel):
+    """All pipelines, and whether a Dagster daemon runs, which starts their schedules and sensors."""
+
+    model_config = ConfigDict(frozen=True)
+    daemon: bool = False
+    pipelines: list[PipelineStatus] = []
+
+
+def pipeline_status() -> Status:
     """All pipelines. What does not answer is told as such, within seconds; without connections there is nothing."""
     if not connections_path().exists():
-        return []
-    connections = load_connections()
-    names = pipeline_names()
-    errors = _last_errors(names)
+        return Status()
+    connections, names = load_connections(), pipeline_names()
+    state = dagster_state(names)
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(lambda name: _status(name, connections, errors.get(name)), names))
+        found = list(pool.map(lambda name: _status(name, connections, state), names))
+    return Status(daemon=state.daemon, pipelines=found)
 
 
-def _status(name: str, connections: Connections, error: str | None) -> PipelineStatus:
+def _status(name: str, connections: Connections, state: DagsterState) -> PipelineStatus:
     try:
         pipeline = open_pipeline(name, connections)
         destinations = pipeline.destinations()
     except BatchmergeError as problem:
         return PipelineStatus(name=name, tables=[], problem=str(problem))
-    asked: list[tuple[str, Callable[[], CommittedState | None]]] = [
-        (f"landing {pipeline.intermediate.identifier}", pipeline.intermediate.committed)
-    ]
-    asked += [(destination.name, destination.committed) for destination in destinations]
-    ends = _ends(pipeline)
-    return PipelineStatus(name=name, tables=[_table(what, ask, ends) for what, ask in asked], last_error=error)
+    ends, place = _ends(pipeline), pipeline.intermediate
+    tables = [_table(f"landing {place.identifier}", place.committed, partial(_quarantined, place), ends)]
+    tables += [_table(d.name, d.committed, partial(_refused, d), ends) for d in destinations]
+    paused = paused_reason(name, pipeline.spec)
+    return PipelineStatus(
+        name=name,
+        tables=tables,
+        paused=paused is not None,
+        starts=f"nothing starts by itself: {paused}" if paused else _starts(name, pipeline.spec, state),
+        runs=state.runs.get(name, []),
+        last_error=state.errors.get(name),
+    )
+
+
+def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
+    ways = {f"{name}_schedule": f"its schedule ({spec.cron})"}
+    if spec.trigger:
+        ways[f"{name}_lag"] = "its trigger"
+    on = [way for instigator, way in ways.items() if instigator not in state.stopped]
+    off = [f"{way} is stopped in Dagster" for instigator, way in ways.items() if instigator in state.stopped]
+    return "; ".join([f"{' and '.join(on)} start{'s' if len(on) == 1 else ''} runs"] * bool(on) + off)
+
+
+def _quarantined(place: LandingTable) -> int:
+    return sum(batch.counts.quarantined for batch in place.landed()[0])
+
+
+def _refused(destination: Destination) -> int:
+    return sum(group.records for group in destination.dead_letter_groups())
 
 
 def _ends(pipeline: Pipeline) -> Offsets | None:
@@ -85,9 +131,12 @@ def _ends(pipeline: Pipeline) -> Offsets | None:
         return None
 
 
-def _table(name: str, ask: Callable[[], CommittedState | None], ends: Offsets | None) -> TableStatus:
+def _table(
+    name: str, ask: Callable[[], CommittedState | None], count: Callable[[], int], ends: Offsets | None
+) -> TableStatus:
     try:
         state = _limited(name, ask)
+        dead_letters = _limited(name, count) if state else 0
     except BatchmergeError as problem:
         return TableStatus(name=name, problem=str(problem))
     vtts = state.watermark.vtts if state else None
@@ -96,32 +145,9 @@ def _table(name: str, ask: Callable[[], CommittedState | None], ends: Offsets | 
         batch=state.batch_number if state else None,
         lag=lag_behind(ends, state) if ends is not None else None,
         vtts=datetime.fromtimestamp(vtts / 1000, UTC) if vtts is not None else None,
+        dead_letters=dead_letters,
     )
 
 
 def _limited(where: str, work: Callable[[], T]) -> T:
     return with_timeout(_LIMIT, where, work, lambda: None)
-
-
-def _last_errors(names: list[str]) -> dict[str, str]:
-    """Per pipeline why its newest finished run failed, if it did. Nothing where Dagster was never used here."""
-    home = Path(os.environ.get("DAGSTER_HOME", data_folder() / "dagster"))
-    if not home.exists():
-        return {}
-    found = {}
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        for name in names:
-            finished = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
-            runs = instance.get_runs(dg.RunsFilter(statuses=finished, tags={PIPELINE_TAG: name}), limit=1)
-            if runs and runs[0].status == dg.DagsterRunStatus.FAILURE:
-                found[name] = _error(instance, runs[0].run_id)
-    return found
-
-
-def _error(instance: dg.DagsterInstance, run_id: str) -> str:
-    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
-        if entry.dagster_event:
-            data = entry.dagster_event.step_failure_data
-            told = data.user_failure_data.description if data.user_failure_data else None
-            return told or (data.error.message.strip() if data.error else f"run {run_id} failed")
-    return f"run {run_id} failed"

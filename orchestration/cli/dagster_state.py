@@ -1,0 +1,76 @@
+"""What Dagster's instance says about the pipelines: whether anything starts by itself, what runs, what failed last."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.scheduler.instigation import InstigatorStatus
+
+from orchestration.names import PIPELINE_TAG
+from resources.connections import data_folder
+
+_FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
+_UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+# A daemon says every 30 s that it is there.
+_SILENT = 90
+
+
+@dataclass(frozen=True)
+class DagsterState:
+    """At one moment.
+
+    Attributes:
+        daemon: whether a daemon runs, which is who starts schedules and sensors.
+        stopped: schedules and sensors that somebody has stopped in Dagster.
+        errors: per pipeline why its newest finished run failed, if it did.
+        runs: per pipeline the runs under way, for people.
+    """
+
+    daemon: bool = False
+    stopped: frozenset[str] = frozenset()
+    errors: dict[str, str] = field(default_factory=dict)
+    runs: dict[str, list[str]] = field(default_factory=dict)
+
+
+def dagster_state(names: Sequence[str]) -> DagsterState:
+    """Asks the instance of the data folder. Nothing where Dagster was never used here."""
+    home = Path(os.environ.get("DAGSTER_HOME", data_folder() / "dagster"))
+    if not home.exists():
+        return DagsterState()
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        heartbeats = [beat.timestamp for beat in instance.get_daemon_heartbeats().values()]
+        states = instance.all_instigator_state()
+        return DagsterState(
+            daemon=time.time() - max(heartbeats, default=0.0) < _SILENT,
+            stopped=frozenset(state.name for state in states if state.status == InstigatorStatus.STOPPED),
+            errors={name: told for name in names if (told := _last_error(instance, name))},
+            runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in names},
+        )
+
+
+def _runs(
+    instance: dg.DagsterInstance, name: str, statuses: Sequence[dg.DagsterRunStatus], limit: int | None = None
+) -> Sequence[dg.DagsterRun]:
+    return instance.get_runs(dg.RunsFilter(statuses=list(statuses), tags={PIPELINE_TAG: name}), limit=limit)
+
+
+def _named(run: dg.DagsterRun) -> str:
+    return f"run {run.run_id[:8]} is {run.status.value.lower()}"
+
+
+def _last_error(instance: dg.DagsterInstance, name: str) -> str | None:
+    runs = _runs(instance, name, _FINISHED, limit=1)
+    if not runs or runs[0].status != dg.DagsterRunStatus.FAILURE:
+        return None
+    run_id = runs[0].run_id
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
+        if entry.dagster_event:
+            data = entry.dagster_event.step_failure_data
+            told = data.user_failure_data.description if data.user_failure_data else None
+            return told or (data.error.message.strip() if data.error else f"run {run_id} failed")
+    return f"run {run_id} failed"
