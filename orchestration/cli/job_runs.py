@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
+from dagster._core.events import RunFailureReason
 from dagster._core.utils import make_new_run_id
 
 from jobs.spec.pipeline import PipelineSpec
@@ -59,6 +60,14 @@ class RunResult:
         return self.steps[1:]
 
 
+def definitions_of(pipeline: str, spec: PipelineSpec) -> dg.Definitions:
+    """What Dagster sees of this one pipeline: the files of the others are not read."""
+    # Imported late: a wrong name should not wait for it.
+    from orchestration.components import KafkaPipeline
+
+    return KafkaPipeline(pipeline, spec).definitions()
+
+
 def run_job(
     instance: dg.DagsterInstance,
     definitions: dg.Definitions,
@@ -78,6 +87,7 @@ def run_job(
 
     Raises:
         Unavailable: another run holds a pool, and it is not to be waited for.
+        KeyboardInterrupt: the process was asked to end (INT, TERM).
     """
     job = definitions.resolve_job_def(pipeline)
     partitions = job.partitions_def
@@ -105,17 +115,24 @@ def execute(
     if not wait and (found := holders(instance, pools)):
         raise in_the_way(found)
     run_id, waits = make_new_run_id(), PoolWaits(instance, _LOG.info, wait)
-    with waiting_for_pools(waits):
-        result = job.execute_in_process(
-            instance=instance,
-            partition_key=partition,
-            tags={**tags, **process_tags(run_id)},
-            raise_on_error=False,
-            run_id=run_id,
-            run_config={**run_config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        )
+    try:
+        with waiting_for_pools(waits):
+            result = job.execute_in_process(
+                instance=instance,
+                partition_key=partition,
+                tags={**tags, **process_tags(run_id)},
+                raise_on_error=False,
+                run_id=run_id,
+                run_config={**run_config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            )
+    finally:
+        # A step that was interrupted still has its own.
+        instance.event_log_storage.free_concurrency_slots_for_run(run_id)
     if waits.refusal:
         raise waits.refusal
+    ends = [event.job_failure_data for event in result.all_events if event.is_job_failure]
+    if any(end.failure_reason == RunFailureReason.UNEXPECTED_TERMINATION for end in ends):
+        raise KeyboardInterrupt
     return result
 
 

@@ -9,7 +9,7 @@ import dagster as dg
 from rich.table import Table
 
 from orchestration.cli.instance import dagster_instance
-from orchestration.cli.job_runs import execute
+from orchestration.cli.job_runs import definitions_of, execute
 from orchestration.cli.progress import engine_log
 from orchestration.cli.report import console
 from orchestration.files import pipeline_spec
@@ -25,12 +25,9 @@ def maintain(pipeline: str, no_wait: bool) -> None:
 
     Exit code 2: something has to be mended; 3: try again later. Tasks that failed keep no other from being done.
     """
-    pipeline_spec(pipeline)
-    # Imported late: reading all pipeline files takes a second, a wrong name should not.
-    from orchestration.definitions import defs
-
+    job = definitions_of(pipeline, pipeline_spec(pipeline)).resolve_job_def(maintenance_job(pipeline))
     with engine_log(), dagster_instance() as instance:
-        result = execute(instance, defs().resolve_job_def(maintenance_job(pipeline)), {}, {}, not no_wait)
+        result = execute(instance, job, {}, {}, not no_wait)
     _show(result)
     problems = [e.step_failure_data.user_failure_data for e in result.all_events if e.is_step_failure]
     for problem in problems:

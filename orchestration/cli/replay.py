@@ -13,7 +13,7 @@ from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_offsets, from_time, replay_from_kafka
 from jobs.replay.landed import Replayed, replay_batches
 from orchestration.cli.instance import dagster_instance
-from orchestration.cli.job_runs import run_job, wait_until_idle
+from orchestration.cli.job_runs import definitions_of, run_job, wait_until_idle
 from orchestration.cli.offset_reset import place
 from orchestration.cli.progress import engine_log
 from orchestration.cli.report import console
@@ -149,9 +149,7 @@ def _by_hours(pipeline: str, first: datetime, last: datetime | None, wait: bool)
     begin = datetime.strptime(spec.since, "%Y-%m-%d-%H:%M")
     if first < begin:
         raise click.UsageError(f"the pipeline's first hour is {begin:%Y-%m-%dT%H} (`since` in its file)")
-    from orchestration.definitions import defs
-
     hours = (first.strftime("%Y-%m-%d-%H:00"), last.strftime("%Y-%m-%d-%H:00"))
     with engine_log(), dagster_instance() as instance:
-        result = run_job(instance, defs(), pipeline, {"mode": "replay"}, hours=hours, wait=wait)
+        result = run_job(instance, definitions_of(pipeline, spec), pipeline, {"mode": "replay"}, hours=hours, wait=wait)
     finish(result)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import sys
+from math import ceil
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestration.cli.instance import dagster_instance
-from orchestration.cli.job_runs import RunResult, run_job
+from jobs.time_limit import with_timeout
 from orchestration.cli.progress import engine_log
-from orchestration.cli.report import show_run
-from orchestration.files import pipeline_spec
+from orchestration.files import open_pipeline, pipeline_spec
+from resources.connections import load_connections
+from resources.errors import BatchmergeError
+
+if TYPE_CHECKING:
+    from orchestration.cli.job_runs import RunResult
+
+# For one look at Kafka.
+_PATIENCE = 15
 
 
 @click.command()
@@ -26,20 +34,43 @@ def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: 
     """
     if until_caught_up and max_batches is not None:
         raise click.UsageError("give --until-caught-up or --max-batches, not both")
-    pipeline_spec(pipeline)
-    # Imported late: reading all pipeline files takes a second, a wrong name should not.
-    from orchestration.definitions import defs
+    spec = pipeline_spec(pipeline)
+    # Imported late: a wrong name should not wait for Dagster.
+    from orchestration.cli.instance import dagster_instance
+    from orchestration.cli.job_runs import definitions_of, run_job
 
     config: dict[str, object] = {"until_caught_up": until_caught_up}
     if max_batches is not None:
         config["max_batches"] = max_batches
+    if until_caught_up or max_batches is not None:
+        _say_what_is_ahead(pipeline, max_batches)
     with engine_log(), dagster_instance() as instance:
-        result = run_job(instance, defs(), pipeline, config, wait=not no_wait)
+        result = run_job(instance, definitions_of(pipeline, spec), pipeline, config, wait=not no_wait)
     finish(result)
+
+
+def _say_what_is_ahead(name: str, max_batches: int | None) -> None:
+    """How many batches will be landed, before how many merges. A Kafka that does not answer is the run's to tell."""
+    from orchestration.sensors.lag import look
+
+    try:
+        pipeline = open_pipeline(name, load_connections())
+        waits = with_timeout(_PATIENCE, "Kafka", lambda: look(pipeline).landing, lambda: None)
+    except BatchmergeError:
+        return
+    size = pipeline.spec.batch.max_records
+    batches = min(ceil(waits / size), max_batches or waits)
+    tables = len(pipeline.spec.tables)
+    then = "then the table takes" if tables == 1 else f"then each of the {tables} tables takes"
+    as_batches = "1 batch is" if batches == 1 else f"{batches:,} batches of up to {size:,} are"
+    told = f"{waits:,} records wait in Kafka: {as_batches} landed first, {then} all that it lacks at once"
+    click.echo(told, err=True)
 
 
 def finish(result: RunResult) -> None:
     """Shows the run and ends the process with its exit code."""
+    from orchestration.cli.report import show_run
+
     show_run(result)
     if not result.success:
         failed = [step for step in result.steps if step.problem]

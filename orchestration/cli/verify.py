@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 
 from orchestration.cli.instance import dagster_instance
+from orchestration.cli.job_runs import definitions_of
 from orchestration.cli.report import console
 from orchestration.files import pipeline_spec
 
@@ -28,10 +29,7 @@ def verify(pipeline: str, rows: int) -> None:
     The same as the Dagster job PIPELINE_verify; its results are on the tables' Checks pages too. Exit code 1: a check
     failed; 2: the verification itself could not run.
     """
-    pipeline_spec(pipeline)
-    from orchestration.definitions import defs
-
-    job = defs().resolve_job_def(f"{pipeline}_verify")
+    job = definitions_of(pipeline, pipeline_spec(pipeline)).resolve_job_def(f"{pipeline}_verify")
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     config = {"ops": {f"{pipeline}__verify": {"config": {"rows": rows}}}}
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

@@ -6,15 +6,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import dagster as dg
 import pytest
 import yaml
 
-from jobs.spec.pipeline import PipelineSpec
 from orchestration import files
 from orchestration.cli import main
-from orchestration.components import KafkaPipeline
-from orchestration.definitions import with_shared
 from tests.kit.engine import Engine
 
 # Exit code and what was printed; an empty argument stands for the pipeline's name.
@@ -32,7 +28,6 @@ def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         where.mkdir(exist_ok=True)
         document = {"type": "orchestration.components.KafkaPipeline", "attributes": engine.document}
         (where / "defs.yaml").write_text(yaml.safe_dump(document))
-        monkeypatch.setattr("orchestration.definitions.defs", lambda: _definitions(engine))
         monkeypatch.setattr(sys, "argv", ["batchmerge", *(a or engine.flow.name for a in arguments)])
         capsys.readouterr()
         code = 0
@@ -44,9 +39,3 @@ def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         return code, said.out + said.err
 
     return run
-
-
-def _definitions(engine: Engine) -> dg.Definitions:
-    """What Dagster sees of the pipeline file."""
-    spec = PipelineSpec.model_validate(engine.document)
-    return with_shared(KafkaPipeline(engine.flow.name, spec).definitions())

@@ -17,7 +17,6 @@ from orchestration import cli
 from resources.connections import Connections
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
-from tests.orchestration.launching import definitions
 
 Topic = Callable[..., str]
 Call = Callable[..., tuple[int, str, str]]
@@ -51,7 +50,6 @@ def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Flow]
         document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
         (tmp_path / "defs" / flow.name / "defs.yaml").write_text(yaml.safe_dump(document))
         monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
-        monkeypatch.setattr("orchestration.definitions.defs", lambda: definitions(flow))
         monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
         return flow.name
 
@@ -85,11 +83,17 @@ def test_a_day_of_a_pipeline(
     assert (code, "6 read, 6 landed" in told, "landed batch 1" in progress) == (0, True, True)
     code, told, _ = call("status", "--json")
     (status,) = json.loads(told)["pipelines"]
-    assert code == 0
+    assert (code, json.loads(told)["daemon"]) == (0, False)
     assert (status["name"], status["last_error"]) == (name, None)
     assert [(t["batch"], t["lag"], t["problem"]) for t in status["tables"]] == [(1, 4, None), (1, 4, None)]
     assert status["tables"][1]["vtts"]
-    assert call("run", name, "--until-caught-up")[0] == 0
+    code, told, _ = call("status")
+    assert "No Dagster daemon runs: nothing starts by itself" in told
+    assert f"pipeline {name}: its schedule (*/5 * * * *) starts runs" in told
+    assert "batch 1, lag 4, complete through 20" in told
+    assert "complete through: every record up to this time is in the table" in told
+    code, _, progress = call("run", name, "--until-caught-up")
+    assert (code, "4 records wait in Kafka: 1 batch is landed first, then the table takes" in progress) == (0, True)
     assert rows(connections, table) == [(n, f"n{n + 5}", 1.0) for n in range(5)]
     code, told, _ = call("replay", name, "--from", datetime.now(UTC).strftime("%Y-%m-%d"))
     assert (code, "1 to 2" in told) == (0, True)
