@@ -117,7 +117,7 @@ def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
 
 
 def _quarantined(place: LandingTable) -> int:
-    return sum(batch.counts.quarantined for batch in place.landed()[0])
+    return sum(batch.counts.quarantined for batch in place.landed().batches)
 
 
 def _refused(destination: Destination) -> int:
