@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 
 from resources.connections import data_folder
+from resources.local.locks import exclusive
 
 SETTINGS = Path(__file__).parents[1] / "instance" / "dagster.yaml"
 
@@ -25,5 +26,6 @@ def dagster_home() -> Path:
 
 
 def dagster_instance() -> dg.DagsterInstance:
-    dagster_home()
-    return dg.DagsterInstance.get()
+    # Two that make the tables of a new instance at once get in each other's way.
+    with exclusive(dagster_home() / "lock"):
+        return dg.DagsterInstance.get()

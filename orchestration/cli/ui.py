@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from orchestration.cli import ends_when_asked
-from orchestration.cli.instance import dagster_home
+from orchestration.cli.instance import dagster_home, dagster_instance
 from resources.connections import data_folder
 from resources.local import processes, stack
 from resources.local.ports import is_free
@@ -28,6 +28,7 @@ def ui(port: int) -> None:
     if not is_free(port):
         raise click.UsageError(f"port {port} is in use: name another with --port")
     home = dagster_home()
+    dagster_instance().dispose()  # made here, if it is new, and not by three processes at once
     click.echo(f"Dagster is starting at http://127.0.0.1:{port} (state in {home}); Ctrl-C stops it")
     # Dagster would have people use `dg dev`, which is a tool of a project's developers.
     quiet = ["-W", "ignore:Function `dev_command` is superseded"]

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import dagster as dg
 import psutil
 import pytest
 import yaml
 
+from orchestration.cli.instance import dagster_instance
 from orchestration.pool_waits import holders
 from resources.local.ports import free_port
 from tests.kit.flow import ROOT, Flow
@@ -29,8 +29,8 @@ _BATCHMERGE = Path(sys.executable).with_name("batchmerge")
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder of its own, with one pipeline."""
-    for name in ("DAGSTER_HOME", "BATCHMERGE_CONNECTIONS"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("BATCHMERGE_CONNECTIONS", raising=False)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path / "pipelines"))
     (tmp_path / "home").mkdir()
@@ -102,13 +102,12 @@ def test_a_run_ends_and_frees_what_it_held(
         "spark": {"kind": "spark", "master": "local[1]"},
     }
     (home / "connections.yaml").write_text(yaml.safe_dump({"connections": connections}))
-    with _in_background(f"run {FLOW.name}", log) as run:
-        _until(lambda: (home / "dagster" / "history").exists() or not _lives(run), log)
-        with dg.DagsterInstance.from_config(str(home / "dagster")) as instance:
-            _until(lambda: holders(instance, [f"landing/{FLOW.name}"]) or not _lives(run), log)
-            assert _lives(run), log.read_text()
-            run.send_signal(asked)
-            _until(lambda: not _lives(run), log)
-            assert log.read_text().strip().endswith("cancelled")
-            assert not holders(instance, [f"landing/{FLOW.name}"])
-            assert instance.get_runs()[0].is_finished
+    # The instance is made here or there, by whoever comes first.
+    with _in_background(f"run {FLOW.name}", log) as run, dagster_instance() as instance:
+        _until(lambda: holders(instance, [f"landing/{FLOW.name}"]) or not _lives(run), log)
+        assert _lives(run), log.read_text()
+        run.send_signal(asked)
+        _until(lambda: not _lives(run), log)
+        assert log.read_text().strip().endswith("cancelled")
+        assert not holders(instance, [f"landing/{FLOW.name}"])
+        assert instance.get_runs()[0].is_finished
