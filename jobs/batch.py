@@ -14,6 +14,7 @@ from jobs.watermark import Watermark
 PREFIX = "batchmerge."
 # Only the summary of a landed batch has it: how many offsets of each topic-partition it took.
 LENGTHS = PREFIX + "lengths"
+_EPOCHS = PREFIX + "leader-epochs"
 _CONTINUES = PREFIX + "continues"
 
 
@@ -34,6 +35,7 @@ class Batch:
         continues: only of a batch that resets offsets (`jobs.offset_reset`), which reads no records: the commit ids
             that it may follow, each with the offsets that were committed there; "" for a table without a batch. Its
             empty ranges stand where the next batch begins.
+        leader_epochs: per topic-partition how often Kafka had changed its leader when the batch was planned.
     """
 
     pipeline: str
@@ -45,6 +47,7 @@ class Batch:
     planned_at: int
     spec_hash: str
     continues: Mapping[str, Offsets] | None = None
+    leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"batch {self.number} ({self.commit_id[:8]})"
@@ -122,6 +125,7 @@ class CommittedState:
     Attributes:
         offsets: next offset per topic-partition.
         watermark: per-partition record times, of which VTTS is the minimum.
+        leader_epochs: of the newest batch (`Batch`); empty in states of before they were stored.
     """
 
     pipeline: str
@@ -131,6 +135,7 @@ class CommittedState:
     topic_ids: Mapping[str, str]
     spec_hash: str
     watermark: Watermark
+    leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @classmethod
     def after(cls, landed: LandedBatch) -> CommittedState:
@@ -144,6 +149,7 @@ class CommittedState:
             topic_ids=batch.topic_ids,
             spec_hash=batch.spec_hash,
             watermark=landed.watermark,
+            leader_epochs=batch.leader_epochs,
         )
 
     def to_properties(self) -> dict[str, str]:
@@ -155,6 +161,7 @@ class CommittedState:
             PREFIX + "offsets": offsets.encode(self.offsets),
             PREFIX + "topic-ids": json.dumps(dict(self.topic_ids), sort_keys=True),
             PREFIX + "spec-hash": self.spec_hash,
+            **({_EPOCHS: offsets.encode(self.leader_epochs)} if self.leader_epochs else {}),
             **self.watermark.to_properties(PREFIX),
         }
 
@@ -169,6 +176,7 @@ class CommittedState:
             topic_ids=json.loads(properties[PREFIX + "topic-ids"]),
             spec_hash=properties[PREFIX + "spec-hash"],
             watermark=Watermark.from_properties(properties, PREFIX, reached),
+            leader_epochs=offsets.Later(lambda: offsets.decode(properties[_EPOCHS])) if _EPOCHS in properties else {},
         )
 
 
@@ -213,6 +221,7 @@ def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> L
         planned_at=int(properties[PREFIX + "planned-at"]),
         spec_hash=state.spec_hash,
         continues=_continues_from(properties),
+        leader_epochs=state.leader_epochs,
     )
     return LandedBatch(batch, Counts(**json.loads(properties[PREFIX + "counts"])), state.watermark, snapshot_id)
 

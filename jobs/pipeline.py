@@ -19,7 +19,7 @@ from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
 from jobs.landing.schema_ids import Registries
 from jobs.offsets import Offsets, TopicPartition
-from jobs.plan import TopicState, plan_batch
+from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import Table
@@ -133,14 +133,20 @@ class Pipeline:
         """What Kafka has for the pipeline's topics now."""
         topics = self.kafka.topics(self.spec.source.topics, self.spec.source.pattern)
         ids, partitions = self.kafka.describe(topics)
+        stable, epochs = self.kafka.stable_ends(partitions)
         return TopicState(
             first=_named(self.kafka.first_offsets(partitions)),
-            stable=_named(self.kafka.stable_offsets(partitions)),
+            stable=_named(stable),
             topic_ids=ids,
+            leader_epochs=_named(epochs),
         )
 
     def plan_batch(self, committed: CommittedState | None, topics: TopicState) -> Batch | None:
         """The next batch after the committed one."""
+        moved = led_anew(committed, topics)
+        if committed and moved:
+            cut = self.kafka.cut_off({(tp.topic, tp.partition): at for tp, at in moved.items()})
+            refuse_cut_off(committed, {TopicPartition(*p): end for p, end in cut.items()})
         return plan_batch(
             pipeline=self.name,
             spec_hash=self.spec.meaning_hash,

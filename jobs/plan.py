@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jobs.batch import Batch, CommittedState, new_commit_id
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
@@ -12,11 +12,16 @@ from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecre
 
 @dataclass(frozen=True)
 class TopicState:
-    """What Kafka has: per topic-partition the first offset and the last stable one, and an id per topic."""
+    """What Kafka has: per topic-partition the first offset and the last stable one, and an id per topic.
+
+    Attributes:
+        leader_epochs: how often a topic-partition has changed its leader; empty where the brokers do not say.
+    """
 
     first: Offsets
     stable: Offsets
     topic_ids: Mapping[str, str]
+    leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -69,7 +74,48 @@ def plan_batch(
         topic_ids=dict(topics.topic_ids),
         planned_at=now,
         spec_hash=spec_hash,
+        leader_epochs={tp: epoch for tp, epoch in topics.leader_epochs.items() if tp in ranges},
     )
+
+
+def led_anew(committed: CommittedState | None, topics: TopicState) -> dict[TopicPartition, tuple[int, int]]:
+    """Committed offset and leader epoch where another leader has taken over since: it may have cut the log off.
+
+    A leader that lacked the newest records (an unclean election) cuts them off, and others come to stand at their
+    offsets. Once the log is longer again, the offsets alone do not show it.
+    """
+    if committed is None or not committed.leader_epochs:
+        return {}
+    return {
+        tp: (committed.offsets[tp], epoch)
+        for tp, epoch in committed.leader_epochs.items()
+        if topics.leader_epochs.get(tp, epoch) != epoch
+        and topics.topic_ids.get(tp.topic) == committed.topic_ids.get(tp.topic)
+        and topics.first[tp] <= committed.offsets[tp] <= topics.stable[tp]
+    }
+
+
+def refuse_cut_off(committed: CommittedState, ends: Mapping[TopicPartition, int | None]) -> None:
+    """
+    Args:
+        ends: where the log was cut off below the committed offset; None where Kafka does not say at which offset.
+
+    Raises:
+        OffsetsGone: there is any.
+    """
+    for tp, end in sorted(ends.items(), key=str):
+        at, again = (f"offset {end}", str(end)) if end is not None else ("an earlier offset", "OFFSET")
+        raise OffsetsGone(
+            f"offset {committed.offsets[tp]} is committed, but Kafka has lost records before it: a new leader has cut "
+            f"the log off at {at}, and other records stand there now",
+            where=f"topic {tp.topic}, partition {tp.partition}",
+            remedy=f"to read those too: `batchmerge offsets set {committed.pipeline} {tp}={again}`"
+            "; the rows of the records that Kafka has lost stay in the tables",
+            topic=tp.topic,
+            partition=tp.partition,
+            wanted=committed.offsets[tp],
+            end=end,
+        )
 
 
 def bound(backlog: Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:

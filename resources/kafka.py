@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
 from confluent_kafka import TopicPartition as _TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
@@ -119,7 +127,47 @@ class KafkaCluster:
 
     def stable_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The last stable offset per partition: everything before it is decided (`read_committed`)."""
-        return self._list_offsets(partitions, OffsetSpec.latest())
+        return self.stable_ends(partitions)[0]
+
+    def stable_ends(self, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """The last stable offset per partition, and its leader's epoch where the broker says it."""
+        found = self._list(partitions, OffsetSpec.latest())
+        epochs = {p: one.leader_epoch for p, one in found.items() if one.leader_epoch is not None}
+        return {p: one.offset for p, one in found.items()}, epochs
+
+    def cut_off(self, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int | None]:
+        """Where the log was cut off below these offsets, each with the leader's epoch in which it was the log's end.
+
+        librdkafka asks the leader where that epoch ends before it fetches (KIP-320); nothing is read or committed.
+        The value is the offset of the cut, None where the message does not say it.
+
+        Raises:
+            Unavailable: a partition has not answered in time.
+        """
+        settings = {**self.client_settings(), **_LOOKING}
+        with self._errors("leader epochs"):
+            consumer = Consumer(settings, logger=_LOG)
+            try:
+                consumer.assign([_TopicPartition(*p, offset, leader_epoch=e) for p, (offset, e) in positions.items()])
+                return self._cuts(consumer, set(positions))
+            finally:
+                consumer.close()
+
+    def _cuts(self, consumer: Consumer, waiting: set[Partition]) -> dict[Partition, int | None]:
+        cuts: dict[Partition, int | None] = {}
+        until = time.monotonic() + self._timeout
+        while waiting:
+            if time.monotonic() > until:
+                raise TimeoutError
+            message = consumer.poll(0.2)
+            if message is None or message.partition() is None:
+                continue
+            where, problem = (str(message.topic()), int(message.partition() or 0)), message.error()
+            if problem and problem.code() in _CUT and "truncation" in problem.str():
+                said = re.search(r"end offset is (\d+)", problem.str())
+                cuts[where] = int(said[1]) if said else None
+            waiting.discard(where)
+        return cuts
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int]:
         """The first offset at or after that time, per partition; the end where there is none."""
@@ -182,15 +230,18 @@ class KafkaCluster:
                 raise
 
     def _list_offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        return {p: found.offset for p, found in self._list(partitions, spec).items()}
+
+    def _list(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, ListOffsetsResultInfo]:
         wanted = {_TopicPartition(*p): spec for p in partitions}
         if not wanted:
             return {}
 
-        def ask() -> dict[Partition, int]:
+        def ask() -> dict[Partition, ListOffsetsResultInfo]:
             futures = self._admin.list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
             )
-            return {(tp.topic, tp.partition): self._result(future).offset for tp, future in futures.items()}
+            return {(tp.topic, tp.partition): self._result(future) for tp, future in futures.items()}
 
         with self._errors("offsets"):
             return settled(ask, self._timeout)
@@ -226,6 +277,17 @@ class KafkaCluster:
                         ) from None
                 raise
 
+
+# A consumer that only looks: no group, nothing committed, hardly anything fetched.
+_LOOKING = {
+    "group.id": "batchmerge-readers",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "queued.min.messages": 1,
+    "fetch.message.max.bytes": 1000,
+}
+_CUT = (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
 
 # Kafka's own; a consumer that subscribes to a pattern leaves them out as well (`exclude.internal.topics`).
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}

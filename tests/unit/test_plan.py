@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobs.batch import Batch, CommittedState
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
-from jobs.plan import TopicState, bound, plan_batch
+from jobs.plan import TopicState, bound, led_anew, plan_batch, refuse_cut_off
 from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecreated
 from tests.kit.batches import P0, P1, TOPIC_IDS, committed
 
@@ -177,3 +178,26 @@ def test_new_topic_is_no_growth() -> None:
     assert made
     assert made.ranges[U0] == OffsetRange(0, 4)
     assert made.topic_ids["u"] == "id-of-u"
+
+
+# ---- a log that was cut off -----------------------------------------------------------------------------------------
+
+
+def test_only_what_another_leader_has_is_asked_about() -> None:
+    state = replace(committed(2), leader_epochs={P0: 4, P1: 4})
+    kafka = topics({P0: 25, P1: 25, P2: 3})
+    assert led_anew(state, replace(kafka, leader_epochs={P0: 4, P1: 5, P2: 9})) == {P1: (20, 4)}
+    assert led_anew(state, kafka) == {}, "brokers that say no epoch"
+    assert led_anew(committed(2), replace(kafka, leader_epochs={P0: 5})) == {}, "a state of before epochs were stored"
+    shorter = replace(topics({P0: 15, P1: 25}), leader_epochs={P0: 5, P1: 4})
+    assert led_anew(state, shorter) == {}, "the plan refuses it by the offsets"
+    made = plan(state, replace(kafka, leader_epochs={P0: 5, P1: 5, P2: 0, U0: 3}))
+    assert made is not None
+    assert made.leader_epochs == {P0: 5, P1: 5, P2: 0}
+
+
+def test_log_that_was_cut_off_is_refused_with_the_way_on() -> None:
+    refuse_cut_off(committed(2), {})
+    with pytest.raises(OffsetsGone, match=r"offset 20 is committed.*cut the log off at offset 12") as caught:
+        refuse_cut_off(committed(2), {P1: 12})
+    assert f"batchmerge offsets set p {P1}=12" in caught.value.remedy

@@ -1,0 +1,69 @@
+"""A log that a new leader has cut off and that has outgrown what we have committed: leader epochs show it (KIP-320)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from jobs.offsets import TopicPartition
+from jobs.plan import TopicState, led_anew, refuse_cut_off
+from resources.connections import KafkaConnection, load_connections
+from resources.errors import OffsetsGone, Unavailable
+from resources.kafka import KafkaCluster
+from resources.local import stack
+from tests.kit.batches import committed
+from tests.kit.records import Record, produce
+
+
+def test_cut_off_log_is_told_from_one_that_only_has_another_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that starts again leads in a new epoch. The first one ended at offset 10, which is what a leader that
+    lacked later records leaves: whoever had read more in it has read what Kafka has lost."""
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path))
+    try:
+        stack.up(tmp_path, ["kafka"], print)
+        connection = load_connections(tmp_path / "connections.yaml").get("kafka", KafkaConnection)
+        servers = connection.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.create_topics([NewTopic("t", 1)])["t"].result(timeout=60)
+        produce(servers, "t", [Record(0, n, {"id": n}) for n in range(10)])
+        before = _state(KafkaCluster("kafka", connection))
+        stack.down(tmp_path, print)
+        stack.up(tmp_path, ["kafka"], print)
+        cluster = KafkaCluster("kafka", connection)
+        produce(servers, "t", [Record(0, n, {"id": n}) for n in range(20)])
+        after = _state(cluster)
+        assert (before.stable[P], after.stable[P]) == (10, 30)
+        assert after.leader_epochs[P] > before.leader_epochs[P]
+
+        state = replace(committed(2), offsets={P: 10}, topic_ids=before.topic_ids, leader_epochs=before.leader_epochs)
+        moved = led_anew(state, after)
+        assert moved == {P: (10, before.leader_epochs[P])}
+        assert cluster.cut_off({(tp.topic, tp.partition): at for tp, at in moved.items()}) == {}, "nothing was lost"
+
+        lost = replace(state, offsets={P: 20})
+        cut = cluster.cut_off({(tp.topic, tp.partition): at for tp, at in led_anew(lost, after).items()})
+        assert cut == {("t", 0): 10}
+        with pytest.raises(OffsetsGone, match="cut the log off at offset 10"):
+            refuse_cut_off(lost, {TopicPartition(*p): end for p, end in cut.items()})
+    finally:
+        stack.down(tmp_path, print)
+    silent = KafkaCluster("kafka", connection.model_copy(update={"timeout_seconds": 1.0}))
+    with pytest.raises(Unavailable, match="in time"):
+        silent.cut_off({("t", 0): (10, 0)})
+
+
+P = TopicPartition("t", 0)
+
+
+def _state(cluster: KafkaCluster) -> TopicState:
+    ids, partitions = cluster.describe(cluster.topics(["t"], None))
+    stable, epochs = cluster.stable_ends(partitions)
+    first = cluster.first_offsets(partitions)
+    offsets, ends, led = ({TopicPartition(*p): n for p, n in values.items()} for values in (first, stable, epochs))
+    return TopicState(offsets, ends, ids, led)
