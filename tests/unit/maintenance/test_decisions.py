@@ -158,5 +158,5 @@ def test_files_of_a_run_that_may_still_write_are_no_orphans() -> None:
 
 
 def test_tables_to_skip_must_be_there() -> None:
-    with pytest.raises(ValueError, match=r"skip_tables: n\.u is no table"):
+    with pytest.raises(ValueError, match=r"maintenance\.skip_tables\[1\]: n\.u is not a table of the pipeline"):
         PipelineSpec.model_validate(document(skip_tables=["n.t", "n.u"]))
