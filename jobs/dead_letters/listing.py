@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.letter import Group, Letter
+from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.pipeline import Pipeline
 from resources.spark import spark_errors
 from sql import render
@@ -15,14 +15,14 @@ from sql import render
 ALL, LAST = 2**31 - 1, 2**62
 
 
-def summary(pipeline: Pipeline) -> list[Group]:
-    """Dead letters of all places, by stage and kind."""
-    place = pipeline.intermediate
+def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
+    """Dead letters of the intermediate table and of all side tables, by stage and kind."""
     found = []
     if _exists(pipeline):
-        with spark_errors(place.identifier):
-            rows = _session(pipeline).sql(render("spark", "quarantined", table=place.path)).collect()
-        found = [Group(dead_letter_table(pipeline), **row.asDict()) for row in rows]
+        with spark_errors(dead_letter_table(pipeline)):
+            text = render("spark", "quarantined", table=pipeline.intermediate.path)
+            rows = _session(pipeline).sql(text).collect()
+        found = [DeadLetterGroup(dead_letter_table(pipeline), **row.asDict()) for row in rows]
     return [*found, *(group for d in pipeline.destinations() for group in d.dead_letter_groups())]
 
 
@@ -33,7 +33,7 @@ def letters(
     first: int = 0,
     last: int = LAST,
     spark: SparkSession | None = None,
-) -> Iterator[Letter]:
+) -> Iterator[DeadLetter]:
     """Landed dead letters of batches `first` to `last`, in their order; with key and value where asked for."""
     if not _exists(pipeline):
         return
@@ -46,7 +46,7 @@ def letters(
             for name in ("key", "value"):
                 if fields.get(name) is not None:
                     fields[name] = bytes(fields[name])
-            yield Letter(place=where, **fields)
+            yield DeadLetter(table=where, **fields)
 
 
 def dead_letter_table(pipeline: Pipeline) -> str:

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch, CommittedState
 from jobs.changes.columns import ERROR, KAFKA, KEPT, key_fields
-from jobs.dead_letters.letter import Letter
+from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.decode.base import DecodeError
 from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
@@ -63,7 +63,7 @@ class Redecoded:
     tried: int
     recovered: Counter[int]
     changed: tuple[int, int] | None
-    stay: list[Letter]
+    stay: list[DeadLetter]
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def redecode(
         spark.sql(f"UNCACHE TABLE IF EXISTS {quote('spark', VIEW)}")
 
 
-def _with_headers(pipeline: Pipeline, letters: DataFrame) -> tuple[DataFrame, list[Letter]]:
+def _with_headers(pipeline: Pipeline, letters: DataFrame) -> tuple[DataFrame, list[DeadLetter]]:
     """The dead letters with headers where the transform reads them; and the first of those landed without them."""
     resolved = pipeline.spec.source.resolved
     if not resolved or not resolved.mentions("_headers"):
@@ -103,7 +103,7 @@ def _with_headers(pipeline: Pipeline, letters: DataFrame) -> tuple[DataFrame, li
     return letters.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers"))), lacking
 
 
-def _outcome(pipeline: Pipeline, rows: DataFrame, tried: int, lacking: list[Letter]) -> Redecoded:
+def _outcome(pipeline: Pipeline, rows: DataFrame, tried: int, lacking: list[DeadLetter]) -> Redecoded:
     by_batch = rows.groupBy("batchNumber").agg(
         F.count_if(F.col("error").isNull()).alias("recovered"), F.count_if("changed").alias("changed")
     )
@@ -274,8 +274,8 @@ def _differs(batch: pa.RecordBatch, error: pa.Array) -> pa.Array:
     return pc.invert(pc.fill_null(pc.and_(pc.and_(same[0], same[1]), same[2]), False))
 
 
-def _letters(pipeline: Pipeline, rows: DataFrame, message: Column) -> list[Letter]:
+def _letters(pipeline: Pipeline, rows: DataFrame, message: Column) -> list[DeadLetter]:
     """The first of these dead letters."""
     columns = ("topic", "partition", "offset", "timestamp", "batch", "i", "stage", "kind")
     named = rows.orderBy("batch", "i").select(*columns, message.alias("message")).limit(_NAMED)
-    return [Letter(place=pipeline.intermediate.identifier, **row.asDict()) for row in named.collect()]
+    return [DeadLetter(table=pipeline.intermediate.identifier, **row.asDict()) for row in named.collect()]

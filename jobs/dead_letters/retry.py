@@ -22,8 +22,8 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveP
 
 from jobs.batch import PREFIX
 from jobs.commit_loop import retry_on_conflict
+from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.direct import recover_direct
-from jobs.dead_letters.letter import Letter
 from jobs.dead_letters.listing import ALL, dead_letter_table
 from jobs.dead_letters.redecode import Redecoded, recovered_summary, redecode, write_back
 from jobs.failpoints import failpoint
@@ -52,7 +52,7 @@ class Retried:
 
     tried: int
     recovered: int
-    stay: list[Letter]
+    stay: list[DeadLetter]
     replayed: dict[str, Replayed]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.dead_letters.letter import Letter
+from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.listing import ALL, letters
 from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.failpoints import failpoint
@@ -88,7 +88,7 @@ class DeadLetterTopic:
         return self._writer
 
 
-def to_message(pipeline: str, letter: Letter) -> Message:
+def to_message(pipeline: str, letter: DeadLetter) -> Message:
     """The record as it came, with Kafka Connect's headers."""
     said = {
         "topic": letter.topic,

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from jobs.batch import CommittedState, LandedBatch, MergeCounts
     from jobs.changes.columns import RowColumn
     from jobs.changes.landed_rows import LandedRows
-    from jobs.dead_letters.letter import Group, Letter
+    from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
     from jobs.destinations.leases import LeaseState
     from jobs.destinations.reading import TableReader
     from jobs.landing.intermediate import IntermediateTable
@@ -312,12 +312,12 @@ class Destination(ABC):
         del session
         return iter(())
 
-    def dead_letters(self, most: int, values: bool = False) -> Iterator[Letter]:
+    def dead_letters(self, most: int, values: bool = False) -> Iterator[DeadLetter]:
         """At most so many rows of the side table; with their values where asked for (`side_table`)."""
         del most, values
         return iter(())
 
-    def dead_letter_groups(self) -> Iterator[Group]:
+    def dead_letter_groups(self) -> Iterator[DeadLetterGroup]:
         """The rows of the side table, counted by what is wrong with them (`side_table`)."""
         return iter(())
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 import click
 from rich.table import Table
 
-from jobs.dead_letters.letter import Letter
+from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.listing import letters, summary
 from jobs.dead_letters.retry import retry as retry_letters
 from jobs.pipeline import Pipeline
@@ -19,7 +19,7 @@ from orchestration.cli.report import console
 from orchestration.files import open_pipeline
 from resources.connections import load_connections
 
-_GROUPS = ("place", "stage", "kind", "records", "first", "message")
+_GROUPS = ("table", "stage", "kind", "records", "first", "message")
 _ROWS = ("topic", "partition", "offset", "batch", "stage", "kind", "message")
 _VALUES = ("key", "value")
 
@@ -71,13 +71,13 @@ def retry(pipeline: str) -> None:
         click.echo(f"  {table}: batches {replayed.batches[0].number} to {replayed.batches[-1].number}: {numbers}")
 
 
-def _letters(pipeline: Pipeline, most: int, values: bool) -> Iterator[Letter]:
+def _letters(pipeline: Pipeline, most: int, values: bool) -> Iterator[DeadLetter]:
     yield from letters(pipeline, most, values)
     for destination in pipeline.destinations():
         yield from destination.dead_letters(most, values)
 
 
-def _row(letter: Letter) -> dict[str, object]:
+def _row(letter: DeadLetter) -> dict[str, object]:
     fields = asdict(letter)
     fields["timestamp"] = letter.timestamp.isoformat() if letter.timestamp else None
     return {**fields, **{name: _text(fields[name]) for name in _VALUES}}
@@ -95,7 +95,7 @@ def _text(raw: bytes | None) -> str | None:
 
 def _show(found: list[dict[str, object]], columns: tuple[str, ...], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([{name: row[name] for name in ("place", *columns)} for row in found], indent=2))
+        click.echo(json.dumps([{name: row[name] for name in ("table", *columns)} for row in found], indent=2))
         return
     if not found:
         click.echo("no dead letters")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import RowColumn, row_columns
-from jobs.dead_letters.letter import Group, Letter
+from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.destinations.base import Destination, MergeContext, Merged
 from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.columns import table_column
@@ -95,12 +95,12 @@ class ClickHouseDestination(Destination):
         del spark
         return ClickHouseReader(self.row_columns, self.layout, self.shards)
 
-    def dead_letters(self, most: int, values: bool = False) -> Iterator[Letter]:
+    def dead_letters(self, most: int, values: bool = False) -> Iterator[DeadLetter]:
         for shard in self.shards:
             if shard.has_dead_letters():
                 yield from side_table_letters(shard.server, shard.statements.dead_letters, self.name, most, values)
 
-    def dead_letter_groups(self) -> Iterator[Group]:
+    def dead_letter_groups(self) -> Iterator[DeadLetterGroup]:
         for shard in self.shards:
             if shard.has_dead_letters():
                 yield from side_table_groups(shard.server, shard.statements.dead_letters, self.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobs.dead_letters.letter import Group, Letter
+from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from resources.clickhouse import ClickHouseServer
 from sql import render
 
@@ -13,12 +13,12 @@ _KIND = "Unfit"
 
 def side_table_letters(
     server: ClickHouseServer, table: Sequence[str], stage: str, most: int, values: bool
-) -> Iterator[Letter]:
+) -> Iterator[DeadLetter]:
     """At most so many of one endpoint; `stage` is the destination's name."""
     for row in server.rows(render("clickhouse", "dead_letters_rows", table=table, values=values), {"most": most}):
         said = f"{row['reason']} ({row['declared']} to {row['wanted']})" if row["wanted"] else row["reason"]
-        yield Letter(
-            place=".".join(table),
+        yield DeadLetter(
+            table=".".join(table),
             topic=row["topic"],
             partition=row["partition"],
             offset=row["offset"],
@@ -32,11 +32,11 @@ def side_table_letters(
         )
 
 
-def side_table_groups(server: ClickHouseServer, table: Sequence[str], stage: str) -> Iterator[Group]:
+def side_table_groups(server: ClickHouseServer, table: Sequence[str], stage: str) -> Iterator[DeadLetterGroup]:
     """Those of one endpoint, by column and reason."""
     for row in server.rows(render("clickhouse", "dead_letters_summary", table=table)):
-        yield Group(
-            place=".".join(table),
+        yield DeadLetterGroup(
+            table=".".join(table),
             stage=stage,
             kind=_KIND,
             records=row["records"],

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from jobs.batch import Counts
-from jobs.dead_letters.letter import Letter
+from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.topic import to_message
 from jobs.spec.dead_letters import DeadLetters
 
@@ -45,7 +45,7 @@ def test_recovered_dead_letters_count_as_landed() -> None:
 
 def test_message_is_the_record_with_headers_of_kafka_connect() -> None:
     at = datetime(2024, 5, 6, 7, 8, 9, 123_000, tzinfo=UTC)
-    letter = Letter("lake.t", "orders", 3, 42, at, 7, 1, "transform", "CAST", "column a: no number", b"k", None)
+    letter = DeadLetter("lake.t", "orders", 3, 42, at, 7, 1, "transform", "CAST", "column a: no number", b"k", None)
     message = to_message("shop", letter)
     assert (message.key, message.value, message.timestamp) == (b"k", None, 1714979289123)
     assert dict(message.headers) == {

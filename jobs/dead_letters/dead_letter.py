@@ -7,16 +7,16 @@ from datetime import datetime
 
 
 @dataclass(frozen=True)
-class Letter:
+class DeadLetter:
     """One dead letter. Key and value are absent unless they were asked for; the message never holds a value.
 
     Attributes:
-        place: the table that it is in.
+        table: the one that it is in.
         i: order within the batch; None in a side table.
         stage: which part of the record: `key`, `value`, `transform`, `route`; or the destination.
     """
 
-    place: str
+    table: str
     topic: str
     partition: int
     offset: int
@@ -31,10 +31,10 @@ class Letter:
 
 
 @dataclass(frozen=True)
-class Group:
+class DeadLetterGroup:
     """Dead letters of one table with the same stage and kind; `first` is where the first of them is in Kafka."""
 
-    place: str
+    table: str
     stage: str
     kind: str
     records: int
