@@ -17,11 +17,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.batch import Batch, CommittedState, LandedBatch, new_commit_id
-from jobs.offsets import OffsetRange, Offsets, TopicPartition, ends
+from jobs.lineage import next_batches
+from jobs.offsets import OffsetRange, Offsets, TopicPartition, ends, total
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.watermark import Watermark
-from resources.errors import BatchmergeError, ConfigurationError
+from resources.errors import BatchmergeError, ConfigurationError, LineageBroken
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,8 @@ def plan_reset(
         _check_all_merged(known, base)
     states = [known.current, *known.tables.values()]
     continues: dict[str, Offsets] = {s.commit_id: s.offsets for s in states if s}
-    whole = known.complete and bool(known.landed)
-    cannot_begin = not whole or any(b.batch.spec_hash != spec_hash for b in known.landed)
-    if None in known.tables.values() and cannot_begin:
+    beginning = _for_a_new_table(known)
+    if None in known.tables.values() and (not beginning or any(b.batch.spec_hash != spec_hash for b in beginning)):
         continues[""] = {}
     return Batch(
         pipeline=known.pipeline,
@@ -157,8 +157,12 @@ def impact(known: ResetState, batch: Batch) -> list[Impact]:
     assert batch.continues is not None
     found = []
     for name, state in known.tables.items():
-        merges_landed_first = state is not None and known.current is not None and _is_landed(state, known.landed)
-        before = known.current if merges_landed_first else state
+        if state is None and "" in batch.continues:
+            left_out = _for_a_new_table(known) or known.landed
+            found.append(Impact(name, sum(total(b.batch.ranges) for b in left_out), 0))
+            continue
+        merges_landed_first = state is None or _is_landed(state, known.landed)
+        before = known.current if known.current and merges_landed_first else state
         skipped = repeated = 0
         for tp, r in batch.ranges.items():
             at = before.offsets.get(tp) if before else None
@@ -176,6 +180,14 @@ def validate(pipeline: Pipeline, known: ResetState, after: CommittedState) -> Ba
     except BatchmergeError as problem:
         return problem
     return None
+
+
+def _for_a_new_table(known: ResetState) -> list[LandedBatch]:
+    """The landed batches that a table without a batch gets as things are; none where it cannot begin with them."""
+    try:
+        return next_batches(f"a new table of {known.pipeline}", None, known.landed, known.complete)
+    except LineageBroken:
+        return []
 
 
 def _is_landed(state: CommittedState, landed: Sequence[LandedBatch]) -> bool:

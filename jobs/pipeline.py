@@ -131,7 +131,7 @@ class Pipeline:
 
     def topic_state(self) -> TopicState:
         """What Kafka has for the pipeline's topics now."""
-        topics = self.kafka.topics(self.spec.source.topics, self.spec.source.pattern)
+        topics = self.kafka.topics(self.spec.source.topics, self.spec.source.pattern, self.spec.own_topics)
         ids, partitions = self.kafka.describe(topics)
         stable, epochs = self.kafka.stable_ends(partitions)
         return TopicState(

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -88,8 +88,11 @@ class KafkaCluster:
             "kafka.fetch.max.wait.ms": "10",
         }
 
-    def topics(self, names: Iterable[str], pattern: str | None) -> list[str]:
+    def topics(self, names: Iterable[str], pattern: str | None, own: Collection[str] = ()) -> list[str]:
         """The topics of that name, or those that match the pattern as a whole, sorted.
+
+        Args:
+            own: topics that the reader writes to itself: a pattern leaves them out.
 
         Raises:
             TopicMissing: a named topic does not exist, or none matches.
@@ -97,7 +100,7 @@ class KafkaCluster:
         with self._errors("topics"):
             known = set(self._admin.list_topics(timeout=self._timeout).topics)
         if pattern is not None:
-            matching = sorted(t for t in known - _INTERNAL if re.fullmatch(pattern, t))
+            matching = sorted(t for t in known - _INTERNAL - set(own) if re.fullmatch(pattern, t))
             if not matching:
                 raise TopicMissing(
                     f"no topic matches {pattern!r}", where=f"connection {self.name}", remedy="check `source.pattern`"

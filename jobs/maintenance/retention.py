@@ -53,7 +53,8 @@ def retire(spark: SparkSession, pipeline: Pipeline, kept: MaintainedTable, optio
     ids = expirable(metadata, kept.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
     expired = expire_these(spark, kept, ids) if oldest.number > landed[0].number else {}
     known = pipeline.intermediate.landed().batches
-    rows = _delete(spark, kept, "batchNumber", known[0].number)
+    rows = _delete(spark, kept, "batchNumber", known[0].number, dead_letters=False)
+    rows += retire_dead_letters(spark, kept, options)["rows deleted"]
     return {"batches removed": len(landed) - len(known), "batches kept": len(known), "rows deleted": rows, **expired}
 
 
@@ -71,15 +72,19 @@ def _committed(pipeline: Pipeline) -> list[CommittedState | None]:
 
 
 def retire_dead_letters(spark: SparkSession, kept: MaintainedTable, options: Landed) -> Mapping[str, int]:
-    """For a pipeline with `intermediate.direct`, where the dead letters are all that is kept beside the table."""
-    instant = datetime.now(UTC) - timedelta(days=options.keep_days)
-    return {"rows deleted": _delete(spark, kept, "landedAt", instant)}
+    """Deletes dead letters after a time of their own; nobody may have read them yet, so by default never."""
+    if options.dead_letters_keep_days is None:
+        return {"rows deleted": 0}
+    instant = datetime.now(UTC) - timedelta(days=options.dead_letters_keep_days)
+    return {"rows deleted": _delete(spark, kept, "landedAt", instant, dead_letters=True)}
 
 
-def _delete(spark: SparkSession, kept: MaintainedTable, column: str, below: object) -> int:
+def _delete(spark: SparkSession, kept: MaintainedTable, column: str, below: object, dead_letters: bool) -> int:
     path = (kept.catalog.name, *kept.identifier.split("."))
+    bad = F.col("error").isNotNull() if dead_letters else F.col("error").isNull()
     with spark_errors(kept.identifier):
-        rows: int = spark.table(quote("spark", path)).where(F.col(column) < F.lit(below)).count()
+        rows: int = spark.table(quote("spark", path)).where((F.col(column) < F.lit(below)) & bad).count()
         if rows:
-            spark.sql(render("spark", "delete_landed", table=path, column=column), args={"below": below})
+            text = render("spark", "delete_landed", table=path, column=column, dead_letters=dead_letters)
+            spark.sql(text, args={"below": below})
     return rows

@@ -53,8 +53,14 @@ class Landed(Spec):
     keep_days: float = Field(
         14,
         gt=0,
-        description="counted from landing. Dead letters go with their batch. The bytes are free when the last snapshot "
-        "with them has expired: after twice this time",
+        description="counted from landing. Dead letters stay. The bytes are free when the last snapshot with them has "
+        "expired: after twice this time",
+    )
+    dead_letters_keep_days: float | None = Field(
+        None,
+        gt=0,
+        description="dead letters are deleted after this time, read or not; none: never. Those whose batch was deleted "
+        "can be listed, but `dead-letters retry` leaves them out: replay their offsets from Kafka",
     )
 
 

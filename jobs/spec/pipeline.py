@@ -129,6 +129,12 @@ class PipelineSpec(Spec):
         return self
 
     @property
+    def own_topics(self) -> set[str]:
+        """Topics that the pipeline writes to; they are never a source of it."""
+        control = {self.control.topic} if self.control.enabled else set()
+        return control | ({self.dead_letters.topic} if self.dead_letters.topic else set())
+
+    @property
     def meaning_hash(self) -> str:
         """Hash of what a table's rows mean: keys, op mapping, order. A change of it is a new generation."""
         changes = self.changes.model_dump(mode="json")

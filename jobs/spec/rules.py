@@ -247,6 +247,16 @@ def _maintenance(spec: PipelineSpec) -> Iterator[Mistake]:
         )
 
 
+def _own_topics(spec: PipelineSpec) -> Iterator[Mistake]:
+    for number, name in enumerate(spec.source.topics):
+        if name in spec.own_topics:
+            yield Mistake(
+                ("source", "topics", number),
+                f"{name} is written by the pipeline itself, which would read it again",
+                "name another topic, here or in `control` and `dead_letters`",
+            )
+
+
 # What each rule goes by besides the place that it names, and the rule.
 _VALUE: tuple[Path, ...] = (("source", "value"), ("source", "transform"))
 _ALL_COLUMNS: tuple[Path, ...] = (*_VALUE, ("source", "key"))
@@ -266,4 +276,5 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((_TABLES, *_TOPICS, _KEY, _ORDER), _order),
     ((*_VALUE, _TABLES, ("intermediate", "direct"), _ORDER), keep_mistakes),
     ((_TABLES,), _maintenance),
+    ((("control",), ("dead_letters",)), _own_topics),
 ]

@@ -57,7 +57,11 @@ class Source(Spec):
 
     connection: str = Field("kafka", description="name of the Kafka connection")
     topics: list[str] = Field(default_factory=list, description="topic names")
-    pattern: str | None = Field(None, description="regular expression that topic names must match as a whole")
+    pattern: str | None = Field(
+        None,
+        description="regular expression that topic names must match as a whole; never matches topics that the pipeline "
+        "writes to itself (control, dead letters)",
+    )
     key: Format | None = Field(None, description="the record's key; left out: not decoded")
     value: Format
     transform: Transform | None = Field(

@@ -206,3 +206,6 @@ def test_several_topics_and_a_pattern(
     everything = one.edited(source={**source, "topics": [], "pattern": ".*"}).pipeline.topic_state().topic_ids
     assert {a, b} <= set(everything)
     assert not {"__consumer_offsets", "__transaction_state"} & set(everything), "Kafka's own topics are no source"
+    letters = topic(f"{prefix}-dead")
+    feeding = one.edited(dead_letters={"topic": letters}, control={"topic": b})
+    assert set(feeding.pipeline.topic_state().topic_ids) == {a}, "nor are those that the pipeline writes to itself"

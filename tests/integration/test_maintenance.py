@@ -17,6 +17,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from jobs.dead_letters.listing import letters
 from jobs.destinations.iceberg import destination as iceberg_destination
 from jobs.iceberg.branches import attempt_branch
 from jobs.maintenance.maintained_table import MaintainedTable
@@ -92,6 +93,7 @@ MODES = ["append", "upsert_delete"]
 def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None:
     one = engine(*MODES)
     told = []
+    tell(one, Record(0, 0, "{bad"))
     for n in range(6):
         told += [put(n), put(n % 2, f"n{n}")]
         tell(one, *told[-2:])
@@ -110,6 +112,7 @@ def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None
     assert done[landing, "landed"].counts["batches removed"] == 5
     assert done[landing, "landed"].counts["batches kept"] == 1
     assert done[landing, "landed"].counts["rows deleted"] == 10
+    assert [letter.batch for letter in letters(one.pipeline, 9)] == [1], "a dead letter outlives its batch"
     for mode in MODES:
         counts = {task: done[mode, task].counts for _, task in done if (mode, task) in done}
         assert counts["branches"] == {"branches removed": 1}, mode
@@ -176,7 +179,9 @@ def test_direct_pipeline_goes_on_after_maintenance(engine: Callable[..., Engine]
         tell(one, put(n), Record(0, n, "{bad"))
         one.land()
     done = maintain(one)
-    assert done[f"{one.flow.name}_tmp", "landed"].counts == {"rows deleted": 3}
+    assert done[f"{one.flow.name}_tmp", "landed"].counts == {"rows deleted": 0}, "nobody has read them yet"
+    limited = one.edited(maintenance={**EAGER, "landed": {"dead_letters_keep_days": 1e-6}})
+    assert maintain(limited)[f"{one.flow.name}_tmp", "landed"].counts == {"rows deleted": 3}
     assert done["append", "compaction"].counts["files after"] == 1
     tell(one, put(3))
     one.land()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.batch import Batch, Counts, LandedBatch, landed_from_properties, landed_to_properties
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_from_properties, landed_to_properties
 from jobs.lineage import next_batches
 from jobs.offset_reset import Impact, ResetState, impact, plan_reset, state_after
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
@@ -136,3 +136,26 @@ def test_new_table_beside_an_intermediate_table_that_was_recreated() -> None:
     chain = [LandedBatch(reset(there, {}), Counts(), Watermark(), 3)]
     assert [b.number for b in next_batches("t", None, chain, False)] == [3]
     assert [b.number for b in next_batches("t", committed(2), chain, False)] == [3]
+
+
+def test_second_reset_before_a_new_table_has_merged_anything_skips_nothing() -> None:
+    tables = {"iceberg a.b": committed(2), "iceberg c.d": None}
+    there = known(tables=tables, landed=[landed(2)], complete=False)
+    first = LandedBatch(reset(there, {}), Counts(), Watermark(), 3)
+    landed_since = landed(4, ranges={P0: OffsetRange(20, 30), P1: OffsetRange(20, 30)}, previous=first.batch.commit_id)
+    chain = [landed(2), first, landed_since]
+    state = CommittedState.after(landed_since)
+    again = known(current=state, highest=4, tables={**tables, "iceberg a.b": state}, landed=chain, complete=False)
+    second = reset(again, {P0: 35})
+    after = [*chain, LandedBatch(second, Counts(), Watermark(), 5)]
+    assert [b.number for b in next_batches("t", None, after, False)] == [3, 4, 5]
+    assert impact(again, second) == [Impact("iceberg a.b", 5, 0), Impact("iceberg c.d", 5, 0)]
+
+
+def test_what_a_new_table_skips_is_counted() -> None:
+    """What was landed with another meaning cannot begin a table: it begins with the reset, and everybody can see it."""
+    there = known(tables={"iceberg a.b": committed(2), "iceberg c.d": None})
+    batch = reset(there, {}, meaning="new")
+    chain = [*there.landed, LandedBatch(batch, Counts(), Watermark(), 3)]
+    assert [b.number for b in next_batches("t", None, chain, True)] == [3]
+    assert impact(there, batch) == [Impact("iceberg a.b", 0, 0), Impact("iceberg c.d", 40, 0)]

@@ -112,3 +112,9 @@ def test_key_must_stay_where_order_rests_on_its_partition(parts: dict[str, Any],
 )
 def test_routes_that_fit(parts: dict[str, Any]) -> None:
     PipelineSpec.model_validate(document(**parts))
+
+
+def test_topics_that_the_pipeline_writes_to() -> None:
+    spec = PipelineSpec.model_validate(document(dead_letters={"topic": "t_dead"}))
+    assert spec.own_topics == {"t_dead", "batchmerge_control"}
+    assert PipelineSpec.model_validate(document(control={"enabled": False})).own_topics == set()

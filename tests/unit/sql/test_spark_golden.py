@@ -115,7 +115,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "last_change_per_key.ordered": ("last_change_per_key", {**REDUCED, "order_by": "version"}),
     "last_delete_per_key": ("last_delete_per_key", REDUCED),
     "last_delete_per_key.ordered": ("last_delete_per_key", {**REDUCED, "order_by": "version"}),
-    "delete_landed": ("delete_landed", {"table": LANDED, "column": "batchNumber"}),
+    "delete_landed": ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False}),
     "expire_snapshots": ("expire_snapshots", {**KEPT, "snapshots": [5, 7]}),
     "remove_orphan_files": ("remove_orphan_files", {**KEPT, "older_than": "2026-01-01 00:00:00", "by_prefix": False}),
     "rewrite_data_files": ("rewrite_data_files", {**KEPT, **COMPACTION}),
