@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.batch_error_context import batch_error_context
 from jobs.commit_loop import retry_on_conflict
+from jobs.dead_letters.recovered import finish_retry
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination, Merged, Transaction
 from jobs.events.publishing import LandingEvents, publish_table_events
@@ -118,9 +119,11 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
         LineageBroken: the landed batches do not continue what the table has.
         TerminalError: other writers have committed during each of `max_commit_attempts` attempts.
     """
-    return retry_on_conflict(
+    done = retry_on_conflict(
         lambda: _merge_once(pipeline, [destination])[0], destination.table.max_commit_attempts, destination.name
-    ).merged
+    )
+    finish_retry(pipeline, destination)
+    return done.merged
 
 
 def merge_together(pipeline: Pipeline) -> list[MergedTable]:
@@ -130,11 +133,14 @@ def merge_together(pipeline: Pipeline) -> list[MergedTable]:
         ConfigurationError: the catalog cannot commit several tables at once.
     """
     destinations = pipeline.destinations()
-    return retry_on_conflict(
+    done = retry_on_conflict(
         lambda: _merge_once(pipeline, destinations, destinations[0].transaction()),
         max(d.table.max_commit_attempts for d in destinations),
         f"all tables of pipeline {pipeline.name}",
     )
+    for destination in destinations:
+        finish_retry(pipeline, destination)
+    return done
 
 
 def pending(pipeline: Pipeline, destination: Destination) -> Pending:

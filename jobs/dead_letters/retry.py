@@ -7,32 +7,28 @@
    that those batches touched, so a change that is newer than the recovered one stays. Other tables get the rows whose
    coordinates they lack.
 
-The commit of step 1 also sets a table property that names the batches to replay, and the end of step 2 removes it. A
-run that dies in between is finished by the next retry; replaying twice changes nothing.
+A retry that dies between the two is finished by the next merge or retry (`jobs.dead_letters.recovered`); replaying
+twice changes nothing.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemovePropertiesUpdate
-
-from jobs.batch import PREFIX
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.direct import recover_direct
 from jobs.dead_letters.listing import ALL, dead_letter_table
+from jobs.dead_letters.recovered import forget_replayed, replay_recovered, to_replay
 from jobs.dead_letters.redecode import Redecoded, recovered_summary, redecode, write_back
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt
 from jobs.landing.direct import DirectLanding
 from jobs.pipeline import Pipeline
 from jobs.protocol import merge
-from jobs.replay.landed import Replayed, check_coordinates, replay_batches
-from resources.errors import CommitFailed
+from jobs.replay.landed import Replayed, check_coordinates
 from resources.spark import spark_errors
 from sql import render
 
@@ -99,14 +95,14 @@ def _recover_once(pipeline: Pipeline) -> Redecoded | None:
     committed = table.committed()
     pipeline.check_generation(committed)
     merged = [state.batch_number if (state := d.committed()) else 0 for d in pipeline.destinations()]
-    landed = table.landed().batches
+    # Batches that retention has removed cannot be replayed, nor those that were landed with another `changes`.
+    landed = [b for b in table.landed().batches if b.batch.spec_hash == pipeline.spec.meaning_hash]
     if committed is None or not landed or not min(merged):
         return None
     with spark_errors(table.identifier):
         attempt = Attempt(table.catalog, table.identifier, pipeline.name, committed)
         spark = pipeline.spark("dead-letters", table.catalog)
         text = render("spark", "dead_letters", table=attempt.path, values=True, headers=True)
-        # Batches that retention has removed cannot be replayed.
         letters = spark.sql(text, args={"first": landed[0].number, "last": min(merged), "most": ALL})
         with redecode(pipeline, spark, letters, committed, attempt.schema) as redecoded:
             if redecoded.changed is None:
@@ -115,51 +111,13 @@ def _recover_once(pipeline: Pipeline) -> Redecoded | None:
             summary = recovered_summary(pipeline, attempt, committed, redecoded.recovered)
             write_back(spark, pipeline, attempt, summary, redecoded.changed)
     failpoint("retry.written")
-    attempt.publish_head({}, _to_replay(pipeline, redecoded.recovered))
+    attempt.publish_head({}, to_replay(pipeline, redecoded.recovered))
     failpoint("retry.published")
     return redecoded
 
 
 def _replay_recovered(pipeline: Pipeline) -> dict[str, Replayed]:
-    """Step 2, also of a retry that died before it: replays the batches that the table property names."""
-    table, name = pipeline.intermediate, _property(pipeline)
-    replayed: dict[str, Replayed] = {}
-    while named := table.catalog.require(table.identifier).metadata.properties.get(name):
-        first, last = json.loads(named)
-        for destination in pipeline.destinations():
-            done = replay_batches(pipeline, destination, first, last)
-            if done:
-                replayed[destination.name] = done
-            failpoint("retry.replayed")
-        _remove_property(pipeline, name, named)
+    """Step 2, also of a retry that died before it."""
+    replayed = {d.name: done for d in pipeline.destinations() if (done := replay_recovered(pipeline, d))}
+    forget_replayed(pipeline)
     return replayed
-
-
-def _to_replay(pipeline: Pipeline, recovered: Mapping[int, int]) -> dict[str, str]:
-    """The table property that names these batches, and those that another retry has recovered and not replayed yet."""
-    if not recovered:
-        return {}
-    table, name = pipeline.intermediate, _property(pipeline)
-    known = table.catalog.require(table.identifier).metadata.properties.get(name)
-    batches = [*recovered, *(json.loads(known) if known else ())]
-    return {name: json.dumps([min(batches), max(batches)])}
-
-
-def _remove_property(pipeline: Pipeline, name: str, value: str) -> None:
-    """Removes the property, unless another retry has recovered more meanwhile."""
-    place = pipeline.intermediate
-    table = place.catalog.require(place.identifier)
-    if table.metadata.properties.get(name) != value:
-        return
-    unmoved = AssertRefSnapshotId(ref="main", snapshot_id=table.metadata.refs["main"].snapshot_id)
-    try:
-        place.catalog.commit(
-            table, [AssertTableUUID(uuid=table.metadata.table_uuid), unmoved], [RemovePropertiesUpdate(removals=[name])]
-        )
-    except CommitFailed as lost:
-        _LOG.info("dead letters of %s: %s", pipeline.name, lost)
-
-
-def _property(pipeline: Pipeline) -> str:
-    # The name is in tables that exist.
-    return f"{PREFIX}mended-to-replay.{pipeline.name}"

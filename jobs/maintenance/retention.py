@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.dead_letters.recovered import first_to_replay
 from jobs.maintenance.maintained_table import MaintainedTable, milliseconds_ago
 from jobs.maintenance.report import GaveWay
 from jobs.maintenance.snapshots import expirable, expire_these
@@ -20,7 +21,7 @@ from sql import quote, render
 
 
 def first_kept(
-    landed: Sequence[LandedBatch], committed: Sequence[CommittedState | None], before: int
+    landed: Sequence[LandedBatch], committed: Sequence[CommittedState | None], before: int, to_replay: int | None = None
 ) -> LandedBatch | None:
     """The oldest landed batch that has to stay; all before it may go. None where nothing is landed.
 
@@ -30,8 +31,11 @@ def first_kept(
         landed: ascending.
         committed: of every table; None: the table has no batch yet and needs them all.
         before: batches that were planned then or later stay, in milliseconds.
+        to_replay: the first batch with recovered dead letters that a table has still to get.
     """
     merged = min((state.batch_number if state else 0 for state in committed), default=0)
+    if to_replay is not None:
+        merged = min(merged, to_replay - 1)
     for batch in landed[:-1]:
         if batch.number > merged or batch.batch.planned_at >= before:
             return batch
@@ -46,7 +50,8 @@ def retire(spark: SparkSession, pipeline: Pipeline, kept: MaintainedTable, optio
         GaveWay: a table cannot be asked what it has merged, so everything stays.
     """
     landed = pipeline.intermediate.landed().batches
-    oldest = first_kept(landed, _committed(pipeline), milliseconds_ago(timedelta(days=options.keep_days)))
+    before = milliseconds_ago(timedelta(days=options.keep_days))
+    oldest = first_kept(landed, _committed(pipeline), before, first_to_replay(pipeline))
     if oldest is None:
         return {}
     metadata = kept.load().metadata

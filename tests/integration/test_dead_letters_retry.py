@@ -12,10 +12,13 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from jobs import offset_reset
 from jobs.dead_letters.listing import letters, summary
 from jobs.dead_letters.retry import retry
+from jobs.maintenance.run import maintain_landing
 from orchestration.cli import dead_letters as cli
 from resources.connections import Connections, load_connections
+from resources.errors import TerminalError
 from tests.kit import bigquery, clickhouse
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
@@ -56,6 +59,56 @@ def test_recovered_dead_letters_land_once_in_every_system(
     engine.advance()
     assert rows("upsert_delete") == [(1, "newer", 1), (3, "after", 1)]
     assert rows("append") == sorted([*appended, (3, "after", 1)])
+
+
+def test_retry_that_dies_before_its_replay_is_finished_by_the_next_merge(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention runs in between: it keeps the batch of the recovered row. The error of `dies` stands for SIGKILL."""
+    maintenance = {"landed": {"keep_days": 1e-6}, "compaction": {"enabled": False}, "manifests": {"enabled": False}}
+    flow = Flow(topic(), ["append"], table_options=WHERE, overrides={"maintenance": maintenance})
+    narrow, engine = narrowed(Engine(flow, connections, spark))
+    tell(engine, put(1, "large", amount=LARGE))
+    narrow.advance()
+    for key in (2, 3):
+        tell(engine, put(key, "later"))
+        narrow.advance()
+
+    def dies(point: str) -> None:
+        if point == "retry.published":
+            raise TerminalError("died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.dead_letters.retry.failpoint", dies)
+        with pytest.raises(TerminalError, match="died"):
+            retry(engine.pipeline)
+    assert not [done.problem for done in maintain_landing(engine.pipeline) if done.problem]
+    assert engine.merge("append") is None
+    assert engine.read("append") == [(1, "large", LARGE), (2, "later", 1), (3, "later", 1)]
+    kept = {b.number for b in engine.pipeline.intermediate.landed().batches}
+    list(maintain_landing(engine.pipeline))
+    assert kept == {1, 2, 3}
+    assert {b.number for b in engine.pipeline.intermediate.landed().batches} == {3}
+
+
+def test_dead_letters_of_another_meaning_are_left_alone(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    """`changes` was changed and accepted: what was landed before cannot be replayed, so nothing of it is recovered."""
+    flow = Flow(topic(), ["upsert"], table_options=WHERE)
+    narrow, engine = narrowed(Engine(flow, connections, spark))
+    tell(engine, put(1, "large", amount=LARGE))
+    narrow.advance()
+    changes: Any = engine.document["changes"]
+    other = engine.edited(changes={**changes, "op": {**changes["op"], "delete": ["d", "x"]}})
+    known = offset_reset.read_state(other.pipeline)
+    batch = offset_reset.plan_reset(known, known.base(), {}, (), other.pipeline.spec.meaning_hash)
+    offset_reset.commit(other.pipeline, known, known.base(), batch)
+    tell(engine, put(2, "fine"), Record(0, 3, "{bad"))
+    other.advance()
+    assert other.read("upsert") == [(2, "fine", 1)]
+    assert (retry(other.pipeline).tried, other.merge("upsert")) == (1, None)
+    assert [letter.offset for letter in letters(other.pipeline, 9)] == [0, 2]
 
 
 def transforming(engine: Engine, sql: str) -> Engine:

@@ -138,6 +138,13 @@ def test_landed_batches_that_have_to_stay(what: str, states: list[int | None], b
     assert oldest.number == expected, what
 
 
+def test_batches_with_recovered_rows_that_a_table_has_not_got_stay() -> None:
+    known = [landed(n) for n in (1, 2, 3, 4)]
+    oldest = first_kept(known, [committed(4)], 99_000, to_replay=2)
+    assert oldest
+    assert oldest.number == 2
+
+
 def test_nothing_landed_nothing_kept() -> None:
     assert first_kept([], [None], 0) is None
 
