@@ -92,9 +92,12 @@ def read_state(pipeline: Pipeline) -> ResetState:
         BatchmergeError: a table cannot be asked, or was replaced; its own remedy comes first.
     """
     current, highest = pipeline.intermediate.current_state()
-    tables = {d.name: d.committed() for d in pipeline.destinations()}
+    destinations = pipeline.destinations()
+    tables = {d.name: d.committed() for d in destinations}
     landed = pipeline.intermediate.landed()
-    numbers = [highest, *(s.batch_number for s in tables.values() if s)]
+    # Also of batches that a dead run has left half done: rows of theirs may be there, and what comes is newer.
+    begun = [lease.batch for d in destinations for lease in d.leases()]
+    numbers = [highest, *begun, *(s.batch_number for s in tables.values() if s)]
     return ResetState(
         pipeline.name, current, max(numbers), tables, landed.batches, landed.complete, pipeline.topic_state()
     )

@@ -228,12 +228,17 @@ class Pipeline:
 
 
 def _committed_number(destination: Destination) -> int:
+    def number() -> int:
+        state = destination.committed()
+        # What a dead run has left half done may be there, and what comes has to be newer.
+        begun = (lease.batch for lease in destination.leases())
+        return max(state.batch_number if state else 0, *begun, 0)
+
     try:
-        state = with_timeout(_PATIENCE, destination.name, destination.committed, lambda: None)
+        return with_timeout(_PATIENCE, destination.name, number, lambda: None)
     except BatchmergeError as problem:
         _LOG.warning("the first batch is planned without %s: %s", destination.name, problem)
         return 0
-    return state.batch_number if state else 0
 
 
 def _named(offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:

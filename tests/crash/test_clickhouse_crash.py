@@ -159,7 +159,7 @@ def test_late_insert_of_a_dead_run_is_stopped(make_load: Callable[..., Load]) ->
     query_id = f"{shard.query_prefix}{lease.epoch}-late"
     connection = load.connections.get("clickhouse", ClickHouseConnection)
     asked = {
-        "query": shard.statements.insert(missing=False),
+        "query": shard.statements.insert(),
         "query_id": query_id,
         "async_insert": "0",
         "param_lease": shard.store.name,

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import protocol
+from jobs.destinations.clickhouse.insertion import Only
 from jobs.destinations.clickhouse.steps import cut
 from jobs.replay.landed import replay_batches
 from resources.connections import Connections
@@ -129,11 +130,12 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     shard = destination(pipeline, name).shards[0]
     context = pipeline.merge_context(table)
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
-    advance = shard._advance(context, shard._require_table())
+    present = shard._require_table()
+    advance = shard._advance(context, present)
     held = advance.take(None, step)
     for _ in range(2):
         # The second time as after a crash: neither table changes.
-        shard._insert(context, held, step, missing=False)
+        shard._insert(context, present, held, step, Only.ALL)
         assert rows(connections, name) == model.expected(more, "append")
         counted = server.rows(f"SELECT sum(n) AS n FROM {name}_sums")[0]["n"]
         assert counted == len(model.expected(more, "append"))
@@ -183,11 +185,12 @@ def test_run_that_lost_its_lease_cannot_insert(
     shard = destination(pipeline, flow.table("append")).shards[0]
     work = pipeline.merge_context(table)
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
-    advance = shard._advance(work, shard._require_table())
+    present = shard._require_table()
+    advance = shard._advance(work, present)
     old = advance.take(None, step)
     advance.take(old, None)
     with pytest.raises(Interrupted):
-        shard._insert(work, old, step, missing=False)
+        shard._insert(work, present, old, step, Only.ALL)
     assert rows(connections, flow.table("append")) == []
     protocol.merge(pipeline, table)
     assert len(rows(connections, flow.table("append"))) > 0

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from jobs.batch import CommittedState
 from jobs.destinations.clickhouse.found import Found, find, kept_by_reset
-from jobs.destinations.clickhouse.insertion import Inserted
+from jobs.destinations.clickhouse.insertion import Inserted, Only
 from jobs.destinations.clickhouse.lease import Lease, PartitionWrite, StateStore, require_owner, state_text
 from jobs.destinations.clickhouse.steps import Step
 from jobs.destinations.clickhouse.transitions import Phase
@@ -31,8 +31,8 @@ from jobs.failpoints import failpoint
 from jobs.lineage import choices
 from resources.errors import LineageBroken
 
-# Inserts the chunks of a step; True: some of its rows may be there already, beyond what the tokens remember.
-Insert = Callable[[Lease, Step, bool], Inserted]
+# Inserts the chunks of a step, or only what of them is not there yet, beyond what the tokens remember.
+Insert = Callable[[Lease, Step, Only], Inserted]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Advance:
         held = self.take(seen, None if again else steps[0])
         done = Inserted()
         for number, step in enumerate(steps):
-            done += self._apply(held, step, again)
+            held, inserted = self._apply(held, step, again)
+            done += inserted
             held = self._commit(held, step, steps[number + 1] if number + 1 < len(steps) else None)
             again = False
         return done
@@ -93,27 +94,30 @@ class Advance:
         """Gives the lease back after work that commits nothing (replay)."""
         self.store.swap(held, replace(held, owner=""))
 
-    def _apply(self, held: Lease, step: Step, again: bool) -> Inserted:
+    def _apply(self, held: Lease, step: Step, again: bool) -> tuple[Lease, Inserted]:
         if step.resets:
             self._reset(held, step)
         if not step.chunks:
-            return Inserted()
+            return held, Inserted()
         known = self.store.partitions(sorted(step.spans))
         found = find(step, known, _committed(held))
         if found.refused:
             self._refuse(held, step, found)
         if found.is_done:
-            return Inserted()
+            return held, Inserted()
+        if found.some and step.first > held.refill_until:
+            # BEFORE takes the place of the rows that say so: a retry has to know it, too.
+            held = self.store.swap(held, replace(held, refill_until=step.last))
         begun = found.begun(step.spans)
         self.store.write(held, PartitionWrite(step.batch, Phase.BEFORE, begun), known)
         failpoint("clickhouse.before")
-        inserted = self.insert(held, step, again or found.some or step.first <= held.refill_until)
+        inserted = self.insert(held, step, _only(held, step, again))
         failpoint("clickhouse.inserted")
         confirmed = {tp: span for tp, span in step.spans.items() if tp not in found.beyond}
         self.store.write(held, PartitionWrite(step.batch, Phase.BEFORE, found.beyond), begun)
         self.store.write(held, PartitionWrite(step.batch, Phase.AFTER, confirmed), begun)
         failpoint("clickhouse.after")
-        return inserted
+        return held, inserted
 
     def _reset(self, held: Lease, step: Step) -> None:
         """After a reset of offsets, what was handled before says nothing of what comes, but for what may be there."""
@@ -144,6 +148,13 @@ class Advance:
             where=self.where,
             remedy=choices(step.batch.pipeline),
         )
+
+
+def _only(held: Lease, step: Step, again: bool) -> Only:
+    # An older version has left no mark of the step in its rows.
+    if step.first <= held.refill_until or (again and not held.step):
+        return Only.RECORD
+    return Only.STEP if again else Only.ALL
 
 
 def _begun(lease: Lease, step: Step) -> Lease:

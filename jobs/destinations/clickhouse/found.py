@@ -5,8 +5,8 @@ its own, and the seed's state machine (`transitions.py`) judges it: the step its
 that a step of a lost intermediate table has begun; rows of a state that was emptied or restored; offsets that were
 moved by somebody else, which only a person can decide.
 
-Rows that may be there are not inserted twice: tables of mode append are asked for the coordinates they have, and rows
-of upserts are the same versions again.
+Rows that may be there are not inserted twice: tables of mode append are asked for the records they have, and rows of
+upserts are the same versions again, or older ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Found:
 
     Attributes:
         is_done: the step itself was inserted and acknowledged.
-        some: some of its rows may be there.
+        some: some of its records may be there, inserted by another step.
         beyond: offsets after the step's own that somebody has begun: they stay BEFORE, for the steps that follow.
         refused: a topic-partition that cannot be gone on with, and the case that it is.
     """
@@ -60,7 +60,8 @@ def find(step: Step, rows: Rows, committed: int) -> Found:
             continue
         open_span = _open(row, step.batch, committed)
         if open_span:
-            some = some or (open_span.first <= span.last and span.first <= open_span.last)
+            overlap = open_span.first <= span.last and span.first <= open_span.last
+            some = some or (overlap and tp not in own)
             if open_span.last > span.last:
                 beyond[tp] = Span(max(open_span.first, span.last + 1), open_span.last)
         elif tp not in own:

@@ -6,9 +6,12 @@ that doing it again (a retried statement, a retried task, the next run) changes 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +35,17 @@ from resources.spark import spark_errors
 
 # The rows of one chunk, made when they are wanted.
 Rows = Callable[[], pa.Table]
+
+
+class Only(StrEnum):
+    """Which rows of a chunk are inserted: all; those that this step has not inserted; those whose record is not there.
+
+    A record is its topic's id, partition and offset. Where versions decide between rows, all are inserted.
+    """
+
+    ALL = "all"
+    STEP = "step"
+    RECORD = "record"
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,7 @@ class Insertion:
 
     Attributes:
         sql: the insert of a chunk.
-        missing: it inserts only rows whose coordinates the table lacks.
+        coordinates: it asks for the coordinates of its rows.
         columns: of the table, without version and deletion mark.
         wire: names of the columns that are sent.
         parameters: of the fence and of the shard.
@@ -86,7 +100,7 @@ class Insertion:
 
     server: ClickHouseServer
     sql: str
-    missing: bool
+    coordinates: bool
     columns: tuple[Column, ...]
     wire: tuple[str, ...]
     parameters: Mapping[str, object]
@@ -119,7 +133,7 @@ class Insertion:
         """Rows, deletes among them, dead letters, and rows that the server says it has written."""
         good, letters = self._without_flawed(rows)
         try:
-            written = self._send(chunk, good)
+            written = self._send(chunk, good, letters)
         except TerminalError as problem:
             if problem.facts.get("code") not in _DOES_NOT_FIT:
                 raise
@@ -127,18 +141,18 @@ class Insertion:
             if not more.num_rows:
                 raise
             letters = pa.concat_tables([letters, more])
-            written = self._send(chunk, good)
+            written = self._send(chunk, good, letters)
         # After the rows: were it before, a crash in between could leave a letter of a row that a mended table takes.
         self._write_dead_letters(chunk, letters)
         deletes = pc.sum(good[DELETED]).as_py() or 0 if DELETED in good.column_names else 0
         return good.num_rows, deletes, letters.num_rows, written
 
-    def _send(self, chunk: Chunk, rows: pa.Table) -> int:
+    def _send(self, chunk: Chunk, rows: pa.Table, letters: pa.Table) -> int:
         if not rows.num_rows:
             return 0
         body = to_arrow_file(rows.select(list(self.wire)))
-        parameters = {**self.parameters, **(_coordinates(chunk) if self.missing else {})}
-        token = f"{self.token_prefix}/{chunk.name}"
+        parameters = {**self.parameters, **(_coordinates(chunk) if self.coordinates else {})}
+        token = f"{self.token_prefix}/{chunk.name}{_without(letters)}"
         return retried(lambda: self.server.execute(self.sql, parameters, self._settings(token), body))
 
     def _settings(self, token: str) -> dict[str, object]:
@@ -148,7 +162,7 @@ class Insertion:
 
     def _write_dead_letters(self, chunk: Chunk, letters: pa.Table) -> None:
         if letters.num_rows:
-            token = f"{self.token_prefix}/{chunk.name}/dead"
+            token = f"{self.token_prefix}/{chunk.name}{_without(letters)}/dead"
             lease = {name: self.parameters[name] for name in ("lease", "owner")}
             body = to_arrow_file(letters)
             retried(lambda: self.server.execute(self.dead_letters.sql, lease, self._settings(token), body))
@@ -214,16 +228,25 @@ class Insertion:
 
 
 def _coordinates(chunk: Chunk) -> dict[str, object]:
-    """The offsets that a chunk covers, as the insert of missing rows asks for them."""
+    """The records that a chunk covers, as its statement asks for them."""
     spans = chunk.spans.values()
     return {
-        "topics": sorted({tp.topic for tp in chunk.spans}),
+        "topics": list(chunk.topic_ids),
+        "topic_ids": list(chunk.topic_ids.values()),
         "first": min(span.first for span in spans),
         "last": max(span.last for span in spans),
         "partitions": [f"{tp.topic}/{tp.partition}" for tp in chunk.spans],
         "firsts": [span.first for span in spans],
         "lasts": [span.last for span in spans],
     }
+
+
+def _without(letters: pa.Table) -> str:
+    """Sets the token of an insert apart that leaves these rows out: with a mended type they are sent too."""
+    if not letters.num_rows:
+        return ""
+    places = letters.select(["topic", "partition", "offset"]).to_pylist()
+    return f"/without-{hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]}"
 
 
 def to_arrow_file(rows: pa.Table) -> bytes:

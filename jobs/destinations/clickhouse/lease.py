@@ -36,7 +36,7 @@ class Lease:
         commit_id: of its last batch.
         chunk_rows: how it is cut.
         step: its own id, which deduplication tokens begin with; empty where an older version has begun it.
-        refill_until: rows of batches up to this one may be there already; 0 for none.
+        refill_until: records of batches up to this one may be there, inserted by another step; 0 for none.
         state: the committed state as JSON; empty before the first batch.
         endpoints: of the connection; rows are spread by their number and order.
         table_id: UUID of the table that was last written.

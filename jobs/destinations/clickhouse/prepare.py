@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
+from jobs.batch import CommittedState
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.checks import check_endpoints, check_table
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Present
 from resources.errors import ConfigurationError
+
+_LOG = logging.getLogger("batchmerge")
 
 
 def prepare(shard: Shard, dry_run: bool) -> list[str]:
@@ -26,7 +31,8 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
         shard.store.prepare()
         _check_alone(shard)
     if present:
-        return _follow(shard, present, dry_run, lease is None)
+        done = _follow(shard, present, dry_run, lease is None)
+        return [*done, *_tell_origins(shard, present, dry_run, lease.committed if lease else None)]
     if not shard.table.create:
         raise ConfigurationError(
             "the table does not exist and `create` is false", where=shard.where, remedy="create it, or allow it here"
@@ -62,3 +68,20 @@ def _follow(shard: Shard, present: Present, dry_run: bool, is_new_to_us: bool) -
         if is_new_to_us:
             shard.server.execute(shard.statements.create_dead_letters())
     return [f"{shard.where}: {change}" for change in changes]
+
+
+def _tell_origins(shard: Shard, present: Present, dry_run: bool, committed: CommittedState | None) -> list[str]:
+    """Lets an append table of an older version say of each row which topic and step it is from.
+
+    Without it a table works as before: records are recognised by their topic's name.
+    """
+    names = tables.missing_origin(shard.layout, present)
+    if not names or not shard.table.evolve.add_columns:
+        return []
+    if not dry_run:
+        try:
+            tables.add_origin(shard.server, shard.layout, names, committed.topic_ids if committed else {})
+        except ConfigurationError as problem:
+            _LOG.warning("%s: %s cannot be added: %s", shard.where, ", ".join(names), problem)
+            return []
+    return [f"{shard.where}: add hidden column {name}" for name in names]

@@ -19,4 +19,4 @@ def statement(spec: PipelineSpec, table: ClickHouseTable) -> str:
         window=0,
         cluster=None,
     )
-    return Statements(layout, (layout.path[0], "…"), shards=1).insert(missing=False)
+    return Statements(layout, (layout.path[0], "…"), shards=1).insert()

@@ -21,7 +21,7 @@ from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.checks import check_continues, check_endpoints, check_table
 from jobs.destinations.clickhouse.dead_letters import DeadLetters
-from jobs.destinations.clickhouse.insertion import Inserted, Insertion
+from jobs.destinations.clickhouse.insertion import Inserted, Insertion, Only
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.lease import Lease
@@ -121,7 +121,9 @@ class Shard:
         if not newer:
             return Inserted()
         present = self._require_table()
-        inserted = self._advance(context, present).run(lease, self._steps(context, lease, newer, present))
+        refill_until = newer[-1].number if lease is None and self._has_lost_its_state(present, newer) else 0
+        steps = self._steps(context, lease, newer, present)
+        inserted = self._advance(context, present, refill_until).run(lease, steps)
         if inserted.dead:
             _LOG.warning("%s: %d dead letters in %s", self.where, inserted.dead, ".".join(self.statements.dead_letters))
         failpoint("merge.published")
@@ -133,17 +135,19 @@ class Shard:
         state = lease.committed if lease else None
         if lease is None or state is None or lease.left_behind or state.batch_number < committed.batch_number:
             raise CommitFailed("a batch is under way: replay after it is committed", where=self.where)
-        advance = self._advance(context, self._require_table())
+        present = self._require_table()
+        advance = self._advance(context, present)
         held = advance.take(lease, None)
         token = f"replay-{uuid.uuid4().hex}"
         if self.table.mode == "append":
             steps = cut(batches, self.table.chunk_rows, most_chunks=1)
             chunks = [chunk for step in steps for chunk in step.chunks]
-            done = self._rows(context, batches).insert(self._insertion(context, held, chunks, token, True), self.where)
+            insertion = self._insertion(context, held, chunks, token, present, Only.RECORD)
+            done = self._rows(context, batches).insert(insertion, self.where)
         else:
             count = 1 + sum(b.counts.landed for b in batches) // self.table.chunk_rows
             chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
-            insertion = self._insertion(context, held, chunks, token, False)
+            insertion = self._insertion(context, held, chunks, token, present)
             done = self._newest_rows(context, committed, batches).insert(insertion, self.where)
         advance.free(held)
         return done
@@ -166,7 +170,26 @@ class Shard:
             each.check(max(len(step.chunks) for step in steps))
         return steps
 
-    def _advance(self, context: MergeContext, present: Present) -> Advance:
+    def _has_lost_its_state(self, present: Present, newer: Sequence[LandedBatch]) -> bool:
+        """The table has records of these topics and no lease: KeeperMap was emptied, or is another one."""
+        if self.table.mode != "append" or not present.rows:
+            return False
+        topics = sorted({tp.topic for b in newer for tp in b.batch.ranges})
+        sql = render("clickhouse", "some_records", table=self.layout.path)
+        if not self.server.rows(sql, {"topics": topics}):
+            return False
+        _LOG.warning(
+            "%s: the table has rows of %s and %s (keeper_path %s) knows nothing of it: the state was emptied, or "
+            "`keeper_path` or `state_table` is another one. Only records that are missing are inserted. Fix: stop the "
+            "run and name the state as it was, if there still is one",
+            self.where,
+            ", ".join(topics),
+            ".".join(self.store.table),
+            self.server.connection.keeper_path,
+        )
+        return True
+
+    def _advance(self, context: MergeContext, present: Present, refill_until: int = 0) -> Advance:
         return Advance(
             store=self.store,
             where=self.where,
@@ -174,11 +197,12 @@ class Shard:
             endpoints=self.endpoints,
             table_id=present.id,
             stop_older=self.stop_older,
-            insert=partial(self._insert, context),
+            insert=partial(self._insert, context, present),
+            refill_until=refill_until,
         )
 
-    def _insert(self, context: MergeContext, held: Lease, step: Step, missing: bool) -> Inserted:
-        insertion = self._insertion(context, held, step.chunks, held.token, missing)
+    def _insert(self, context: MergeContext, present: Present, held: Lease, step: Step, only: Only) -> Inserted:
+        insertion = self._insertion(context, held, step.chunks, held.token, present, only, step.last)
         return self._rows(context, step.batches).insert(insertion, self.where)
 
     def _rows(self, context: MergeContext, batches: Sequence[LandedBatch]) -> LandedSlices:
@@ -211,21 +235,30 @@ class Shard:
         return NewestRows(context.spark, wanted, self.order_by)
 
     def _insertion(
-        self, context: MergeContext, held: Lease, chunks: Sequence[Chunk], token: str, missing: bool
+        self,
+        context: MergeContext,
+        held: Lease,
+        chunks: Sequence[Chunk],
+        token: str,
+        present: Present,
+        only: Only = Only.ALL,
+        step: int = 0,
     ) -> Insertion:
-        """What a task needs; `missing` only counts where rows are told apart by their coordinates."""
+        """What a task needs; `step` is the number by which its rows are known, 0 for none."""
+        appends = self.table.mode == "append"
+        origin = appends and set(self.layout.origin) <= set(present.types)
         fence = {"lease": self.store.name, "owner": held.owner}
         shard = {"shards": len(self.endpoints), "shard": self.number - 1}
-        only_missing = missing and self.table.mode == "append"
         return Insertion(
             server=self.server,
-            sql=self.statements.insert(only_missing),
-            missing=only_missing,
+            sql=self.statements.insert(only if appends else Only.ALL, origin),
+            coordinates=appends,
             columns=self.layout.columns,
             wire=tuple(self.statements.wire),
-            parameters={**fence, **(shard if len(self.endpoints) > 1 else {})},
+            parameters={**fence, **(shard if len(self.endpoints) > 1 else {}), **({"step": step} if origin else {})},
             settings={
                 **_INSERT,
+                **({"insert_allow_materialized_columns": 1} if origin else {}),
                 "max_execution_time": self.server.connection.statement_timeout_seconds,
                 "log_comment": comment(self.pipeline, context.run_id),
             },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jobs.destinations.clickhouse.columns import Column
-from jobs.destinations.clickhouse.insertion import BATCH, DELETED, ORDER, POSITION
+from jobs.destinations.clickhouse.insertion import BATCH, DELETED, ORDER, POSITION, Only
 from jobs.destinations.clickhouse.tables import Layout
 from resources.clickhouse import LEASE_LOST
 from sql import quote, render
@@ -40,8 +40,12 @@ class Statements:
             sent |= {DELETED: "UInt8"}
         return sent
 
-    def insert(self, missing: bool) -> str:
-        """The insert of one chunk; with `missing` only rows whose coordinates the table lacks."""
+    def insert(self, only: Only = Only.ALL, origin: bool = False) -> str:
+        """The insert of one chunk.
+
+        Args:
+            origin: the table has the columns that say where a row is from (`Layout.origin`).
+        """
         return render(
             "clickhouse",
             "insert_rows",
@@ -55,7 +59,8 @@ class Statements:
             lease_lost=LEASE_LOST,
             shard_by=self._shard_by if self.shards > 1 else [],
             hash_function=self.layout.table.hash_function,
-            missing=missing,
+            only=only.value,
+            origin=origin,
         )
 
     @property

@@ -9,8 +9,8 @@ immutable, so a retry cuts the same batches into the same chunks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from jobs.batch import Batch, LandedBatch
@@ -34,6 +34,7 @@ class Chunk:
         name: sets it apart from the other chunks of its step, at every try.
         first, last: the batches, both included.
         spans: the offsets of each topic-partition that it covers.
+        topic_ids: Kafka's ids of their topics.
         is_part: only these offsets of the batches; otherwise all of them.
     """
 
@@ -41,6 +42,7 @@ class Chunk:
     first: int
     last: int
     spans: Spans
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
     is_part: bool = False
 
 
@@ -50,7 +52,7 @@ class Step:
 
     Attributes:
         chunk_rows: offsets of a chunk.
-        by_partition: each topic-partition has chunks of its own, as versions before 1.1 cut batches.
+        by_partition: each topic-partition has chunks of its own, as older versions cut batches.
     """
 
     batches: tuple[LandedBatch, ...]
@@ -92,11 +94,12 @@ class Step:
                 for start in range(span.first, span.last + 1, self.chunk_rows):
                     part = Span(start, min(start + self.chunk_rows - 1, span.last))
                     name = f"{tp}/{part}" if self.by_partition else f"{first}/{tp}/{part}"
-                    yield Chunk(name, first, last, {tp: part}, is_part=True)
+                    yield Chunk(name, first, last, {tp: part}, _ids(run[0].batch, [tp]), is_part=True)
             return
         for n, tps in enumerate(_groups(sorted(spans), _MOST_PARTITIONS)):
             name = f"{first}-{last}/{n}" if len(spans) > _MOST_PARTITIONS else f"{first}-{last}"
-            yield Chunk(name, first, last, {tp: spans[tp] for tp in tps}, is_part=len(spans) > _MOST_PARTITIONS)
+            covered = {tp: spans[tp] for tp in tps}
+            yield Chunk(name, first, last, covered, _ids(run[0].batch, tps), is_part=len(spans) > _MOST_PARTITIONS)
 
 
 def cut(batches: Sequence[LandedBatch], chunk_rows: int, most_chunks: int) -> list[Step]:
@@ -167,6 +170,11 @@ def _runs(batches: Sequence[LandedBatch], chunk_rows: int) -> Iterator[list[Land
         run, size = [*run, landed], size + more
     if run:
         yield run
+
+
+def _ids(batch: Batch, tps: Sequence[TopicPartition]) -> dict[str, str]:
+    """Topics do not change within a step."""
+    return {topic: batch.topic_ids.get(topic, "") for topic in sorted({tp.topic for tp in tps})}
 
 
 def _groups(tps: Sequence[TopicPartition], size: int) -> Iterator[Sequence[TopicPartition]]:

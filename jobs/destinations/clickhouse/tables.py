@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,9 +13,10 @@ from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.evolution import AddColumn, SchemaChange, plan_evolution
 from resources.clickhouse import ClickHouseServer, Row
 from resources.errors import ConfigurationError, SchemaRefused
-from sql import render
+from sql import literal, render
 
 VERSION, DELETED = "_version", "_deleted"
+TOPIC_ID, STEP = "_topic_id", "_step"
 # Deduplication windows of replicated tables also end by time; a week outlasts an outage.
 _WINDOW_SECONDS = 7 * 24 * 3600
 
@@ -76,6 +77,15 @@ class Layout:
         return {**version, **({DELETED: "UInt8"} if self.table.mode == "upsert_delete" else {})}
 
     @property
+    def origin(self) -> dict[str, str]:
+        """Columns that tell the records of a topic from those of one of the same name before it, and steps apart.
+
+        They are materialized, so that `SELECT *` leaves them out. Tables of upserts have versions instead.
+        """
+        is_ours = not self.versioned and "MergeTree" in self.engine
+        return {TOPIC_ID: "LowCardinality(String)", STEP: "UInt64"} if is_ours else {}
+
+    @property
     def engine(self) -> str:
         """Engine with arguments."""
         named = self.table.engine or ("ReplacingMergeTree" if self.versioned else "MergeTree")
@@ -117,7 +127,7 @@ class Layout:
         """
         names = [c.name for c in self.columns]
         where = f"clickhouse {self.table.table}"
-        taken = [name for name in (*self.added,) if name in names]
+        taken = [name for name in (*self.added, *self.origin) if name in names]
         if taken:
             raise ConfigurationError(f"{', '.join(taken)} is a column of ours", where=where, remedy="rename yours")
         if self.versioned:
@@ -183,7 +193,7 @@ def creation(layout: Layout) -> str:
         "table_create",
         table=layout.path,
         cluster=layout.cluster,
-        columns={**{c.name: c.type for c in layout.columns}, **layout.added},
+        columns={**{c.name: c.type for c in layout.columns}, **layout.added, **_with_defaults(layout.origin, {})},
         indexed=not layout.versioned and "_offset" not in layout.order_by,
         engine=layout.engine,
         partition_by=layout.table.partition_by,
@@ -263,6 +273,29 @@ def apply_changes(server: ClickHouseServer, layout: Layout, changes: Sequence[Sc
             "clickhouse", "table_change", table=layout.path, cluster=layout.cluster, changes=list(verbs.values())
         )
         server.execute(sql, settings={"mutations_sync": 1, "alter_sync": 2, "flatten_nested": 0})
+
+
+def missing_origin(layout: Layout, present: Present) -> list[str]:
+    """Columns of `Layout.origin` that a table of an older version, or of somebody else, does not have."""
+    if "MergeTree" not in present.engine:
+        return []
+    return [name for name in layout.origin if name not in present.types]
+
+
+def add_origin(server: ClickHouseServer, layout: Layout, names: Sequence[str], topic_ids: Mapping[str, str]) -> None:
+    """Adds columns of `Layout.origin`; rows that are there are of the topics with these ids."""
+    kinds = _with_defaults({name: layout.origin[name] for name in names}, topic_ids)
+    changes = [("ADD COLUMN IF NOT EXISTS", name, kind) for name, kind in kinds.items()]
+    sql = render("clickhouse", "table_change", table=layout.path, cluster=layout.cluster, changes=changes)
+    server.execute(sql, settings={"mutations_sync": 1, "alter_sync": 2})
+
+
+def _with_defaults(origin: Mapping[str, str], topic_ids: Mapping[str, str]) -> dict[str, str]:
+    """The columns' types with what rows have that were written without them."""
+    topics, ids = (", ".join(map(literal, texts)) for texts in (topic_ids, topic_ids.values()))
+    known = f"transform(`_topic`, [{topics}], [{ids}], '')" if topic_ids else "''"
+    defaults = {TOPIC_ID: known, STEP: "0"}
+    return {name: f"{kind} MATERIALIZED {defaults[name]}" for name, kind in origin.items()}
 
 
 def _spelled(server: ClickHouseServer, types: dict[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobs.batch import Batch, Counts, LandedBatch
 from jobs.destinations.clickhouse.advance import Advance
-from jobs.destinations.clickhouse.insertion import Inserted
+from jobs.destinations.clickhouse.insertion import Inserted, Only
 from jobs.destinations.clickhouse.lease import Lease, PartitionWrite
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut, left_behind
 from jobs.destinations.clickhouse.transitions import Phase, Span
@@ -22,24 +22,32 @@ from resources.errors import CommitFailed, Interrupted, LineageBroken
 from tests.unit.clickhouse.twin import Fuse, Killed, MemoryStore
 
 TPS = [TopicPartition("t", 0), TopicPartition("t", 1)]
-Row = tuple[str, TopicPartition, int]
+# Of what topic, which topic-partition, offset, batch.
+Row = tuple[str, TopicPartition, int, int]
 
 
 @dataclass
 class FakeTable:
-    """Rows by coordinates, and the tokens that it remembers."""
+    """Rows with the step that has inserted each (0: an older version), and the tokens that it remembers."""
 
     rows: list[Row] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     statements: int = 0
 
-    def insert(self, step: Step, chunk: Chunk, token: str, missing: bool) -> None:
+    def insert(self, step: Step, chunk: Chunk, token: str, only: Only) -> None:
         if token in self.tokens:
             return
         self.tokens.add(token)
         self.statements += 1
-        there = set(self.rows)
-        self.rows += [row for row in rows_of(step.batches, chunk) if not (missing and row in there)]
+        there = {
+            Only.ALL: set[tuple[str, TopicPartition, int]](),
+            Only.STEP: {row[:3] for row, of in zip(self.rows, self.steps, strict=True) if of == step.last},
+            Only.RECORD: {row[:3] for row in self.rows},
+        }[only]
+        new = [row for row in rows_of(step.batches, chunk) if row[:3] not in there]
+        self.rows += new
+        self.steps += [step.last] * len(new)
 
 
 def rows_of(landed: Sequence[LandedBatch], chunk: Chunk | None = None) -> Iterator[Row]:
@@ -49,7 +57,7 @@ def rows_of(landed: Sequence[LandedBatch], chunk: Chunk | None = None) -> Iterat
                 span = chunk.spans.get(tp) if chunk else Span(offset, offset)
                 within = chunk is None or chunk.first <= b.number <= chunk.last
                 if within and span and span.first <= offset <= span.last:
-                    yield b.batch.topic_ids[tp.topic], tp, offset
+                    yield b.batch.topic_ids[tp.topic], tp, offset, b.number
 
 
 def batch(
@@ -77,13 +85,13 @@ def batches(count: int, size: int = 25) -> list[LandedBatch]:
 
 
 def advance(store: MemoryStore, table: FakeTable, refill_until: int = 0) -> Advance:
-    def insert(held: Lease, step: Step, missing: bool) -> Inserted:
+    def insert(held: Lease, step: Step, only: Only) -> Inserted:
         for chunk in step.chunks:
             ends = store.fuse.burn()
             now = store.lease()
             if now is None or now.owner != held.owner:
                 raise Interrupted("the fence")
-            table.insert(step, chunk, f"{held.token}/{chunk.name}", missing)
+            table.insert(step, chunk, f"{held.token}/{chunk.name}", only)
             if ends:
                 raise Killed
         return Inserted(rows=len(step.chunks))
@@ -147,8 +155,8 @@ def test_lease_of_an_older_version_is_finished_as_it_was_begun() -> None:
     held = shared.swap(None, Lease(epoch=1, owner="dead", batch=1, commit_id="c1", chunk_rows=10))
     shared.write(held, PartitionWrite(landed[0].batch, Phase.BEFORE, spans), [])
     table.tokens = {"c1/t-0/0-9", "c1/t-1/3-5"}
-    there = [("id", TPS[0], n) for n in range(10)] + [("id", TPS[1], n) for n in range(3, 6)]
-    table.rows = list(there)
+    table.rows = [("id", TPS[0], n, 1) for n in range(10)] + [("id", TPS[1], n, 1) for n in range(3, 6)]
+    table.steps = [0] * len(table.rows)
     run(shared, table, landed, chunk_rows=1000)
     assert sorted(table.rows) == expected(landed)
     assert table.statements == 3, "two that were missing, and one of the batches after it"
@@ -199,17 +207,45 @@ def test_offsets_that_went_back_are_refused() -> None:
         run(shared, table, [batch(1, 0, 25), batch(2, 25, 50), batch(3, 0, 10)])
 
 
-@pytest.mark.parametrize("kill", range(1, 5))
+@pytest.mark.parametrize("to", [10, 40])
 @pytest.mark.parametrize("after", [False, True])
-def test_reset_that_is_killed_is_applied_again(kill: int, after: bool) -> None:
-    """At each of its effects, the write at the boundary `clickhouse.reset` among them."""
+@pytest.mark.parametrize("kill", range(1, 10))
+def test_reset_that_is_killed_is_applied_again(kill: int, after: bool, to: int) -> None:
+    """At each of its effects, the write at the boundary `clickhouse.reset` among them.
+
+    What is read again is there twice, as if nothing had been killed.
+    """
     shared, table = MemoryStore(), FakeTable()
-    landed = [batch(1, 0, 30), batch(2, 40, 40, at={TPS[0]: 30}), batch(3, 40, 60)]
+    landed = [batch(1, 0, 30), batch(2, to, to, at={TPS[0]: 30}), batch(3, to, to + 20)]
     run(shared, table, landed[:1])
     with pytest.raises(Killed):
         run(MemoryStore(shared, Fuse(kill, after)), table, landed)
+    table.tokens.clear()
     run(shared, table, landed)
     assert sorted(table.rows) == expected(landed)
+
+
+def test_lost_state_is_filled_again_without_doubling() -> None:
+    """KeeperMap is empty, the table is not: also where the refill itself dies."""
+    table, landed = FakeTable(), [batch(1, 0, 30, topic_id="old"), batch(2, 0, 0, topic_id="new", at={TPS[0]: 30})]
+    landed += [batch(3, 0, 20, topic_id="new"), batch(4, 20, 50, topic_id="new")]
+    run(MemoryStore(), table, landed[:3])
+    table.tokens.clear()
+    shared = MemoryStore()
+    for kill in range(1, 20):
+        store = MemoryStore(shared, Fuse(kill, kill % 2 == 0))
+        lease = store.lease()
+        newer = [b for b in landed if not lease or not lease.committed or b.number > lease.committed.batch_number]
+        if not newer:
+            break
+        begun = left_behind(lease, newer, "t")
+        rest = newer[len(begun.batches) :] if begun else newer
+        with suppress(Killed):
+            steps = [*([begun] if begun else []), *cut(rest, 10, 2)]
+            advance(store, table, refill_until=3).run(lease, steps)
+        table.tokens.clear()
+    assert sorted(table.rows) == expected(landed)
+    assert state(shared) == (4, 0, "")
 
 
 class TestLostIntermediateTable:
@@ -245,6 +281,6 @@ class TestLostIntermediateTable:
                     run(MemoryStore(shared, Fuse(kill, kill % 2 == 0)), table, landed)
                 table.tokens.clear()
             run(shared, table, landed)
-        assert sorted(table.rows) == [("id", TPS[0], n) for n in range(ends[-1])]
+        assert sorted(row[:3] for row in table.rows) == [("id", TPS[0], n) for n in range(ends[-1])]
         assert state(shared)[0] == landed[-1].number
         assert all(row.handled.phase is Phase.AFTER for row in shared.partitions(TPS).values())

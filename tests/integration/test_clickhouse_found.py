@@ -1,0 +1,199 @@
+"""What ClickHouse tables are found in when they are taken up: half done, of another topic, without state, emptied."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
+
+from jobs import offset_reset, protocol
+from jobs.destinations.clickhouse import advance
+from jobs.offsets import TopicPartition
+from jobs.replay.landed import replay_batches
+from resources.clickhouse import ClickHouseServer
+from resources.connections import Connections, load_connections
+from resources.errors import LineageBroken
+from tests.kit import model
+from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
+from tests.kit.flow import Flow
+from tests.kit.model import Row
+from tests.kit.records import Record, bootstrap, produce, random_changes
+
+
+class Died(BaseException):
+    """The run ends here."""
+
+
+@dataclass
+class Table:
+    """A pipeline with one table of this mode, all in this process."""
+
+    flow: Flow
+    mode: str
+    connections: Connections
+    spark: SparkSession
+    monkeypatch: pytest.MonkeyPatch
+    records: list[Record] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pipeline = self.flow.pipeline(self.connections, self.spark)
+        self.name = self.flow.table(self.mode)
+
+    @property
+    def server(self) -> ClickHouseServer:
+        return servers(self.connections)[0]
+
+    def grow(self, records: list[Record]) -> None:
+        produce(bootstrap(self.connections), self.flow.topic, records)
+        self.records += records
+
+    def land(self, most: int = 0) -> int:
+        return [landed.number for landed in protocol.land(self.pipeline, most)][-1]
+
+    def merge(self, dies_at: str | None = None) -> None:
+        def failpoint(name: str) -> None:
+            if name == dies_at:
+                raise Died
+
+        with self.monkeypatch.context() as patch:
+            patch.setattr(advance, "failpoint", failpoint)
+            if dies_at:
+                with pytest.raises(Died):
+                    protocol.merge(self.pipeline, self.pipeline.destination(self.name))
+            else:
+                protocol.merge(self.pipeline, self.pipeline.destination(self.name))
+
+    def reset(self, offset: int | None = None) -> None:
+        known = offset_reset.read_state(self.pipeline)
+        base = known.base()
+        targets = {} if offset is None else {TopicPartition(self.flow.topic, 0): offset}
+        batch = offset_reset.plan_reset(known, base, targets, (), base.spec_hash)
+        offset_reset.commit(self.pipeline, known, base, batch)
+
+    def read(self) -> list[Row]:
+        return rows(self.connections, self.name)
+
+    def expected(self) -> list[Row]:
+        return model.expected(self.records, self.mode)
+
+
+@pytest.fixture
+def make(
+    clickhouse: Path, stack: Path, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Table]:
+    del clickhouse
+    connections = load_connections(stack / "connections.yaml")
+
+    def table(mode: str, max_records: int = 1000) -> Table:
+        return Table(clickhouse_flow(topic(), [mode], max_records), mode, connections, spark, monkeypatch)
+
+    return table
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_rows_of_a_recreated_topic_are_not_taken_for_those_of_the_old_one(
+    older: bool, make: Callable[..., Table]
+) -> None:
+    table = make("append")
+    table.grow(random_changes(1, 30, 40, 1, bad=0))
+    table.land()
+    table.merge()
+    if older:
+        # As a version before made it.
+        table.server.execute(
+            f"ALTER TABLE {table.name} DROP COLUMN _topic_id, DROP COLUMN _step", settings={"mutations_sync": 1}
+        )
+    client = AdminClient({"bootstrap.servers": bootstrap(table.connections)})
+    client.delete_topics([table.flow.topic])[table.flow.topic].result(timeout=30)
+    while table.flow.topic in client.list_topics(timeout=30).topics:
+        pass
+    client.create_topics([NewTopic(table.flow.topic, 1)])[table.flow.topic].result(timeout=30)
+    table.reset(offset=0)
+    table.grow(random_changes(2, 20, 40, 1, bad=0))
+    last = table.land()
+    table.merge(dies_at="clickhouse.leased")
+    table.merge()
+    assert table.read() == table.expected()
+    # A replay of everything finds the records of both topics.
+    replay_batches(table.pipeline, table.pipeline.destination(table.name), 1, last)
+    assert table.read() == table.expected()
+    table.server.execute(f"DELETE FROM {table.name} WHERE _offset < 5", settings={"mutations_sync": 1})
+    replay_batches(table.pipeline, table.pipeline.destination(table.name), 1, last)
+    assert table.read() == table.expected()
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert_delete"])
+@pytest.mark.parametrize("point", ["clickhouse.before", "clickhouse.inserted", "clickhouse.after"])
+def test_reset_after_the_landed_batches_of_a_half_done_step_were_lost(
+    point: str, mode: str, make: Callable[..., Table]
+) -> None:
+    table = make(mode, max_records=40)
+    table.grow(random_changes(3, 40, 20, 1, bad=0))
+    table.land()
+    table.merge()
+    table.grow(random_changes(4, 120, 20, 1, bad=0))
+    table.land()
+    table.merge(dies_at=point)
+    place = table.pipeline.intermediate
+    place.catalog.drop(place.identifier)
+    table.pipeline = table.flow.pipeline(table.connections, table.spark)
+    with pytest.raises(LineageBroken, match="offsets reset"):
+        table.merge()
+    table.reset()
+    table.grow(random_changes(5, 30, 20, 1, bad=0))
+    table.land()
+    table.merge()
+    assert table.read() == table.expected()
+
+
+def test_state_that_was_lost_is_noticed_and_nothing_is_doubled(
+    make: Callable[..., Table], caplog: pytest.LogCaptureFixture
+) -> None:
+    table = make("append", max_records=40)
+    table.grow(random_changes(6, 100, 20, 1, bad=0))
+    table.land()
+    table.merge()
+    (shard,) = destination(table.pipeline, table.name).shards
+    state = ".".join(shard.store.table)
+    table.server.execute(f"ALTER TABLE {state} DELETE WHERE startsWith(name, '{shard.store.name}')")
+    table.grow(random_changes(7, 60, 20, 1, bad=0))
+    table.land()
+    with caplog.at_level(logging.WARNING, "batchmerge"):
+        table.merge(dies_at="clickhouse.before")
+    assert "the state was emptied, or `keeper_path` or `state_table` is another one" in caplog.text
+    table.merge()
+    assert table.read() == table.expected()
+    assert {p.phase for p in destination(table.pipeline, table.name).leases()[0].partitions} == {"AFTER"}
+
+
+def test_table_that_was_emptied_is_filled_again_once_its_state_is_forgotten(make: Callable[..., Table]) -> None:
+    """Deleting rows forgets no deduplication tokens."""
+    table = make("append")
+    table.grow(random_changes(8, 50, 20, 1, bad=0))
+    table.land()
+    table.merge()
+    table.server.execute(f"ALTER TABLE {table.name} DELETE WHERE 1", settings={"mutations_sync": 2})
+    assert table.read() == []
+    assert table.pipeline.destination(table.name).drop_state()
+    table.merge()
+    assert table.read() == table.expected()
+
+
+def test_upserts_are_replayed_over_a_reset_that_went_back(make: Callable[..., Table]) -> None:
+    table = make("upsert_delete", max_records=40)
+    table.grow(random_changes(9, 100, 50, 1, bad=0))
+    table.land()
+    table.reset(offset=0)
+    last = table.land(1)
+    table.merge()
+    before = table.read()
+    table.server.execute(f"DELETE FROM {table.name} WHERE id % 2 = 0", settings={"mutations_sync": 1})
+    assert table.read() != before
+    replay_batches(table.pipeline, table.pipeline.destination(table.name), 1, last)
+    assert table.read() == before

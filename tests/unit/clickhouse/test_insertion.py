@@ -1,0 +1,106 @@
+"""Tokens of a chunk's insert: the same at every try, and others once the rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+
+from jobs.changes.columns import RowColumn
+from jobs.destinations.clickhouse.columns import table_column
+from jobs.destinations.clickhouse.dead_letters import DeadLetters
+from jobs.destinations.clickhouse.insertion import BATCH, OFFSET, PARTITION, TOPIC, Insertion
+from jobs.destinations.clickhouse.steps import Chunk
+from jobs.destinations.clickhouse.transitions import Span
+from jobs.offsets import TopicPartition
+from resources.clickhouse import ClickHouseServer
+from resources.connections import ClickHouseConnection
+from resources.errors import TerminalError
+
+
+@dataclass
+class Server(ClickHouseServer):
+    """Takes what fits and remembers tokens, as the real one does; a value above `most` does not fit."""
+
+    most: int
+    tokens: dict[str, int] = field(default_factory=dict)
+    letters: bool = True
+
+    def __post_init__(self) -> None:
+        super().__init__("c", ClickHouseConnection(kind="clickhouse", endpoints=["h:1"]), "h:1")
+
+    def execute(
+        self,
+        sql: str,
+        parameters: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | None = None,
+        data: bytes | None = None,
+    ) -> int:
+        assert parameters
+        assert settings
+        assert data
+        rows = pa.ipc.open_file(data).read_all()
+        token = str(settings["insert_deduplication_token"])
+        if sql == "letters" and not self.letters:
+            raise KeyboardInterrupt
+        if sql == "insert":
+            self._check(rows)
+        self.tokens.setdefault(token, rows.num_rows)
+        return int(rows.num_rows)
+
+    def rows_beside(self, sql: str, data: bytes, structure: str) -> list[dict[str, object]]:
+        del sql, structure
+        self._check(pa.ipc.open_file(data).read_all())
+        return []
+
+    def _check(self, rows: pa.Table) -> None:
+        if max(rows["n"].to_pylist(), default=0) > self.most:
+            problem = TerminalError("it does not fit", where="c")
+            problem.facts["code"] = 70
+            raise problem
+
+
+def _insertion(server: Server) -> Insertion:
+    column = table_column(RowColumn("n", pa.int64(), False, ("value", "n")), {"n": "UInt8"})
+    return Insertion(
+        server=server,
+        sql="insert",
+        coordinates=False,
+        columns=(column,),
+        wire=("n",),
+        parameters={"lease": "l", "owner": "o"},
+        settings={},
+        chunks=(Chunk("1-1", 1, 1, {TopicPartition("t", 0): Span(0, 2)}),),
+        token_prefix="p/t/step",
+        query_prefix="q-",
+        empty_collections=False,
+        dead_letters=DeadLetters("letters", False, "t"),
+        fit_sql={"n": ("fits", "n Int64")},
+    )
+
+
+def _rows() -> pa.Table:
+    place = {TOPIC: ["t"] * 3, PARTITION: [0] * 3, OFFSET: [0, 1, 2], BATCH: [1] * 3}
+    return pa.table({"n": [1, 300, 2], **place})
+
+
+def test_rows_that_fit_once_a_type_is_mended_are_inserted() -> None:
+    """The run died between the rows and their dead letters; the file's types were mended before the next."""
+    server = Server(most=255, letters=False)
+    with pytest.raises(KeyboardInterrupt):
+        list(_insertion(server).run([(0, _rows)]))
+    assert list(server.tokens.values()) == [2]
+    server.most, server.letters = 1000, True
+    list(_insertion(server).run([(0, _rows)]))
+    assert list(server.tokens.values()) == [2, 3], "under a token of its own, not deduplicated"
+
+
+def test_a_retry_has_the_same_tokens() -> None:
+    server = Server(most=255)
+    list(_insertion(server).run([(0, _rows)]))
+    first = dict(server.tokens)
+    list(_insertion(server).run([(0, _rows)]))
+    assert server.tokens == first
+    assert list(first.values()) == [2, 1]
