@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from jobs.batch import CommittedState, LandedBatch
@@ -15,6 +15,25 @@ def choices(pipeline: str) -> str:
         "restore the intermediate table (roll it forward), or go on from the tables' own offsets, without the landed "
         f"batches that are missing: `batchmerge offsets reset {pipeline} --to committed`"
     )
+
+
+def recreated_topics(states: Iterable[CommittedState]) -> dict[str, list[int]]:
+    """Per topic that was recreated the first batch of each later topic of that name.
+
+    A record is recognised by topic id, partition and offset. Rows hold the topic's name only, so their batch number
+    tells which topic of that name they are from.
+
+    Args:
+        states: ascending.
+    """
+    ids: dict[str, str] = {}
+    found: dict[str, list[int]] = {}
+    for state in states:
+        for topic, topic_id in state.topic_ids.items():
+            if ids.setdefault(topic, topic_id) != topic_id:
+                found.setdefault(topic, []).append(state.batch_number)
+                ids[topic] = topic_id
+    return found
 
 
 def next_batches(

@@ -8,6 +8,7 @@ dies in between is finished by the next one, which finds the rows there and appe
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,6 +22,7 @@ from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
 from jobs.landing.direct import DirectLanding
 from jobs.pipeline import Pipeline
+from resources.errors import ConfigurationError
 from resources.spark import spark_errors
 from sql import quote, render
 
@@ -39,7 +41,7 @@ def recover_direct(pipeline: Pipeline, landing: DirectLanding) -> Redecoded | No
     with spark_errors(table.identifier):
         attempt = Attempt(table.catalog, table.identifier, table.pipeline, None)
         spark = pipeline.spark("dead-letters", table.catalog, landing.catalog)
-        letters = _of_committed(spark, attempt, committed)
+        letters = _of_committed(spark, attempt, committed, landing.present_since())
         with redecode(pipeline, spark, letters, committed, attempt.schema) as redecoded:
             if redecoded.tried:
                 _append(pipeline, spark, landing, committed)
@@ -53,24 +55,36 @@ def recover_direct(pipeline: Pipeline, landing: DirectLanding) -> Redecoded | No
     return redecoded
 
 
-def _of_committed(spark: SparkSession, attempt: Attempt, committed: CommittedState) -> DataFrame:
-    """Letters of records that the destination has taken, or left out, in a batch that is committed.
+def _of_committed(
+    spark: SparkSession, attempt: Attempt, committed: CommittedState, present_since: Mapping[str, int]
+) -> DataFrame:
+    """Dead letters of records of the present topics, in a batch that is committed.
 
     By offset: dead letters are published before their batch, which may be cut otherwise when it is landed after all.
     """
     text = render("spark", "dead_letters", table=attempt.path, values=True, headers=True)
     letters = spark.sql(text, args={"first": 0, "last": committed.batch_number, "most": ALL})
-    rows = [(tp.topic, tp.partition, end) for tp, end in committed.offsets.items()]
-    ends = spark.createDataFrame(rows, "`topic` string, `partition` int, `end` bigint")
+    rows = [(tp.topic, tp.partition, end, present_since.get(tp.topic, 0)) for tp, end in committed.offsets.items()]
+    ends = spark.createDataFrame(rows, "`topic` string, `partition` int, `end` bigint, `first` bigint")
     same = (letters["topic"] == ends["topic"]) & (letters["partition"] == ends["partition"])
-    return letters.join(ends, same & (letters["offset"] < ends["end"]), "left_semi")
+    taken = (letters["offset"] < ends["end"]) & (letters["batch"] >= ends["first"])
+    return letters.join(ends, same & taken, "left_semi")
 
 
 def _append(pipeline: Pipeline, spark: SparkSession, landing: DirectLanding, committed: CommittedState) -> None:
     """Appends the good letters that the destination lacks."""
     attempt = landing.destination.attempt(committed)
     good = spark.table(VIEW).where(F.col("error").isNull() & F.col("op").isin(*ROWS))
-    there = spark.table(quote("spark", attempt.path)).select("_topic", "__partition", "_offset")
+    there = spark.table(quote("spark", attempt.path))
+    for topic, first in landing.present_since().items():
+        if "_batch" not in attempt.schema.names:
+            raise ConfigurationError(
+                f"{topic} was recreated, and nothing in a row says which topic of that name it is from",
+                where=landing.identifier,
+                remedy="replay from Kafka into a new table with `metadata_columns: [topic, partition, offset, batch]`",
+            )
+        there = there.where((F.col("_topic") != topic) | (F.col("_batch") >= first))
+    there = there.select("_topic", "__partition", "_offset")
     missing = good.join(
         there,
         (good["kafka.topic"] == there["_topic"])

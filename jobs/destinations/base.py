@@ -265,6 +265,13 @@ class Destination(ABC):
             CommitFailed, CommitStateUnknown: as in `merge`; a replay is a writer like all others.
         """
 
+    def check_replay(self) -> None:  # noqa: B027  # nothing to check is the usual case
+        """Checks before anything is done that a replay will be able to tell the table's rows apart.
+
+        Raises:
+            ConfigurationError: it will not.
+        """
+
     @abstractmethod
     def drop_state(self) -> bool:
         """Forgets the committed state of a table that was dropped, so that it is filled again; False: there is none.

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from jobs.batch import LENGTHS, PREFIX, CommittedState, LandedBatch, LandedBatches, landed_from_properties
+from jobs.lineage import recreated_topics
 
 # In the summary of a snapshot that recovered dead letters: batch number to how many, as JSON.
 RECOVERED = PREFIX + "mended"
@@ -92,6 +94,31 @@ def state_properties(state: CommittedState, branch: str) -> dict[str, str]:
     """The committed state mirrored into table properties, beside those of other pipelines."""
     prefix = property_prefix(state.pipeline, branch)
     return {prefix + key.removeprefix(PREFIX): value for key, value in state.to_properties().items()}
+
+
+def recreated_topics_of(table: Table | None, pipeline: str, branch: str) -> dict[str, list[int]]:
+    """Topics that were recreated since the table has rows: from its property, and from the snapshots that are left."""
+    if table is None:
+        return {}
+    known = json.loads(table.metadata.properties.get(_recreated_property(pipeline, branch), "{}"))
+    summaries = [_summary(s) for s in ancestors(table.metadata, branch)]
+    states = [CommittedState.from_properties(s) for s in summaries if s.get(PREFIX + "pipeline") == pipeline]
+    return _union(known, recreated_topics(reversed(states)))
+
+
+def recreated_properties(
+    known: Mapping[str, list[int]], more: Mapping[str, list[int]], pipeline: str, branch: str
+) -> dict[str, str]:
+    """The table property that keeps them, whatever snapshots expire."""
+    return {_recreated_property(pipeline, branch): json.dumps(_union(known, more), sort_keys=True)}
+
+
+def _union(one: Mapping[str, list[int]], other: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    return {topic: sorted({*one.get(topic, ()), *other.get(topic, ())}) for topic in sorted({*one, *other})}
+
+
+def _recreated_property(pipeline: str, branch: str) -> str:
+    return property_prefix(pipeline, branch) + "recreated-topics"
 
 
 def _published(metadata: TableMetadata, pipeline: str, branch: str) -> CommittedState | None:

@@ -12,18 +12,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import ROWS, RowColumn, landing_schema
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt
-from jobs.iceberg.history import landed_batches
+from jobs.iceberg.history import landed_batches, recreated_properties, recreated_topics_of
 from jobs.iceberg.rows import with_all_columns
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.intermediate import IntermediateTable, publish_batch, publish_landed
 from jobs.landing.ranges import Selection, land_ranges
+from jobs.lineage import recreated_topics
 from jobs.offsets import Offsets
 from jobs.spec.pipeline import PipelineSpec
 from jobs.watermark import Watermark
@@ -111,7 +112,12 @@ class DirectLanding:
     ) -> None:
         self.prepare()
         attempt = self.destination.attempt(current)
-        publish_batch(attempt, LandedBatch(batch, Counts(), watermark, snapshot_id=0), summary)
+        landed = LandedBatch(batch, Counts(), watermark, snapshot_id=0)
+        pipeline, branch = self.dead_letters.pipeline, self.destination.branch
+        recreated = recreated_topics([*([current] if current else []), CommittedState.after(landed)])
+        known = recreated_topics_of(self.catalog.load(self.identifier), pipeline, branch)
+        mirrored = recreated_properties(known, recreated, pipeline, branch) if recreated else {}
+        publish_batch(attempt, landed, summary, mirrored)
 
     def landed(self) -> LandedBatches:
         """The batches that the destination's snapshots still know."""
@@ -158,6 +164,19 @@ class DirectLanding:
             landed.select([c.alias(n) for n, c in columns.items()]), list(columns), attempt.schema
         )
 
+    def present_since(self) -> dict[str, int]:
+        """Per topic that was recreated the first batch of the present topic of that name."""
+        table = self.catalog.load(self.identifier)
+        found = recreated_topics_of(table, self.dead_letters.pipeline, self.destination.branch)
+        return {topic: numbers[-1] for topic, numbers in found.items()}
+
+    def of_present_topics(self) -> Column:
+        """Of a dead letter: it is from the present topic of its name."""
+        present = F.lit(True)
+        for topic, first in self.present_since().items():
+            present &= (F.col("kafka.topic") != topic) | (F.col("batchNumber") >= first)
+        return present
+
     def _keep_dead_letters(
         self, spark: SparkSession, records: BatchRecords, expected: int, summary: dict[str, str]
     ) -> None:
@@ -165,7 +184,7 @@ class DirectLanding:
         letters = self.dead_letters
         table = letters.catalog.require(letters.identifier)
         attempt = Attempt(letters.catalog, letters.identifier, letters.pipeline, None)
-        known = spark.table(quote("spark", letters.path)).where(F.col("error").isNotNull())
+        known = spark.table(quote("spark", letters.path)).where(F.col("error").isNotNull() & self.of_present_topics())
         if table.current_snapshot() is None:
             known = known.limit(0)
         coordinates = known.select(F.col("kafka.topic"), F.col("kafka.partition"), F.col("kafka.offset"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
@@ -192,9 +193,15 @@ def publish_landed(
     return landed
 
 
-def publish_batch(attempt: Attempt, landed: LandedBatch, summary: dict[str, str]) -> LandedBatch:
-    """Publishes what the attempt has written as this batch; returns it with its snapshot."""
-    state = state_properties(CommittedState.after(landed), attempt.target)
+def publish_batch(
+    attempt: Attempt, landed: LandedBatch, summary: dict[str, str], mirrored: Mapping[str, str] | None = None
+) -> LandedBatch:
+    """Publishes what the attempt has written as this batch; returns it with its snapshot.
+
+    Args:
+        mirrored: further table properties.
+    """
+    state = {**state_properties(CommittedState.after(landed), attempt.target), **(mirrored or {})}
     snapshot = attempt.publish_append({**landed_to_properties(landed), **summary}, state)
     failpoint("land.published")
     return replace(landed, snapshot_id=snapshot)

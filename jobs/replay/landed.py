@@ -111,3 +111,4 @@ def check_coordinates(destination: Destination) -> None:
             where=destination.name,
             remedy="add `metadata_columns: [topic, partition, offset]` before rows are written",
         )
+    destination.check_replay()

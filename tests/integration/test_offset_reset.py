@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
+from jobs.dead_letters.listing import letters
+from jobs.dead_letters.retry import retry
 from orchestration.cli.instance import dagster_instance
 from orchestration.names import PIPELINE_TAG
 from resources.connections import Connections
@@ -19,6 +21,7 @@ from tests.kit.command import Command
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.kinds import READ
+from tests.kit.letters import narrowed
 from tests.kit.model import Row
 from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce
 
@@ -84,6 +87,48 @@ def test_recreated_topic_and_a_step_back_in_all_kinds_of_tables(
     check(row(0, "new"), row(1, "new"), row(2, "old"), row(3, "old"), row(9, "last"))
     engine.replay("clickhouse", 1, 5)
     check(row(0, "new"), row(1, "new"), row(2, "old"), row(3, "old"), row(9, "last"))
+
+
+LARGE = 2**40
+WHERE = ["topic", "partition", "offset"]
+
+
+@pytest.mark.parametrize(("direct", "columns"), [(False, [*WHERE, "batch"]), (True, [*WHERE, "batch"]), (False, WHERE)])
+def test_dead_letter_of_a_recreated_topic_is_no_row_of_the_old_one(
+    direct: bool,
+    columns: list[str],
+    connections: Connections,
+    topic: Callable[..., str],
+    spark: SparkSession,
+    batchmerge: Command,
+) -> None:
+    """Rows of both topics have the offset 1. Without the batch in a row nobody can tell: then nothing is done."""
+    flow = Flow(topic(), ["append"], table_options={"metadata_columns": columns})
+    flow.overrides["intermediate"] = {"direct": direct}
+    narrow, engine = narrowed(Engine(flow, connections, spark))
+    servers = bootstrap(connections)
+    produce(servers, flow.topic, [put(n, "old") for n in range(3)])
+    narrow.advance()
+    recreate(connections, flow.topic)
+    code, said = batchmerge(narrow, "offsets", "reset", "", "--topic", flow.topic, "--to", "earliest", "--yes")
+    assert code == 0, said
+    value = {"id": 9, "name": "new", "amount": LARGE, "op": "u"}
+    produce(servers, flow.topic, [put(8, "new"), Record(0, 9, value)])
+    narrow.advance()
+    before = [row(0, "old"), row(1, "old"), row(2, "old"), row(8, "new")]
+    assert engine.read("append") == before
+    if "batch" not in columns:
+        with pytest.raises(ConfigurationError, match="was recreated"):
+            retry(engine.pipeline)
+        assert len(list(letters(engine.pipeline, 9))) == 1
+        return
+    for _ in range(2):
+        retry(engine.pipeline)
+        assert engine.read("append") == [*before, (9, "new", float(LARGE))]
+        assert list(letters(engine.pipeline, 9)) == []
+    if not direct:
+        engine.replay("append", 1, 3)
+        assert engine.read("append") == [*before, (9, "new", float(LARGE))]
 
 
 def test_lost_intermediate_table_and_changed_meaning(

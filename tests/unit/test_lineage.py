@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from jobs.lineage import next_batches
+from jobs.lineage import next_batches, recreated_topics
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.errors import LineageBroken
 from tests.kit.batches import P0, P1, committed, landed
@@ -58,3 +60,10 @@ def test_broken_lineage_is_refused_with_choices(state: object, chain: list[objec
         next_batches("lake tests.d", state, chain, complete)  # type: ignore[arg-type]
     assert caught.value.where == "lake tests.d"
     assert "batchmerge offsets reset p --to committed" in caught.value.remedy
+
+
+def test_recreated_topics_and_the_batches_that_begin_with_the_later_ones() -> None:
+    ids = ["a", "a", "b", "b", "c"]
+    states = [replace(committed(n), topic_ids={"t": one, "u": "same"}) for n, one in enumerate(ids, 1)]
+    assert recreated_topics(states) == {"t": [3, 5]}
+    assert recreated_topics([]) == recreated_topics(states[:2]) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from pyiceberg.table import Table
@@ -25,10 +25,11 @@ from jobs.destinations.iceberg.transaction import CatalogTransaction
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt
-from jobs.iceberg.history import state_properties
+from jobs.iceberg.history import recreated_properties, recreated_topics_of, state_properties
 from jobs.landing.direct import DirectLanding
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
+from jobs.lineage import recreated_topics
 from jobs.maintenance.report import Done
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
@@ -83,20 +84,47 @@ class IcebergDestination(Destination):
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         state = CommittedState.after(batches[-1])
         changes = self._changes(context, batches[0].number, batches[-1])
+        mirrored = state_properties(state, self.table.branch)
+        recreated = recreated_topics([*([committed] if committed else []), *map(CommittedState.after, batches)])
+        if recreated:
+            known = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
+            mirrored |= recreated_properties(known, recreated, self.pipeline, self.table.branch)
         if self.table.mode == "append":
-            return self._append(context, committed, state, changes)
-        return self._merge(context, committed, state, changes)
+            return self._append(context, committed, state, changes, mirrored)
+        return self._merge(context, committed, state, changes, mirrored)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
         changes = self._changes(context, batches[0].number, newest)
         touched = (batches[0].number, batches[-1].number)
+        mirrored = state_properties(committed, self.table.branch)
         if self.table.mode == "append":
-            return self._append(context, committed, committed, changes.missing_from(*touched))
+            missing = changes.within(*touched).missing_in(self._recreated())
+            return self._append(context, committed, committed, missing, mirrored)
         changes = changes.of_keys_in(touched)
         if self.table.mode == "delete":
-            changes = replace(changes, missing=True)
-        return self._merge(context, committed, committed, changes)
+            changes = changes.missing_in(self._recreated())
+        return self._merge(context, committed, committed, changes, mirrored)
+
+    def check_replay(self) -> None:
+        if self.table.mode in ("append", "delete"):
+            self._recreated()
+
+    def _recreated(self) -> dict[str, list[int]]:
+        """Topics that were recreated since the table has rows.
+
+        Raises:
+            ConfigurationError: the rows do not say which topic of that name they are from.
+        """
+        found = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
+        if found and "batch" not in self.table.metadata_columns:
+            raise ConfigurationError(
+                f"{', '.join(sorted(found))} was recreated: rows of two topics may have the same offset, and nothing "
+                "in a row says which topic it is from",
+                where=self.name,
+                remedy="fill a new table with `metadata_columns: [topic, partition, offset, batch]`",
+            )
+        return found
 
     def _changes(self, context: MergeContext, first: int, newest: LandedBatch) -> Changes:
         key = self.spec.changes.key
@@ -116,7 +144,12 @@ class IcebergDestination(Destination):
         return f"{self.table.table}__tombstones" if self.spec.changes.ordered_by and deletes else None
 
     def _append(
-        self, context: MergeContext, committed: CommittedState | None, state: CommittedState, changes: Changes
+        self,
+        context: MergeContext,
+        committed: CommittedState | None,
+        state: CommittedState,
+        changes: Changes,
+        mirrored: dict[str, str],
     ) -> Merged:
         clock = Stages()
         attempt = self.attempt(committed, context.transaction)
@@ -126,21 +159,20 @@ class IcebergDestination(Destination):
         rows = attempt.added_rows()
         failpoint("merge.written")
         summary = {**state.to_properties(), **self._run(context)}
-        snapshot = clock.time(
-            "publish",
-            lambda: attempt.publish_append(
-                summary, state_properties(state, self.table.branch), rebase=not changes.missing
-            ),
-        )
+        snapshot = clock.time("publish", lambda: attempt.publish_append(summary, mirrored, rebase=not changes.missing))
         if context.transaction is None:
             failpoint("merge.published")
         return Merged(MergeCounts(changes=rows, inserted=rows), str(snapshot), clock.seconds)
 
     def _merge(
-        self, context: MergeContext, committed: CommittedState | None, state: CommittedState, changes: Changes
+        self,
+        context: MergeContext,
+        committed: CommittedState | None,
+        state: CommittedState,
+        changes: Changes,
+        mirrored: dict[str, str],
     ) -> Merged:
         clock = Stages()
-        mirrored = state_properties(state, self.table.branch)
         attempt = self.attempt(committed, context.transaction)
         failpoint("merge.begun")
         summary = {**attempt.summary, **state.to_properties(), **self._run(context)}

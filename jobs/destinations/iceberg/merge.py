@@ -6,7 +6,8 @@ log was cut into batches (DESIGN section 3).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ class Changes:
         null_safe: null equals null in a key.
         keeps: changes may leave columns as they were.
         missing: only rows that the table lacks; for replay of tables without a unique key.
+        recreated: topics that were recreated since the table has rows (`jobs.lineage.recreated_topics`).
     """
 
     spark: SparkSession
@@ -41,13 +43,18 @@ class Changes:
     null_safe: bool
     keeps: bool = False
     missing: bool = False
+    recreated: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def of_keys_in(self, touched: tuple[int, int]) -> Changes:
         """Only of keys with a change in these batches (first, last); for replay."""
         return replace(self, wanted=replace(self.wanted, touched=touched))
 
-    def missing_from(self, first: int, last: int) -> Changes:
-        return replace(self, wanted=replace(self.wanted, first=first, last=last), missing=True)
+    def within(self, first: int, last: int) -> Changes:
+        return replace(self, wanted=replace(self.wanted, first=first, last=last))
+
+    def missing_in(self, recreated: Mapping[str, Sequence[int]]) -> Changes:
+        """Only rows that the table lacks."""
+        return replace(self, missing=True, recreated=recreated)
 
     def append_to(self, attempt: Attempt) -> None:
         """Appends every change that is not a delete, as it was landed."""
@@ -86,11 +93,19 @@ class Changes:
             )
         text = self._reduction.of(rows)
         if self.missing:
-            text = render("spark", "missing_rows", rows=text, target=attempt.path, mode=self.wanted.mode)
+            text = render(
+                "spark",
+                "missing_rows",
+                rows=text,
+                target=attempt.path,
+                mode=self.wanted.mode,
+                recreated=list(self.recreated.values()),
+            )
         return text
 
     def _sql(self, text: str) -> DataFrame:
-        return self.spark.sql(text, args=dict(self._reduction.parameters))
+        recreated = {f"recreated_{number}": topic for number, topic in enumerate(self.recreated)}
+        return self.spark.sql(text, args={**self._reduction.parameters, **recreated})
 
     @cached_property
     def _reduction(self) -> Reduction:
