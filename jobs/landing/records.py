@@ -76,14 +76,14 @@ class RecordReader:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches of one task, then one row per topic-partition: how many records came in, and the newest time.
 
-        Both are taken down before decoding, and travel as rows of their own, with op `READ` and the number in `i`,
-        which are summed up and left out of what is written.
+        Both are counted before decoding. They travel as rows with the op `READ` and the number in `i`, which the driver
+        sums up and does not write.
         """
         seen: dict[TopicPartition, tuple[int, datetime]] = {}
         schema = None
         for batch in batches:
             if batch.num_rows:
-                _take_down(batch, seen)
+                _count(batch, seen)
                 shaped = self.read(batch)
                 schema = shaped.schema
                 yield shaped
@@ -193,7 +193,7 @@ class RecordReader:
         return pc.add(offsets, shift)
 
 
-def _take_down(batch: pa.RecordBatch, seen: dict[TopicPartition, tuple[int, datetime]]) -> None:
+def _count(batch: pa.RecordBatch, seen: dict[TopicPartition, tuple[int, datetime]]) -> None:
     """Adds the batch's records to the number and the newest time per topic-partition."""
     table = pa.Table.from_batches([batch.select(["topic", "partition", "timestamp"])])
     for row in table.group_by(["topic", "partition"]).aggregate([("timestamp", "max"), ([], "count_all")]).to_pylist():
