@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,48 +16,14 @@ from jobs.dead_letters.listing import letters, summary
 from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
 from orchestration.cli import dead_letters as cli
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from resources.errors import TerminalError
-from tests.kit import bigquery, clickhouse
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.letters import LARGE, WHERE, narrowed, put, tell
 from tests.kit.records import Record, bootstrap
 
 VALUE = {"id": "long", "name": "string", "amount": "string", "op": "string"}
-
-
-@pytest.mark.parametrize("system", ["clickhouse", pytest.param("bigquery", marks=pytest.mark.slow)])
-def test_recovered_dead_letters_land_once_in_every_system(
-    system: str, request: pytest.FixtureRequest, stack: Path, spark: SparkSession, topic: Callable[..., str]
-) -> None:
-    request.getfixturevalue(system)
-    connections = load_connections(stack / "connections.yaml")
-    kit: Any = {"clickhouse": clickhouse, "bigquery": bigquery}[system]
-    made = clickhouse.clickhouse_flow if system == "clickhouse" else bigquery.bigquery_flow
-    modes = ["append", "upsert_delete"]
-    flow = made(topic(), modes, metadata_columns=WHERE["metadata_columns"])
-    narrow, engine = narrowed(Engine(flow, connections, spark))
-    tell(engine, put(1, "first"), *(put(key, "large", amount=LARGE) for key in (1, 2, 3)))
-    narrow.advance()
-    tell(engine, put(1, "newer"), put(2, "gone", op="d"), Record(0, 4, "{bad for ever"))
-    narrow.advance()
-
-    def rows(mode: str) -> list[Any]:
-        return kit.rows(connections, engine.flow.table(mode))  # type: ignore[no-any-return]
-
-    done = retry(engine.pipeline)
-    assert (done.tried, done.recovered, [letter.offset for letter in done.stay]) == (4, 3, [6])
-    appended = [(1, "first", 1), (1, "large", LARGE), (1, "newer", 1), (2, "large", LARGE), (3, "large", LARGE)]
-    for _ in range(2):
-        assert rows("upsert_delete") == [(1, "newer", 1), (3, "large", LARGE)]
-        assert rows("append") == appended
-        again = retry(engine.pipeline)
-        assert (again.tried, again.recovered, again.replayed) == (1, 0, {})
-    tell(engine, put(3, "after"))
-    engine.advance()
-    assert rows("upsert_delete") == [(1, "newer", 1), (3, "after", 1)]
-    assert rows("append") == sorted([*appended, (3, "after", 1)])
 
 
 def test_retry_that_dies_before_its_replay_is_finished_by_the_next_merge(

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
 from resources.connections import Connections
-from resources.errors import ConfigurationError, LineageBroken, SchemaRefused, TableReplaced
+from resources.errors import ConfigurationError, SchemaRefused, TableReplaced
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import COLUMNS, Record, bootstrap, produce
@@ -157,33 +157,6 @@ def test_rollback_of_a_destination(engine: Callable[..., Engine]) -> None:
     one.advance()
     assert [row[0] for row in one.read("append")] == [1, 2, 3, 4, 5]
     assert [row[0] for row in one.read("upsert")] == [1, 4, 5]
-
-
-def test_rollback_of_the_intermediate_table(engine: Callable[..., Engine]) -> None:
-    one = engine("append", table_options={"metadata_columns": ["topic", "partition", "offset"]})
-    for n in (1, 2):
-        tell(one, put(n))
-        one.advance()
-    roll_back(one, one.pipeline.intermediate.identifier, 1)
-    tell(one, put(3))
-    with pytest.raises(TableReplaced, match="the intermediate table was rolled back: it stands at batch 1"):
-        one.land()
-    with pytest.raises(LineageBroken, match="ends at batch 1") as caught:
-        one.merge("append")
-    assert "batchmerge offsets reset" in caught.value.remedy
-    with pytest.raises(LineageBroken):
-        one.replay("append", 1, 1)
-    assert [row[0] for row in one.read("append")] == [1, 2]
-
-
-def test_dropped_destination_is_filled_again_from_what_is_landed(engine: Callable[..., Engine]) -> None:
-    one = engine("append")
-    for n in (1, 2):
-        tell(one, put(n))
-        one.advance()
-    catalog(one.connections)._catalog.drop_table(one.flow.table("append"))
-    one.advance()
-    assert [row[0] for row in one.read("append")] == [1, 2]
 
 
 # ---- columns --------------------------------------------------------------------------------------------------------

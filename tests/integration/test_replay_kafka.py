@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
-import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from resources.connections import Connections
-from tests.kit import bigquery as in_bigquery
-from tests.kit import clickhouse as in_clickhouse
-from tests.kit import model
 from tests.kit.command import Command
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
@@ -39,85 +34,6 @@ BEFORE = [
     put(6, "x"),
 ]
 AFTER = [put(2, "new"), put(3, "", "d"), put(5, "new"), Record(0, 6, None)]
-
-
-@pytest.mark.slow
-def test_records_from_before_the_start_into_every_mode(
-    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
-) -> None:
-    flow = Flow(topic(partitions=2), MODES, table_options=COORDINATES)
-    servers = bootstrap(connections)
-    produce(servers, flow.topic, BEFORE)
-    flow.overrides["source"] = {**flow.spec_document["source"], "start": "latest"}  # type: ignore[dict-item]
-    engine = Engine(flow, connections, spark)
-    engine.advance()
-    produce(servers, flow.topic, AFTER)
-    engine.advance()
-    states = {mode: engine.destination(mode).committed() for mode in MODES}
-    assert {mode: engine.read(mode) for mode in MODES} == {mode: model.expected(AFTER, mode) for mode in MODES}
-    for arguments in ([], ["--table", flow.table("upsert_delete"), "--table", flow.table("append")]):
-        # The second time nothing changes.
-        code, said = batchmerge(engine, "replay", "", "--kafka-from", "2020-01-01", *arguments)
-        assert code == 0, said
-        expected = {mode: model.expected([*BEFORE, *AFTER], mode) for mode in MODES}
-        assert {mode: engine.read(mode) for mode in MODES} == expected
-    assert {mode: engine.destination(mode).committed() for mode in MODES} == states
-    left = catalog(connections)._catalog.list_tables("landing")
-    assert not [name for name in left if name[-1].startswith(f"{flow.name}_replay")]
-    # The pipeline goes on as ever, and landed batches can be replayed after it.
-    produce(servers, flow.topic, [put(1, "last"), put(5, "", "d")])
-    engine.advance()
-    code, said = batchmerge(engine, "replay", "", "--batches", "1-9", "--table", flow.table("upsert"))
-    assert code == 0, said
-    everything = [*BEFORE, *AFTER, put(1, "last"), put(5, "", "d")]
-    assert {mode: engine.read(mode) for mode in MODES} == {mode: model.expected(everything, mode) for mode in MODES}
-
-
-@pytest.mark.slow
-def test_into_clickhouse_and_bigquery(
-    clickhouse: Path,
-    bigquery: Path,
-    connections: Connections,
-    topic: Callable[..., str],
-    spark: SparkSession,
-    batchmerge: Command,
-) -> None:
-    del clickhouse, bigquery
-    flow = Flow(topic(partitions=2), ["ch", "ch_all", "bq", "bq_all"])
-    kinds = {"ch": "clickhouse", "bq": "bigquery"}
-    flow.overrides["tables"] = [
-        {
-            "kind": kinds[name[:2]],
-            "table": flow.table(name),
-            "mode": "append" if name.endswith("all") else "upsert_delete",
-            **COORDINATES,
-        }
-        for name in flow.modes
-    ]
-    servers = bootstrap(connections)
-    produce(servers, flow.topic, BEFORE)
-    flow.overrides["source"] = {**flow.spec_document["source"], "start": "latest"}  # type: ignore[dict-item]
-    engine = Engine(flow, connections, spark)
-    engine.land()
-    produce(servers, flow.topic, AFTER)
-    engine.advance()
-
-    def check(records: list[Record]) -> None:
-        for name in flow.modes:
-            read = in_clickhouse.rows if name.startswith("ch") else in_bigquery.rows
-            mode = "append" if name.endswith("all") else "upsert_delete"
-            assert read(connections, flow.table(name)) == model.expected(records, mode), name
-
-    check(AFTER)
-    arguments = ["replay", "", "--kafka-offsets", f"{flow.topic}-0=0", "--kafka-offsets", f"{flow.topic}-1=0"]
-    code, said = batchmerge(engine, *arguments)
-    assert code == 0, said
-    check([*BEFORE, *AFTER])
-    produce(servers, flow.topic, [put(1, "last")])
-    engine.advance()
-    code, said = batchmerge(engine, *arguments, "--table", flow.table("ch_all"), "--table", flow.table("bq"))
-    assert code == 0, said
-    check([*BEFORE, *AFTER, put(1, "last")])
 
 
 def test_forms_and_refusals(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from jobs.destinations.clickhouse.destination import ClickHouseDestination
 from jobs.pipeline import Pipeline
 from resources.clickhouse import ClickHouseServer
@@ -26,15 +29,23 @@ def servers(connections: Connections, connection: str = "clickhouse") -> list[Cl
     return [ClickHouseServer(connection, known, endpoint) for endpoint in known.endpoints]
 
 
-def rows(connections: Connections, table: str, connection: str = "clickhouse") -> list[Row]:
-    """What a table holds now on all endpoints, sorted."""
+def select(
+    connections: Connections, table: str, columns: Sequence[str], connection: str = "clickhouse"
+) -> list[dict[str, object]]:
+    """These columns of what a table holds now on all endpoints."""
     name = ".".join(f"`{part}`" for part in table.split("."))
     found = []
     for server in servers(connections, connection):
         asked = {"database": table.split(".", maxsplit=1)[0], "table": table.split(".")[1]}
         engine = server.rows(_ENGINE, asked)
         final = "FINAL" if "Replacing" in engine[0]["engine"] else ""
-        found += server.rows(f"SELECT id, name, amount FROM {name} {final}")
+        found += server.rows(f"SELECT {', '.join(columns)} FROM {name} {final}")
+    return found
+
+
+def rows(connections: Connections, table: str, connection: str = "clickhouse") -> list[Row]:
+    """What a table of the usual records holds now, sorted."""
+    found: list[Any] = select(connections, table, ("id", "name", "amount"), connection)
     return sorted((row["id"], row["name"], row["amount"]) for row in found)
 
 

@@ -1,8 +1,130 @@
-"""Every kind of destination, with a reader of the rows that its tables hold."""
+"""Every kind of destination as the tests see it.
+
+A package with a destination of its own names an object like these in the entry point group
+`batchmerge.destination_tests`; the behaviour suite (`tests/destinations`) then runs on it too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+import yaml
+from google.cloud.bigquery import Table
+
+from resources.connections import Connections
 from tests.kit import bigquery, clickhouse
+from tests.kit.engine import catalog
 from tests.kit.flow import rows
+from tests.kit.kind import DELETE_MODE, TEXT_ORDER, UNCHANGED_COLUMNS, USUAL, KindUnderTest
+from tests.kit.model import Row
+
+
+class Iceberg(KindUnderTest):
+    name = "iceberg"
+    layout: ClassVar[Mapping[str, object]] = {"write": "merge_on_read", "partition_by": ["bucket(3, id)"]}
+    written = "merge.written"
+
+    def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = (
+            catalog(connections).require(table).scan(selected_fields=tuple(columns)).to_arrow().to_pylist()
+        )
+        return found
+
+    def remove(self, connections: Connections, table: str, below: int) -> None:
+        catalog(connections).require(table).delete(f"id < {below}")
+
+    def plant(self, connections: Connections, table: str, row: Row) -> None:
+        found = catalog(connections).require(table)
+        schema = found.schema().as_arrow()
+        found.append(pa.Table.from_pylist([dict(zip(USUAL, row, strict=True))], schema))
+
+    def drop(self, connections: Connections, table: str) -> None:
+        assert catalog(connections).drop(table)
+
+    def recreate(self, connections: Connections, table: str) -> None:
+        schema = catalog(connections).require(table).schema()
+        self.drop(connections, table)
+        catalog(connections).create(table, schema, properties={"format-version": "2"})
+
+
+class ClickHouse(KindUnderTest):
+    name = "clickhouse"
+    service = "clickhouse"
+    options: ClassVar[Mapping[str, object]] = {"chunk_rows": 50}
+    layout: ClassVar[Mapping[str, object]] = {"chunk_rows": 7, "partition_by": "id % 3"}
+    lacks: ClassVar[Mapping[str, str]] = {
+        DELETE_MODE: "remove the rows of deleted keys in one step; use upsert_delete",
+        UNCHANGED_COLUMNS: "takes whole rows; set REPLICA IDENTITY FULL",
+        TEXT_ORDER: "a version in ClickHouse is an integer",
+    }
+    unrepresentable = ("date", "9999-12-31")
+    written = "clickhouse.inserted"
+
+    def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
+        return clickhouse.select(connections, table, columns)
+
+    def remove(self, connections: Connections, table: str, below: int) -> None:
+        for server in clickhouse.servers(connections):
+            server.execute(f"DELETE FROM {table} WHERE id < {below}", settings={"mutations_sync": 1})
+
+    def plant(self, connections: Connections, table: str, row: Row) -> None:
+        text = f"INSERT INTO {table} (id, name, amount) VALUES ({row[0]}, '{row[1]}', {row[2]})"
+        clickhouse.servers(connections)[0].execute(text)
+
+    def drop(self, connections: Connections, table: str) -> None:
+        for server in clickhouse.servers(connections):
+            server.execute(f"DROP TABLE {table} SYNC")
+
+    def recreate(self, connections: Connections, table: str) -> None:
+        for server in clickhouse.servers(connections):
+            statement = server.rows(f"SHOW CREATE TABLE {table}")[0]["statement"]
+            server.execute(f"DROP TABLE {table} SYNC")
+            server.execute(statement)
+
+
+class BigQuery(KindUnderTest):
+    name = "bigquery"
+    service = "bigquery"
+    layout: ClassVar[Mapping[str, object]] = {"load_rows": 7, "cluster_by": ["id"]}
+    unrepresentable = ("array<string>", ["a", None])
+    written = "bigquery.submitted"
+
+    def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
+        return bigquery.select(connections, f"SELECT {', '.join(columns)} FROM `{table}`")
+
+    def remove(self, connections: Connections, table: str, below: int) -> None:
+        bigquery.service(connections).change(f"DELETE FROM `{table}` WHERE id < {below}", {}, "test")
+
+    def plant(self, connections: Connections, table: str, row: Row) -> None:
+        text = f"INSERT INTO `{table}` (id, name, amount) VALUES ({row[0]}, '{row[1]}', {row[2]})"
+        bigquery.service(connections).change(text, {}, "test")
+
+    def drop(self, connections: Connections, table: str) -> None:
+        bigquery.service(connections).delete_table(table)
+
+    def recreate(self, connections: Connections, table: str) -> None:
+        service = bigquery.service(connections)
+        found = service.find_table(table)
+        assert found
+        service.delete_table(table)
+        service.create_table(Table(service.table_id(table), found.schema))
+
+
+_OWN: tuple[KindUnderTest, ...] = (Iceberg(), ClickHouse(), BigQuery())
+_OTHERS: tuple[KindUnderTest, ...] = tuple(e.load() for e in entry_points(group="batchmerge.destination_tests"))
+KINDS: dict[str, KindUnderTest] = {kind.name: kind for kind in (*_OWN, *_OTHERS)}
 
 READ = {"iceberg": rows, "clickhouse": clickhouse.rows, "bigquery": bigquery.rows}
+
+
+def with_others(home: Path) -> Path:
+    """A connections file with what `batchmerge up` has written in this data folder, and the kinds of other packages."""
+    known = yaml.safe_load((home / "connections.yaml").read_text())
+    others = {kind.name: entry for kind in KINDS.values() if (entry := kind.connection(home))}
+    file = home / "connections-of-tests.yaml"
+    file.write_text(yaml.safe_dump({"connections": {**known["connections"], **others}}))
+    return file

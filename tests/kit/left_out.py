@@ -6,26 +6,13 @@ import base64
 import random
 from typing import Any
 
-from resources.connections import Connections
-from tests.kit.bigquery import select
-from tests.kit.engine import catalog
-from tests.kit.flow import Flow
-from tests.kit.records import KEY, Record
+from tests.kit.records import Record
 
 COLUMNS = {"id": "long", "body": "string", "raw": "binary", "tags": "array<string>", "n": "long"}
 TEXT = "__debezium_unavailable_value"
 LEFT_OUT: dict[str, object] = {"body": TEXT, "raw": base64.b64encode(TEXT.encode()).decode(), "tags": [TEXT]}
 
 _EMPTY: dict[str, object] = {"body": None, "raw": None, "tags": []}
-
-
-def flow(kind: str, topic: str, modes: list[str], max_records: int = 1000, **envelope: object) -> Flow:
-    made = Flow(topic, modes, max_records)
-    value = {"format": "json", "envelope": {"kind": "debezium", **envelope}, "columns": COLUMNS}
-    source = {"topics": [topic], "key": {"format": "json", "columns": KEY}, "value": value}
-    tables = [{"kind": kind, "table": made.table(m), "mode": m} for m in modes]
-    made.overrides.update(source=source, changes={"key": {"columns": ["id"]}}, tables=tables)
-    return made
 
 
 def change(key: int, op: str, partition: int = 0, **columns: object) -> Record:
@@ -52,17 +39,6 @@ def random_left_out(seed: int, count: int, keys: int, partitions: int) -> list[R
         if op == "d":
             records.append(Record(key % partitions, key, None))
     return records
-
-
-def held(connections: Connections, kind: str, table: str) -> dict[int, dict[str, object]]:
-    """A table by id, as JSON would write it; an array that is null and an empty one are the same in BigQuery."""
-    if kind == "bigquery":
-        rows = select(connections, f"SELECT id, body, raw, tags, n FROM `{table}`")
-    else:
-        rows = catalog(connections).require(table).scan().to_arrow().select(list(COLUMNS)).to_pylist()
-    found = {int(str(row["id"])): as_told(row) for row in rows}
-    assert len(found) == len(rows), "one row a key"
-    return found
 
 
 def as_told(row: dict[str, Any]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from jobs.changes.columns import KEPT
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.names import column_name
 from jobs.destinations.bigquery.spec import BigQueryTable
-from resources.errors import TerminalError
+from resources.errors import BadRecords
 
 _TYPES: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -49,7 +49,7 @@ class Stager:
         """What `ChunkRows` reads as rows of the intermediate table.
 
         Raises:
-            TerminalError: an array holds a null.
+            BadRecords: an array holds a null.
         """
         given = {(c.path[0], c.name.lower()): batch.column(n) for n, c in enumerate(self._columns)}
         deleted = pc.equal(batch.column("op"), "delete")
@@ -101,7 +101,7 @@ class Stager:
             array = pa.ListArray.from_arrays(array.offsets, pairs, mask=array.is_null())
         elif array.flatten().null_count:
             if not self._drop:
-                raise TerminalError(
+                raise BadRecords(
                     f"an array in column {field.name} holds a null, which BigQuery cannot store",
                     where=self._where,
                     remedy="leave nulls out in a transform, or set `null_elements: drop`",

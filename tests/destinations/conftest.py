@@ -1,0 +1,64 @@
+"""The behaviour suite: every kind of destination × every mode that it has, each behaviour one test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from resources.connections import Connections, load_connections
+from resources.local import stack as local_stack
+from tests.kit.engine import session
+from tests.kit.kind import KindUnderTest
+from tests.kit.kinds import KINDS, with_others
+from tests.kit.story import Story, Target
+
+MakeStory = Callable[..., Story]
+
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+
+
+@pytest.fixture(scope="session")
+def services(stack: Path) -> Connections:
+    """Connections to the services of every kind that can run here."""
+    wanted = [kind.service for kind in KINDS.values() if kind.service and runnable(kind)]
+    local_stack.up(stack, wanted, print)
+    return load_connections(with_others(stack))
+
+
+@pytest.fixture(autouse=True)
+def _kind_can_run(request: pytest.FixtureRequest) -> None:
+    """Skips what is of a kind whose service cannot run on this machine, and says why."""
+    given = getattr(request.node, "callspec", None)
+    for value in given.params.values() if given else ():
+        kind = value.kind if isinstance(value, Target) else value
+        if isinstance(kind, KindUnderTest) and (reason := _unavailable(kind)):
+            pytest.skip(reason)
+
+
+def runnable(kind: KindUnderTest) -> bool:
+    return _unavailable(kind) is None
+
+
+def _unavailable(kind: KindUnderTest) -> str | None:
+    services = [one for one in local_stack.SERVICES if one.name == kind.service]
+    return services[0].unavailable() if services else None
+
+
+@pytest.fixture(scope="session")
+def spark(services: Connections) -> Iterator[SparkSession]:
+    with session(services) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def new_story(module_topic: Callable[..., str], services: Connections, spark: SparkSession) -> MakeStory:
+    """Makes stories: `new_story(partitions=2)`, `new_story(changes=…)` with parts of the pipeline file."""
+
+    def make(partitions: int = 1, **parts: Any) -> Story:
+        return Story.of(module_topic(partitions=partitions), services, spark, **parts)
+
+    return make

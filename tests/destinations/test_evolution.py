@@ -1,0 +1,82 @@
+"""Columns come and widen between runs; what no rule allows is refused before anything is written."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+
+import pytest
+
+from resources.errors import SchemaRefused
+from tests.destinations.conftest import MakeStory
+from tests.kit.records import COLUMNS, Record
+from tests.kit.story import Story, TableUnderTest, Target, targets
+
+FIRST = {**COLUMNS, "size": "int", "price": "decimal(5,2)"}
+WIDER = {**COLUMNS, "size": "long", "price": "decimal(9,2)", "extra": "date"}
+TARGETS = pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
+
+
+def put(key: int, **more: object) -> Record:
+    return Record(0, key, {"id": key, "name": "a", "amount": 1.0, "op": "u", **more})
+
+
+@pytest.fixture(scope="module")
+def stories(new_story: MakeStory) -> list[Story]:
+    """The pipeline with the columns of before, of then and of now; two batches with the first, one with each other."""
+    first = new_story(columns=FIRST)
+    wider, fewer = first.reading(WIDER), first.reading(COLUMNS)
+    first.tell(put(1, size=1, price="1.25"))
+    first.land()
+    first.tell(put(2, size=2, price="2.50"))
+    first.land()
+    wider.tell(put(1, size=2**40, price="1234567.25", extra="2026-01-01"))
+    wider.land()
+    fewer.tell(put(3, size="is not looked at any more"))
+    fewer.land()
+    return [first, wider, fewer]
+
+
+def seen(table: TableUnderTest) -> list[tuple[object, ...]]:
+    rows = table.select("id", "size", "price", "extra")
+    found = [(row["id"], row["size"], row["price"], row["extra"]) for row in rows]
+    return sorted(found, key=lambda row: (row[0], row[1] or 0))
+
+
+NEW = [(1, 2**40, Decimal("1234567.25"), date(2026, 1, 1)), (2, 2, Decimal("2.50"), None)]
+
+
+@TARGETS
+def test_columns_come_widen_and_go_between_runs(target: Target, stories: list[Story]) -> None:
+    first, wider, fewer = stories
+    table = first.table(target)
+    table.merge_some(1)
+    # The second batch was landed with the columns of before, and is merged with those of now.
+    table.under(wider).merge_some(2)
+    now = table.under(fewer)
+    now.merge()
+    old = [(1, 1, Decimal("1.25"), None)] if target.mode == "append" else []
+    expected = [*old, *NEW, (3, None, None, None)]
+    assert seen(now) == expected
+    assert now.replay(1, 4), "all of it, with the columns of today"
+    if target.mode == "append":
+        assert seen(now) == expected
+    assert [row[0] for row in now.rows()] == [row[0] for row in expected]
+
+
+@TARGETS
+def test_change_that_no_rule_allows_is_refused_before_anything_is_written(target: Target, stories: list[Story]) -> None:
+    first, wider, _ = stories
+    table = first.table(target)
+    table.merge_some(2)
+    before, state = table.rows(), table.destination.committed()
+    with pytest.raises(SchemaRefused, match=r"price .*decimal\(5,2\).* string|price") as caught:
+        table.under(first.reading({**FIRST, "price": "string"})).destination.prepare()
+    assert table.name in str(caught.value)
+    strict = table.under(wider, evolve={"add_columns": False})
+    for dry_run in (True, False):
+        with pytest.raises(SchemaRefused, match="extra"):
+            strict.destination.prepare(dry_run)
+    assert (table.rows(), table.destination.committed()) == (before, state)
+    with pytest.raises(Exception, match="extra"):
+        table.select("extra")

@@ -1,0 +1,167 @@
+"""A table holds what the records say, however the log is cut, whoever merges beside it, wherever a run dies."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs import protocol
+from jobs.pipeline import Pipeline
+from jobs.protocol import MergedBatches
+from resources.errors import BatchmergeError, LineageBroken
+from tests.destinations.conftest import MakeStory, every_kind
+from tests.kit import model
+from tests.kit.examples import few
+from tests.kit.interrupting import at_failpoints, die_at_each
+from tests.kit.kind import KindUnderTest
+from tests.kit.records import Record, random_changes
+from tests.kit.story import Story, Target, targets
+
+SIZES = [(40, 40, 40, 40), (90, 7, 53, 100)]
+
+
+@pytest.fixture(scope="module")
+def cuts(new_story: MakeStory) -> list[Story]:
+    """One log, landed by two pipelines that cut it at different offsets."""
+    first = new_story(partitions=2)
+    first.tell(*random_changes(7, 150, 15, 2, bad=0.05))
+    topic, engine = first.engine.flow.topic, first.engine
+    stories = [first, *(Story.of(topic, engine.connections, engine.spark) for _ in SIZES[1:])]
+    for story, sizes in zip(stories, SIZES, strict=True):
+        story.records = first.records
+        for size in sizes:
+            story.edited(batch={"max_records": size}).engine.land(1)
+        assert story.land() == []
+    return stories
+
+
+@pytest.fixture(scope="module")
+def story(cuts: list[Story]) -> Story:
+    return cuts[0]
+
+
+@pytest.mark.parametrize("target", targets(), ids=str)
+@few(2)
+@given(data=st.data())
+def test_table_equals_the_model_however_the_log_is_cut(target: Target, cuts: list[Story], data: st.DataObject) -> None:
+    story = data.draw(st.sampled_from(cuts), "cuts")
+    coalesced = data.draw(st.lists(st.integers(1, 3), max_size=2), "batches merged together")
+    table = story.table(target)
+    for count in coalesced:
+        table.merge_some(count)
+    table.merge()
+    assert table.rows() == model.expected(story.records, target.mode), (story.engine.flow.name, coalesced)
+    assert table.destination.committed() == table.engine.pipeline.intermediate.committed()
+    assert table.merge() is None, "nothing new changes nothing"
+
+
+@pytest.mark.parametrize("target", targets("append", "upsert_delete", "delete"), ids=str)
+def test_layout_of_a_table_makes_no_difference(target: Target, story: Story) -> None:
+    table = story.table(target, **target.kind.layout)
+    table.merge_some(2)
+    table.merge()
+    assert table.rows() == model.expected(story.records, target.mode)
+
+
+def put(key: int, name: str, op: str = "u") -> Record:
+    return Record(0, key, {"id": key, "name": name, "amount": 1.0, "op": op})
+
+
+@pytest.fixture(scope="module")
+def moved_keys(new_story: MakeStory) -> Story:
+    """A changed key is a delete of the old one, with its tombstone, and an insert of the new one."""
+    story = new_story()
+    story.tell(put(1, "one"), put(2, "two"), put(3, "three"))
+    story.land()
+    gone = [Record(0, key, None) for key in (1, 2, 3)]
+    story.tell(put(1, "one", "d"), gone[0], put(2, "two", "d"), gone[1], put(2, "one", "c"), put(1, "two", "c"))
+    story.land()
+    story.tell(put(3, "three", "d"), gone[2], put(9, "three", "c"))
+    story.land()
+    return story
+
+
+@pytest.mark.parametrize("target", targets("upsert_delete", "delete"), ids=str)
+def test_row_whose_key_changes_moves(target: Target, moved_keys: Story) -> None:
+    table = moved_keys.table(target)
+    table.merge_some(1)
+    table.merge()
+    assert table.rows() == [(1, "two", 1.0), (2, "one", 1.0), (9, "three", 1.0)]
+
+
+@every_kind
+def test_lineage_that_is_broken_is_refused(kind: KindUnderTest, moved_keys: Story) -> None:
+    table = moved_keys.table(Target(kind, "upsert_delete"))
+    table.merge()
+    before, state = table.rows(), table.destination.committed()
+    landing = table.engine.pipeline.intermediate
+
+    def roll(to: int | None) -> None:
+        assert to
+        landing.catalog.require(landing.identifier).manage_snapshots().set_current_snapshot(to).commit()
+
+    newest = landing.catalog.require(landing.identifier).current_snapshot()
+    assert newest
+    roll(newest.parent_snapshot_id)
+    try:
+        with pytest.raises(LineageBroken, match=r"batch 3 is committed here, .* ends at batch 2") as caught:
+            table.merge()
+        assert "batchmerge offsets reset" in caught.value.remedy
+        with pytest.raises(LineageBroken):
+            table.replay(1, 2)
+    finally:
+        roll(newest.snapshot_id)
+    assert (table.rows(), table.destination.committed()) == (before, state)
+    assert table.merge() is None, "rolled forward again, all is well"
+
+
+@pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
+def test_two_merges_at_once_commit_once(target: Target, story: Story) -> None:
+    """One stands between its data and its commit while the other one does all of its work."""
+    table = story.table(target)
+    table.destination.prepare()
+    there, go_on, seen = threading.Event(), threading.Event(), list[str]()
+
+    def wait(name: str) -> None:
+        if name == target.kind.written and threading.current_thread() is not threading.main_thread() and not seen:
+            seen.append(name)
+            there.set()
+            assert go_on.wait(600)
+
+    def merge_slowly() -> MergedBatches | BatchmergeError | None:
+        """In sessions of its own."""
+        pipeline = Pipeline(table.engine.flow.name, table.engine.pipeline.spec, table.engine.connections, "slow")
+        try:
+            return protocol.merge(pipeline, pipeline.destinations()[0])
+        except BatchmergeError as problem:
+            return problem
+
+    with at_failpoints(wait), ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(merge_slowly)
+        try:
+            while not there.wait(0.1):
+                assert not slow.done(), slow.result()
+            fast = table.merge()
+            overlapped = not slow.done()
+        finally:
+            go_on.set()
+        outcome = slow.result()
+    assert overlapped
+    assert fast
+    assert fast.after == table.destination.committed()
+    assert not isinstance(outcome, MergedBatches), "both say that they committed"
+    assert table.merge() is None
+    assert table.rows() == model.expected(story.records, target.mode)
+
+
+@pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
+def test_run_that_dies_at_any_boundary_is_made_up_for(target: Target, story: Story) -> None:
+    table = story.table(target)
+    died = die_at_each(table.merge)
+    assert target.kind.written in died
+    assert table.rows() == model.expected(story.records, target.mode), died
+    assert table.destination.committed() == table.engine.pipeline.intermediate.committed()

@@ -1,0 +1,105 @@
+"""With `changes.order_by` an older change never wins over a newer one, nor over a newer delete, whenever it comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.offsets import TopicPartition
+from jobs.replay.from_kafka import from_offsets, replay_from_kafka
+from tests.destinations.conftest import MakeStory
+from tests.kit import model
+from tests.kit.records import COLUMNS, Record
+from tests.kit.story import Story, Target, targets
+
+
+def change(partition: int, key: int, op: str, version: int | None, name: str) -> Record:
+    """`version` as a time, before and after 1970."""
+    at = None if version is None else f"{1930 + 10 * version}-01-01T00:00:00Z"
+    return Record(partition, key, {"id": key, "name": name, "amount": 1.0, "op": op, "at": at})
+
+
+CHAPTERS = [
+    [
+        change(0, 1, "c", 1, "first"),
+        change(0, 2, "c", 5, "newest"),
+        change(0, 3, "c", 1, "x"),
+        change(0, 4, "c", 9, "y"),
+    ],
+    # Late older changes; a delete; an equal version; a delete older than what is stored.
+    [
+        change(1, 1, "u", 3, "third"),
+        change(1, 2, "u", 4, "late"),
+        change(1, 3, "d", 7, "gone"),
+        change(1, 4, "d", 2, "no"),
+    ],
+    [change(0, 1, "u", 2, "late"), change(0, 3, "u", 6, "older than its delete"), change(0, 4, "u", 9, "equal")],
+    [
+        change(1, 3, "u", 8, "newer than its delete"),
+        change(1, 1, "d", 3, "equal delete"),
+        change(1, 2, "u", None, "none"),
+    ],
+    [change(0, 5, "d", 4, "before it came"), change(0, 1, "u", 3, "equal after delete"), change(0, 5, "u", 3, "late")],
+]
+
+
+@pytest.fixture(scope="module")
+def story(new_story: MakeStory) -> Story:
+    """Keys move between partitions; each chapter is a batch."""
+    changes = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "at"}
+    story = new_story(partitions=2, columns={**COLUMNS, "at": "timestamp"}, changes=changes)
+    for chapter in CHAPTERS:
+        story.tell(*chapter)
+        story.land()
+    return story
+
+
+def by_version(records: list[Record], mode: str) -> list[model.Row]:
+    """The model with an order: an older change never wins, equal ones go by arrival, none is older than any."""
+    newest: dict[int, str] = {}
+    rows: dict[int, list[tuple[str, model.Row]]] = {}
+    for r in records:
+        assert isinstance(r.value, dict)
+        assert r.key is not None
+        version = str(r.value["at"] or "")
+        row = (r.key, str(r.value["name"]), 1.0)
+        mine = rows.setdefault(r.key, [])
+        if r.value["op"] == "d":
+            if mode == "delete":
+                rows[r.key] = [(v, kept) for v, kept in mine if v > version]
+                newest[r.key] = max(newest.get(r.key, ""), version)
+            elif mode == "upsert_delete" and version >= newest.get(r.key, ""):
+                rows[r.key], newest[r.key] = [], version
+        elif version >= newest.get(r.key, ""):
+            if mode == "delete":
+                mine.append((version, row))
+            else:
+                rows[r.key], newest[r.key] = [(version, row)], version
+    return sorted(row for many in rows.values() for _, row in many)
+
+
+@pytest.mark.parametrize("target", targets("upsert", "upsert_delete", "delete"), ids=str)
+def test_named_order_rules_over_arrival(target: Target, story: Story) -> None:
+    table = story.table(target)
+    for coalesced in (1, 1, 1, 2):
+        table.merge_some(coalesced)
+    expected = by_version(story.records, target.mode)
+    assert table.rows() == expected
+    for first, last in [(3, 3), (1, 5)]:
+        table.replay(first, last)
+        assert table.rows() == expected, (first, last)
+
+
+@pytest.mark.parametrize("target", targets("upsert_delete"), ids=str)
+def test_late_change_that_is_read_from_kafka_again_stays_behind_the_delete(target: Target, story: Story) -> None:
+    table = story.table(target)
+    table.merge_some(3)
+    state = table.destination.committed()
+    assert state
+    story_so_far = [r for chapter in CHAPTERS[:3] for r in chapter]
+    assert table.rows() == by_version(story_so_far, target.mode)
+    pipeline = table.engine.pipeline
+    (destination,) = pipeline.destinations()
+    # The chapter with the late changes, without the delete that they are older than.
+    start = {TopicPartition(story.engine.flow.topic, 0): 4}
+    assert replay_from_kafka(pipeline, destination, from_offsets(start))
+    assert table.rows() == by_version(story_so_far, target.mode)

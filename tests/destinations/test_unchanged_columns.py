@@ -1,0 +1,164 @@
+"""A value that a change leaves out stays as the change before left it, however the log is cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.dead_letters.retry import retry
+from jobs.verify.reconciliation import reconcile
+from tests.destinations.conftest import MakeStory
+from tests.kit import model
+from tests.kit.examples import few
+from tests.kit.kind import UNCHANGED_COLUMNS
+from tests.kit.left_out import COLUMNS, LEFT_OUT, as_told, change, random_left_out
+from tests.kit.records import Record
+from tests.kit.story import Story, TableUnderTest, Target, targets
+
+KEEPING = pytest.mark.parametrize("target", targets("upsert", "upsert_delete", lacks=UNCHANGED_COLUMNS), ids=str)
+DELETING = pytest.mark.parametrize("target", targets("upsert_delete", lacks=UNCHANGED_COLUMNS), ids=str)
+Rows = dict[int, dict[str, Any]]
+
+
+def debezium(new_story: MakeStory, partitions: int = 1, **envelope: object) -> Story:
+    value = {"format": "json", "envelope": {"kind": "debezium", **envelope}, "columns": COLUMNS}
+    return new_story(partitions, columns=COLUMNS, source={"value": value}, changes={"key": {"columns": ["id"]}})
+
+
+def enveloped(story: Story, **options: object) -> Story:
+    """The same pipeline with other options of the envelope."""
+    value = {"format": "json", "envelope": {"kind": "debezium", **options}, "columns": COLUMNS}
+    return story.reading(COLUMNS, value=value)
+
+
+def expected(records: list[Record], mode: str) -> Rows:
+    return {key: as_told(row) for key, row in model.with_left_out(records, LEFT_OUT, mode).items()}
+
+
+def held(table: TableUnderTest) -> Rows:
+    """By id, as JSON would write it; an array that is null and an empty one are the same in BigQuery."""
+    rows = table.select(*COLUMNS)
+    found = {int(row["id"]): as_told(row) for row in rows}
+    assert len(found) == len(rows), "one row a key"
+    return found
+
+
+@pytest.fixture(scope="module")
+def log(new_story: MakeStory) -> Story:
+    """Five batches of random changes."""
+    story = debezium(new_story, partitions=2)
+    story.tell(*random_left_out(3, 120, 8, 2))
+    for size in (37, 11, 40, 3, 100):
+        story.edited(batch={"max_records": size}).engine.land(1)
+    return story
+
+
+@KEEPING
+@few(2)
+@given(coalesced=st.lists(st.integers(1, 3), max_size=3), window=st.tuples(st.integers(1, 5), st.integers(0, 4)))
+def test_result_never_depends_on_where_the_log_was_cut(
+    coalesced: list[int], window: tuple[int, int], target: Target, log: Story
+) -> None:
+    table = log.table(target)
+    for count in coalesced:
+        table.merge_some(count)
+    table.merge()
+    assert held(table) == expected(log.records, target.mode), coalesced
+    assert table.replay(window[0], sum(window))
+    assert held(table) == expected(log.records, target.mode), (coalesced, "replayed", window)
+    pipeline = table.engine.pipeline
+    verdict = reconcile(pipeline, pipeline.destinations()[0], 0)
+    assert verdict.wrong == []
+    assert verdict.compared == len(expected(log.records, target.mode))
+
+
+@pytest.fixture(scope="module")
+def chapters(new_story: MakeStory) -> Story:
+    """Five batches."""
+    story = debezium(new_story)
+    for chapter in [
+        [change(1, "c", body="one", raw="AQ==", tags=["t"], n=1), change(2, "u", n=1)],
+        [change(1, "u", n=2)],
+        [change(1, "u", body=None, n=3), change(1, "u", raw="Ag==", n=4), change(2, "u", body="two", n=2)],
+        [change(1, "d"), change(1, "c", n=5), change(2, "u", n=3)],
+        [change(1, "u", tags=["u", "v"], n=6)],
+    ]:
+        story.tell(*chapter)
+        story.land()
+    return story
+
+
+@DELETING
+def test_change_by_change(target: Target, chapters: Story) -> None:
+    table = chapters.table(target)
+    found = []
+    for _ in range(5):
+        table.merge_some(1)
+        found.append(held(table))
+    one = {"id": 1, "body": "one", "raw": "AQ==", "tags": ["t"], "n": 2}
+    assert [rows[1] for rows in found[1:]] == [
+        one,
+        {**one, "body": None, "raw": "Ag==", "n": 4},
+        {"id": 1, "body": None, "raw": None, "tags": [], "n": 5},
+        {"id": 1, "body": None, "raw": None, "tags": ["u", "v"], "n": 6},
+    ]
+    assert [rows[2]["body"] for rows in found] == [None, None, "two", "two", "two"]
+
+
+@pytest.fixture(scope="module")
+def changed(new_story: MakeStory) -> Story:
+    """The option was `keep` for two batches and `null` for the third."""
+    keep = debezium(new_story, unavailable="keep")
+    keep.tell(change(1, "c", body="one", n=1), change(2, "c", body="two", n=1))
+    keep.land()
+    keep.tell(change(1, "u", n=2))
+    keep.land()
+    nulls = enveloped(keep, unavailable="null")
+    nulls.tell(change(2, "u", n=2))
+    nulls.land()
+    return nulls
+
+
+@DELETING
+def test_batches_that_keep_values_go_on_doing_so_after_the_option_is_changed(target: Target, changed: Story) -> None:
+    table = changed.table(target)
+    table.under(enveloped(changed, unavailable="keep")).merge_some(1)
+    table.merge()
+    for window in [None, (2, 2), (2, 3)]:
+        if window:
+            assert table.replay(*window)
+        assert {key: row["body"] for key, row in held(table).items()} == {1: "one", 2: None}, window
+
+
+@DELETING
+def test_pipeline_that_refused_such_changes_begins_to_keep_values(target: Target, new_story: MakeStory) -> None:
+    """Its intermediate tables get the new column; the dead letters take their place."""
+    refuses = debezium(new_story, unavailable="refuse")
+    table = refuses.table(target)
+    one = change(1, "c", body="one", raw=None, tags=[], n=1)
+    refuses.tell(one, change(1, "u", n=2), change(2, "c", body="two", raw=None, tags=[], n=1))
+    (landed,) = refuses.land()
+    assert landed.counts.quarantined == 1
+    table.merge()
+    assert held(table)[1]["n"] == 1
+    keeps = enveloped(refuses)
+    keeps.tell(change(2, "u", n=2))
+    keeps.land()
+    keeping = table.under(keeps)
+    keeping.merge()
+    retried = retry(keeping.engine.pipeline)
+    assert (retried.tried, retried.mended) == (1, 1)
+    assert {key: (row["body"], row["n"]) for key, row in held(keeping).items()} == {1: ("one", 2), 2: ("two", 2)}
+
+
+@pytest.mark.parametrize("target", targets("append", "delete", lacks=UNCHANGED_COLUMNS), ids=str)
+def test_tables_with_a_row_a_change_get_null(target: Target, chapters: Story) -> None:
+    table = chapters.table(target)
+    table.merge()
+    rows = sorted((row["n"], row["body"]) for row in table.select("id", "n", "body") if row["id"] == 1)
+    assert rows[-2:] == [(5, None), (6, None)]
+    if target.mode == "append":
+        assert rows[:3] == [(1, "one"), (2, None), (3, None)]

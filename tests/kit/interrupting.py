@@ -1,0 +1,49 @@
+"""Failpoints in this process: something happens at a boundary, on any thread, without a process that has to die."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from jobs import failpoints
+
+
+class Died(BaseException):
+    """What stands for a killed process: nobody handles it."""
+
+
+@contextmanager
+def at_failpoints(act: Callable[[str], None]) -> Iterator[None]:
+    """Calls `act` with the name of each boundary that is reached meanwhile."""
+    real = failpoints.failpoint
+    with pytest.MonkeyPatch.context() as patch:
+        for module in list(sys.modules.values()):
+            if getattr(module, "failpoint", None) is real:
+                patch.setattr(module, "failpoint", act)
+        yield
+
+
+def die_at_each(work: Callable[[], object]) -> list[str]:
+    """Does the work again and again; each time it dies at the first boundary where it has not died yet.
+
+    Returns:
+        The boundaries; after the last of them it was done.
+    """
+    died: list[str] = []
+
+    def act(name: str) -> None:
+        # Events follow the commit, on a thread of their own, whose death nobody would see.
+        if name not in died and not name.startswith("news."):
+            died.append(name)
+            raise Died(name)
+
+    with at_failpoints(act):
+        while True:
+            try:
+                work()
+            except Died:
+                continue
+            return died

@@ -1,0 +1,160 @@
+"""Changes that are landed once, and tables of every kind and mode that get them, each under its own name."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs import protocol
+from jobs.batch import LandedBatch
+from jobs.destinations.base import Destination
+from jobs.lineage import next_batches
+from jobs.protocol import MergedBatches
+from jobs.replay.landed import Replayed, replay_batches
+from resources.connections import Connections
+from tests.kit.engine import Engine
+from tests.kit.flow import Flow
+from tests.kit.kind import KindUnderTest
+from tests.kit.kinds import KINDS
+from tests.kit.model import Row
+from tests.kit.records import COLUMNS, Record, bootstrap, produce
+
+COORDINATES = ["topic", "partition", "offset"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind and one of the modes that it has."""
+
+    kind: KindUnderTest
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.name}-{self.mode}"
+
+
+def targets(*modes: str, lacks: str = "") -> list[Target]:
+    """Every kind × every mode that it has; of these modes only, and of kinds that do not lack this."""
+    return [
+        Target(kind, mode)
+        for kind in KINDS.values()
+        if lacks not in kind.lacks
+        for mode in kind.modes
+        if not modes or mode in modes
+    ]
+
+
+@dataclass
+class Story:
+    """A pipeline that has no control topic, and what was produced for it.
+
+    Attributes:
+        records: in the order of a topic-partition.
+    """
+
+    engine: Engine
+    records: list[Record] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        topic: str,
+        connections: Connections,
+        spark: SparkSession,
+        columns: Mapping[str, str] | None = None,
+        source: Mapping[str, object] | None = None,
+        **parts: object,
+    ) -> Story:
+        """`columns` of the value, parts of `source` and `parts` of the pipeline file replace the usual ones."""
+        flow = Flow(topic, ["upsert"], overrides={"control": {"enabled": False}, **parts})
+        story = cls(Engine(flow, connections, spark))
+        return story.reading(columns or COLUMNS, **(source or {}))
+
+    def tell(self, *records: Record) -> None:
+        produce(bootstrap(self.engine.connections), self.engine.flow.topic, records)
+        self.records += records
+
+    def land(self, size: int = 100_000) -> list[LandedBatch]:
+        """All that was told, in batches of this size."""
+        return self.edited(batch={"max_records": size}).engine.land()
+
+    def edited(self, **parts: object) -> Story:
+        """The same pipeline with parts of its file replaced."""
+        return Story(self.engine.edited(**parts), self.records)
+
+    def reading(self, columns: Mapping[str, str], **source: object) -> Story:
+        """The same pipeline with these columns of the value, and other parts of `source`."""
+        given: Any = self.engine.document["source"]
+        return self.edited(source={**given, "value": {**given["value"], "columns": columns}, **source})
+
+    def table(self, target: Target, **options: object) -> TableUnderTest:
+        """Another table for what is landed."""
+        name = f"tests.{target.kind.name}_{target.mode}_{uuid.uuid4().hex[:8]}"
+        return TableUnderTest(self, target, name, options)
+
+
+@dataclass(frozen=True)
+class TableUnderTest:
+    """The only table of a story's pipeline; each call opens it as a run of its own does."""
+
+    story: Story
+    target: Target
+    name: str
+    options: dict[str, object]
+
+    @property
+    def engine(self) -> Engine:
+        return self.story.engine.edited(tables=[self.entry])
+
+    @property
+    def entry(self) -> dict[str, object]:
+        """Its entry in the pipeline file."""
+        of = {"kind": self.target.kind.name, "table": self.name, "mode": self.target.mode}
+        return {**of, "metadata_columns": COORDINATES, **self.target.kind.options, **self.options}
+
+    def under(self, story: Story, **options: object) -> TableUnderTest:
+        """The same table in another version of the pipeline file."""
+        return TableUnderTest(story, self.target, self.name, {**self.options, **options})
+
+    @property
+    def destination(self) -> Destination:
+        return self.engine.pipeline.destinations()[0]
+
+    def merge(self) -> MergedBatches | None:
+        pipeline = self.engine.pipeline
+        return protocol.merge(pipeline, pipeline.destinations()[0])
+
+    def merge_some(self, count: int) -> None:
+        """Merges the next `count` landed batches together, as a run does that came before the others were landed."""
+        pipeline = self.engine.pipeline
+        (destination,) = pipeline.destinations()
+        destination.prepare()
+        committed = destination.committed()
+        landed, complete = pipeline.intermediate.landed()
+        batches = next_batches(destination.name, committed, landed, complete)[:count]
+        if batches:
+            assert destination.merge(pipeline.merge_context(destination), committed, batches)
+
+    def replay(self, first: int, last: int) -> Replayed | None:
+        pipeline = self.engine.pipeline
+        return replay_batches(pipeline, pipeline.destinations()[0], first, last)
+
+    def select(self, *columns: str) -> list[dict[str, Any]]:
+        return self.target.kind.rows(self.engine.connections, self.name, columns)
+
+    def rows(self) -> list[Row]:
+        found = self.select("id", "name", "amount")
+        return sorted((row["id"], row["name"], row["amount"]) for row in found)
+
+    def remove(self, below: int) -> None:
+        self.target.kind.remove(self.engine.connections, self.name, below)
+
+    def plant(self, row: Row) -> None:
+        self.target.kind.plant(self.engine.connections, self.name, row)
+
+    def drop(self) -> None:
+        self.target.kind.drop(self.engine.connections, self.name)
