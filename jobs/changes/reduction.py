@@ -69,6 +69,27 @@ class Reduction:
             route=route_filter(spec, table),
         )
 
+    @classmethod
+    def of_replay(
+        cls,
+        spec: PipelineSpec,
+        table: Table,
+        columns: Sequence[RowColumn],
+        landed: LandedRows,
+        committed: int,
+        batches: Sequence[LandedBatch],
+    ) -> Reduction:
+        """What a replay of these batches takes, of a table that has everything up to the batch of number `committed`.
+
+        Of the keys that the batches touched, all changes up to the committed batch: the newest of them is applied. For
+        mode append only the changes of the batches: of those the table gets the rows whose coordinates it lacks.
+        """
+        newest = next(b for b in landed.landed().batches if b.number == committed)
+        whole = cls.of_table(spec, table, columns, landed, batches[0].number, newest)
+        if table.mode == "append":
+            return replace(whole, last=batches[-1].number)
+        return replace(whole, touched=(batches[0].number, batches[-1].number))
+
     @property
     def landed(self) -> str:
         """The rows as they were landed: the columns, and ``__op, __order, __batch, __i, __kafka`` beside them."""
