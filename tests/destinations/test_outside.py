@@ -74,20 +74,17 @@ def test_verification_is_content_until_rows_are_changed(target: Target, story: S
     table.remove(below=4)
     kept = [row for row in expected if row[0] >= 4]
     assert wrong() == [f"{len(kept)} rows, landed changes make {len(expected)}"]
-    assert table.replay(1, 3)
-    assert wrong() == []
     table.plant((999, "theirs", 1.0))
-    assert f"{len(expected) + 1} rows, landed changes make {len(expected)}" in wrong()
+    assert f"{len(kept) + 1} rows, landed changes make {len(expected)}" in (found := wrong())
     if target.mode.startswith("upsert"):
         # Rows of other modes are looked up by their coordinates, which this one does not have.
-        assert "1 rows that no landed change explains" in wrong()
+        assert "1 rows that no landed change explains" in found
 
 
 @every_target
 def test_pipeline_goes_on_after_maintenance(target: Target, story: Story) -> None:
     table = story.table(target)
-    for coalesced in (1, 1):
-        table.merge_some(coalesced)
+    table.merge_some(2)
     before, state = table.rows(), table.destination.committed()
     pipeline = table.engine.edited(
         maintenance={"compaction": {"min_input_files": 2}, "snapshots": {"keep_days": 1e-6, "keep_last": 1}}
