@@ -45,11 +45,11 @@ def mended(new_story: MakeStory) -> tuple[dict[str, TableUnderTest], list[Retrie
 
 def test_dead_letters_are_mended_once(mended: tuple[dict[str, TableUnderTest], list[Retried]]) -> None:
     tables, (first, again) = mended
-    assert (first.tried, first.mended, [letter.offset for letter in first.stay]) == (4, 3, [6])
+    assert (first.tried, first.recovered, [letter.offset for letter in first.stay]) == (4, 3, [6])
     assert set(first.replayed) == {table.destination.name for table in tables.values()}
-    assert (again.tried, again.mended, again.replayed) == (1, 0, {})
+    assert (again.tried, again.recovered, again.replayed) == (1, 0, {})
     pipeline = next(iter(tables.values())).engine.pipeline
-    assert [(b.counts.landed, b.counts.quarantined) for b in pipeline.intermediate.landed()[0]] == [(4, 0), (2, 1)]
+    assert [(b.counts.landed, b.counts.quarantined) for b in pipeline.intermediate.landed().batches] == [(4, 0), (2, 1)]
     assert [letter.offset for letter in letters(pipeline, 10)] == [6]
 
 

@@ -107,10 +107,10 @@ def reset(new_story: MakeStory) -> Story:
 
     def move(to: int) -> None:
         pipeline = story.engine.pipeline
-        known = offset_reset.look(pipeline)
+        known = offset_reset.read_state(pipeline)
         base = known.base()
         targets = {TopicPartition(story.engine.flow.topic, 0): to}
-        batch = offset_reset.decide(known, base, targets, (), base.spec_hash)
+        batch = offset_reset.plan_reset(known, base, targets, (), base.spec_hash)
         offset_reset.commit(pipeline, known, base, batch)
 
     story.tell(*random_changes(4, 40, 8, 1, bad=0))
@@ -132,7 +132,7 @@ def test_offsets_that_were_reset_are_followed(target: Target, reset: Story) -> N
     for coalesced in (1, 2):
         table.merge_some(coalesced)
     table.merge()
-    landed = table.engine.pipeline.intermediate.landed()[0]
+    landed = table.engine.pipeline.intermediate.landed().batches
     assert [b.batch.continues is not None for b in landed] == [False, True, False, True, False]
     assert table.rows() == model.expected(reset.records, target.mode)
     assert table.destination.committed() == table.engine.pipeline.intermediate.committed()

@@ -48,7 +48,7 @@ def test_window_holds_the_batches_that_were_landed_in_it(story: Story) -> None:
     table.merge()
     pipeline, destination = table.engine.pipeline, table.destination
     second, third = (
-        datetime.fromtimestamp(b.batch.planned_at / 1000, UTC) for b in pipeline.intermediate.landed()[0][1:3]
+        datetime.fromtimestamp(b.batch.planned_at / 1000, UTC) for b in pipeline.intermediate.landed().batches[1:3]
     )
     done = replay_window(pipeline, destination, second, third)
     assert done

@@ -150,7 +150,7 @@ def test_pipeline_that_refused_such_changes_begins_to_keep_values(target: Target
     keeping = table.under(keeps)
     keeping.merge()
     retried = retry(keeping.engine.pipeline)
-    assert (retried.tried, retried.mended) == (1, 1)
+    assert (retried.tried, retried.recovered) == (1, 1)
     assert {key: (row["body"], row["n"]) for key, row in held(keeping).items()} == {1: ("one", 2), 2: ("two", 2)}
 
 

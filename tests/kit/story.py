@@ -134,8 +134,8 @@ class TableUnderTest:
         (destination,) = pipeline.destinations()
         destination.prepare()
         committed = destination.committed()
-        landed, complete = pipeline.intermediate.landed()
-        batches = next_batches(destination.name, committed, landed, complete)[:count]
+        landed = pipeline.intermediate.landed()
+        batches = next_batches(destination.name, committed, landed.batches, landed.complete)[:count]
         if batches:
             assert destination.merge(pipeline.merge_context(destination), committed, batches)
 
