@@ -22,7 +22,7 @@ help: ## Show this list
 .PHONY: setup
 setup: .venv/installed ## Make .venv and install everything into it (once)
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: pyproject.toml constraints.txt tests/duckdb_destination/pyproject.toml
 	@python=$$($(find_python)); \
 	if [ -z "$$python" ]; then \
 		echo "No Python 3.13, 3.12 or 3.11 with venv was found: install Python 3.13 (on Debian or Ubuntu python3-venv too), then run make again." >&2; \
@@ -31,6 +31,7 @@ setup: .venv/installed ## Make .venv and install everything into it (once)
 	if ! [ -x $(BIN)/python ]; then echo "making .venv with $$($$python --version)"; "$$python" -m venv .venv; fi
 	@echo "installing Batchmerge and what it needs into .venv (2 GB, a few minutes the first time)"
 	@$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[local,dev]' \
+		--editable tests/duckdb_destination \
 		| { grep -vE '^(Requirement already|  (Using|Downloading|Preparing|Getting|Installing|Building)|Looking in)' || true; }; \
 		exit $${PIPESTATUS[0]}
 	@touch $@

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 import sqlglot
 import yaml
+from jinja2 import Environment
 
 from jobs.destinations.registry import GROUP
 from jobs.spec import formats
@@ -62,8 +63,8 @@ def _nothing(text: str) -> None:
 
 
 def _registered(document: dict[str, Any]) -> None:
-    """The entry point of a destination kind."""
-    assert GROUP in document["project"]["entry-points"]
+    """The entry points of a destination kind."""
+    assert set(document["project"]["entry-points"]) <= {GROUP, "batchmerge.destination_tests"}
 
 
 CHECKS: dict[str, Callable[[str], object]] = {
@@ -74,6 +75,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "ini": _ini,
     "dockerfile": _dockerfile,
     "toml": lambda text: _registered(tomllib.loads(text)),
+    "jinja": lambda text: Environment().parse(text),
     "text": _nothing,
 }
 

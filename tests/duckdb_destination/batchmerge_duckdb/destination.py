@@ -1,0 +1,151 @@
+"""A destination table in a DuckDB file: Spark reduces landed changes, one transaction merges them with the state."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from batchmerge_duckdb import prepare
+from batchmerge_duckdb.database import database, transaction
+from batchmerge_duckdb.kind import DIALECT, KIND
+from batchmerge_duckdb.read import DuckDbReader
+from batchmerge_duckdb.spec import DuckDbConnection, DuckDbTable
+from batchmerge_duckdb.state import TableState
+from jobs.batch import CommittedState, LandedBatch, MergeCounts
+from jobs.changes.columns import RowColumn
+from jobs.changes.reduction import Reduction
+from jobs.destinations.base import Destination, MergeContext, Merged
+from jobs.destinations.emptiness import require_empty
+from jobs.failpoints import failpoint
+from resources.spark import spark_errors
+from sql import render
+
+
+@dataclass(frozen=True)
+class DuckDbDestination(Destination):
+    """`kind: duckdb` of a pipeline file."""
+
+    table: DuckDbTable
+    connection: DuckDbConnection
+
+    @property
+    def columns(self) -> list[RowColumn]:
+        return KIND.columns(self.spec, self.table)
+
+    @property
+    def tombstones(self) -> str | None:
+        """The table that keeps the order of deletes, so that an older change cannot bring a row back."""
+        deletes = self.table.mode == "upsert_delete" and self.spec.changes.ordered_by
+        return f"{self.table.table}__tombstones" if deletes else None
+
+    def state(self, db: duckdb.DuckDBPyConnection) -> TableState:
+        return TableState(db, self.pipeline, self.table.table, self.name)
+
+    def committed(self) -> CommittedState | None:
+        if not self.connection.file.exists():
+            return None
+        with database(self.connection, self.name) as db:
+            row = self.state(db).read()
+        return row.committed if row else None
+
+    def prepare(self, dry_run: bool = False) -> list[str]:
+        if dry_run and not self.connection.file.exists():
+            return [f"create {self.name}"]
+        with transaction(self.connection, self.name) as db:
+            state, wanted = self.state(db), prepare.schema(self.columns)
+            row, present = state.read(), prepare.present_schema(db, self.table.table)
+            changes = prepare.plan(self.name, self.table, self.columns, present, self.spec.ignore_case)
+            said = [f"create {self.name}"] if present is None else [f"{self.name}: {change}" for change in changes]
+            if dry_run:
+                return said
+            if present is None:
+                prepare.create(db, self.table.table, wanted)
+            prepare.apply(db, self.table.table, changes, wanted)
+            if row is None or present is None:
+                state.begin()
+                self._prepare_tombstones(db, wanted)
+        return said
+
+    def _prepare_tombstones(self, db: duckdb.DuckDBPyConnection, columns: pa.Schema) -> None:
+        if self.tombstones:
+            order = columns.field(self.spec.changes.ordered_by).with_name("__order")
+            keys = [columns.field(column.name) for column in self.columns if column.is_key]
+            prepare.create(db, self.tombstones, pa.schema([*keys, order]))
+
+    def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
+        first, newest = batches[0].number, batches[-1]
+        changes = Reduction.of_table(self.spec, self.table, self.columns, context.intermediate, first, newest)
+        return self._write(context, changes, committed, CommittedState.after(newest), missing=False)
+
+    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+        landed, number = context.intermediate, committed.batch_number
+        changes = Reduction.of_replay(self.spec, self.table, self.columns, landed, number, batches)
+        return self._write(context, changes, committed, committed, missing=True)
+
+    def _write(
+        self,
+        context: MergeContext,
+        wanted: Reduction,
+        before: CommittedState | None,
+        after: CommittedState,
+        missing: bool,
+    ) -> Merged:
+        began = time.monotonic()
+        with spark_errors(self.name):
+            changes = context.spark.sql(wanted.of(wanted.landed), args=dict(wanted.parameters)).toArrow()
+        read = time.monotonic()
+        with transaction(self.connection, self.name) as db:
+            db.register("changes", changes)
+            counts = self._append(db, missing) if self.table.mode == "append" else self._merge(db, len(changes))
+            failpoint("duckdb.written")
+            self.state(db).move(before, after)
+        failpoint("duckdb.committed")
+        seconds = {"read": round(read - began, 3), "write": round(time.monotonic() - read, 3)}
+        return Merged(counts, after.commit_id, seconds)
+
+    def _append(self, db: duckdb.DuckDBPyConnection, missing: bool) -> MergeCounts:
+        (rows,) = db.execute(self._text("append", missing=missing)).fetchone() or (0,)
+        return MergeCounts(changes=rows, inserted=rows)
+
+    def _merge(self, db: duckdb.DuckDBPyConnection, changes: int) -> MergeCounts:
+        done = Counter(action for (action,) in db.execute(self._text("merge", missing=False)).fetchall())
+        if self.tombstones:
+            db.execute(self._text("keep_tombstones", missing=False))
+        return MergeCounts(changes, done["INSERT"], done["UPDATE"], done["DELETE"])
+
+    def _text(self, template: str, missing: bool) -> str:
+        return render(
+            DIALECT,
+            template,
+            table=self.table.table.split("."),
+            changes="changes",
+            columns=[column.name for column in self.columns],
+            keys=[column.name for column in self.columns if column.is_key],
+            order_by=self.spec.changes.ordered_by,
+            tombstones=self.tombstones.split(".") if self.tombstones else None,
+            missing=missing,
+        )
+
+    def drop_state(self) -> bool:
+        with transaction(self.connection, self.name) as db:
+            state = self.state(db)
+            present = state.table_id() is not None
+            require_empty(db.table(self.table.table).shape[0] if present else None, self.name)
+            return state.exists() and state.run("state_drop") == [(1,)]
+
+    def drop(self) -> bool:
+        with transaction(self.connection, self.name) as db:
+            present = self.state(db).table_id() is not None
+            for table in filter(None, (self.table.table, self.tombstones)):
+                db.execute(render(DIALECT, "drop", table=table.split(".")))
+        return present
+
+    def read(self, spark: SparkSession) -> DuckDbReader:
+        del spark
+        return DuckDbReader(self.columns, self.connection, self.table.table)

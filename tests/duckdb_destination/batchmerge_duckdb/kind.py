@@ -1,0 +1,61 @@
+"""DuckDB as a kind of destination: what the entry point names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchmerge_duckdb.spec import DuckDbConnection, DuckDbTable
+from jobs.destinations.base import Capabilities, Destination, Kind
+from resources.connections import Connections
+from sql import Dialect, render
+
+if TYPE_CHECKING:
+    from jobs.changes.columns import RowColumn
+    from jobs.spec.pipeline import PipelineSpec
+
+DIALECT = Dialect("duckdb", Path(__file__).parent / "sql", '"', (('"', '""'),))
+
+
+class DuckDbKind(Kind[DuckDbTable]):
+    """Tables of one file, written by this process."""
+
+    name = "duckdb"
+    title = "DuckDB"
+    table = DuckDbTable
+    connection = DuckDbConnection
+    capabilities = Capabilities(
+        modes=frozenset({"append", "upsert", "upsert_delete"}),
+        commit="one transaction of the file: data and state together, moved only from the committed one",
+        reference="commit id",
+        asset_kinds=frozenset({"duckdb"}),
+    )
+    dialect = DIALECT
+    failpoints = ("duckdb.written", "duckdb.committed")
+
+    def open(self, pipeline: str, spec: PipelineSpec, table: DuckDbTable, connections: Connections) -> Destination:
+        from batchmerge_duckdb.destination import DuckDbDestination
+
+        return DuckDbDestination(pipeline, spec, table, connections.get(table.connection, DuckDbConnection))
+
+    def columns(self, spec: PipelineSpec, table: DuckDbTable) -> list[RowColumn]:
+        from jobs.changes.columns import row_columns
+
+        return row_columns(spec, list(table.metadata_columns))
+
+    def statement(self, spec: PipelineSpec, table: DuckDbTable) -> str:
+        key = spec.changes.key
+        return render(
+            DIALECT,
+            "append" if table.mode == "append" else "merge",
+            table=table.table.split("."),
+            changes="changes",
+            columns=[column.name for column in self.columns(spec, table)],
+            keys=key.columns if key else [],
+            order_by=spec.changes.ordered_by,
+            tombstones=None,
+            missing=False,
+        )
+
+
+KIND = DuckDbKind()

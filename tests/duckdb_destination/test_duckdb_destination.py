@@ -1,0 +1,89 @@
+"""A kind of another package is seen wherever tables are, without an edit anywhere else; its guide is true."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.spec.pipeline import PipelineSpec
+from orchestration.components import KafkaPipeline
+from resources.connections import load_connections
+from tests.kit import model
+from tests.kit.command import Command, command
+from tests.kit.engine import Engine
+from tests.kit.flow import Flow
+from tests.kit.guides import DOCS, Block, all_blocks
+from tests.kit.kinds import KINDS, with_others
+from tests.kit.records import bootstrap, produce, random_changes
+
+PACKAGE = Path(__file__).parent
+EXAMPLE = [block for block in all_blocks(DOCS / "write-a-destination.md") if block.heading == "A worked example"]
+
+
+@pytest.fixture
+def batchmerge(
+    tmp_path: Path, stack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(with_others(stack)))
+    return command(tmp_path, stack, monkeypatch, capsys)
+
+
+@pytest.fixture
+def flow(topic: Callable[..., str]) -> Flow:
+    made = Flow(topic(), ["upsert_delete"], overrides={"retry": {"max_retries": 0}})
+    made.overrides["tables"] = [{"kind": "duckdb", "table": made.table("upsert_delete"), "mode": "upsert_delete"}]
+    return made
+
+
+def test_plan_run_status_and_verify_know_the_kind(
+    flow: Flow, stack: Path, spark: SparkSession, batchmerge: Command
+) -> None:
+    connections = load_connections(with_others(stack))
+    engine, table = Engine(flow, connections, spark), flow.table("upsert_delete")
+    records = random_changes(1, 40, 8, 1, bad=0)
+    produce(bootstrap(connections), flow.topic, records)
+
+    code, said = batchmerge(engine, "plan", "")
+    assert code == 0, said
+    assert f"create duckdb {table}" in said
+    assert "MERGE INTO" in said
+    assert "one transaction of the file" in said
+    code, said = batchmerge(engine, "run", "")
+    assert code == 0, said
+    code, said = batchmerge(engine, "status", "--json")
+    (status,) = json.loads(said[said.index("{") :])["pipelines"]
+    assert code == 0
+    assert [(t["name"], t["batch"], t["lag"], t["problem"]) for t in status["tables"]][1:] == [
+        (f"duckdb {table}", 1, 0, None)
+    ]
+    code, said = batchmerge(engine, "verify", "")
+    assert (code, "FAILED" in said) == (0, False), said
+    expected = model.expected(records, "upsert_delete")
+    found = [(row["id"], row["name"], row["amount"]) for row in KINDS["duckdb"].rows(connections, table)]
+    assert sorted(found) == expected
+
+    KINDS["duckdb"].remove(connections, table, below=4)
+    code, said = batchmerge(engine, "verify", "")
+    assert (code, f"landed changes make {len(expected)}" in said) == (1, True), said
+
+
+def test_dagster_shows_its_tables() -> None:
+    flow = Flow("t", ["append"])
+    flow.overrides["tables"] = [{"kind": "duckdb", "table": "shop.orders", "mode": "append"}]
+    definitions = KafkaPipeline("p", PipelineSpec.model_validate(flow.spec_document)).definitions()
+    (spec,) = [s for s in definitions.resolve_all_asset_specs() if s.key.path[0] == "duckdb"]
+    assert spec.key.path[1:] == ["shop", "orders"]
+    assert "duckdb" in spec.kinds
+
+
+@pytest.mark.parametrize("block", [b for b in EXAMPLE if b.language not in ("bash", "yaml")], ids=str)
+def test_blocks_of_the_guide_are_from_the_package(block: Block) -> None:
+    wanted = block.text.rstrip()
+    files = [file for pattern in ("*.toml", "**/*.py", "**/*.j2") for file in PACKAGE.glob(pattern)]
+    # Methods stand in the guide without the indentation of their class.
+    assert any(text in file.read_text() for text in (wanted, indent(wanted, "    ")) for file in files), wanted
