@@ -194,7 +194,8 @@ class DirectLanding:
             return bad.join(coordinates, same, "left_anti")
 
         again = replace(records, table=attempt.schema)
-        found = land_ranges(spark, again, attempt, Selection((), bad_records=True, columns=missing), skip=False)
+        selection = Selection((), bad_records=True, columns=missing, only_missing=True)
+        found = land_ranges(spark, again, attempt, selection, skip=False)
         if found.counts.quarantined != expected:
             raise InvariantBroken(
                 f"{records.batch}: {expected} bad records were found, then {found.counts.quarantined}; nothing was "

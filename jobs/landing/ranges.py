@@ -36,11 +36,13 @@ class Selection:
         operations: the ops whose records are written; any other op counts as filtered.
         bad_records: dead letters are written.
         columns: landed rows to rows of the table that is written.
+        only_missing: `columns` leaves out rows that the table has already, so that fewer may be written than selected.
     """
 
     operations: tuple[str, ...]
     bad_records: bool
     columns: Callable[[DataFrame], DataFrame] = lambda rows: rows
+    only_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ def land_ranges(
     """
     written = _write(spark, records, attempt, selection)
     elsewhere = 0 if selection.bad_records or skip else written.quarantined
-    counts = check(records.batch, attempt.identifier, written, attempt.added_rows() + elsewhere, skip)
+    selected = written.landed + written.quarantined
+    added = selected if selection.only_missing else attempt.added_rows() + elsewhere
+    counts = check(records.batch, attempt.identifier, written, added, skip)
     refuse_bad_records(records.spec, records.batch, counts, attempt.identifier, lambda: records.bad(spark))
     return LandedRanges(counts, written.newest)
 
