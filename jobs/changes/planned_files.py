@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema
 
@@ -96,16 +97,12 @@ class PlannedFiles:
         if not paths:
             return self.landed.read(AlwaysFalse())
         with catalog_errors(self.landed.identifier), ThreadPoolExecutor(_THREADS) as threads:
-            rows = pa.concat_tables(threads.map(self._read_file, paths), promote_options="permissive")
+            # One client of the storage for all of them.
+            storage = load_file_io(dict(self.landed.storage), paths[0])
+            rows = pa.concat_tables(threads.map(partial(_read, storage), paths), promote_options="permissive")
         rows = rows.filter(self._mask(rows, first, last, part))
         whole = {name: rows[name].combine_chunks() for name in rows.column_names}
         return LandedSlice(whole).route_filter(self.landed.route).in_order()
-
-    def _read_file(self, path: str) -> pa.Table:
-        storage = load_file_io(dict(self.landed.storage), path)
-        with storage.new_input(path).open() as source, pq.ParquetFile(source) as file:
-            names = set(file.schema_arrow.names)
-            return file.read(columns=[name for name in FIELDS if name in names], use_threads=False)
 
     def _mask(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> pa.ChunkedArray:
         # A dead letter has no operation.
@@ -113,6 +110,12 @@ class PlannedFiles:
         batches = rows["batchNumber"]
         wanted = pc.and_(wanted, pc.and_(pc.greater_equal(batches, first), pc.less_equal(batches, last)))
         return pc.and_(wanted, _in_part(rows["kafka"], part)) if part is not None else wanted
+
+
+def _read(storage: FileIO, path: str) -> pa.Table:
+    with storage.new_input(path).open() as source, pq.ParquetFile(source) as file:
+        names = set(file.schema_arrow.names)
+        return file.read(columns=[name for name in FIELDS if name in names], use_threads=False)
 
 
 def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.ChunkedArray:
