@@ -161,7 +161,7 @@ def test_retention_that_died_in_the_middle_is_finished_by_the_next(
         tell(one, put(n))
         one.advance()
 
-    def dies(*_: object) -> int:
+    def dies(*_: object, **__: object) -> int:
         raise CommitFailed("died")
 
     with monkeypatch.context() as patch:

@@ -25,7 +25,9 @@ USING (
   ) AS `h`
   ON `h`.`_topic` = `p`.`value`.`_topic` AND `h`.`__partition` = `p`.`value`.`__partition` AND `h`.`_offset` = `p`.`value`.`_offset`
   WHERE (`p`.`deletedAt` IS NULL OR `p`.`position` >= `p`.`deletedAt`)
-    AND (`p`.`deletedAt` IS NOT NULL OR `h`.`present` IS NULL)
+    AND (
+      `h`.`present` IS NULL OR `p`.`deletedAt` IS NOT NULL
+    )
 ) AS `batch`
 ON `batch`.`value` IS NULL AND
   `t`.`id` = `batch`.`key`.`id`

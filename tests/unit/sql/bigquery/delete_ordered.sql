@@ -5,6 +5,9 @@ USING (
     SELECT `o`.*, MAX(IF(`o`.`value` IS NULL, `o`.`position`, NULL)) OVER (
       PARTITION BY `o`.`key`.`id`
     ) AS `deletedAt`
+    , MAX(IF(`o`.`value` IS NULL, `o`.`orderBy`, NULL)) OVER (
+      PARTITION BY `o`.`key`.`id`
+    ) AS `deletedOrder`
     FROM (
       SELECT `d`.*, ROW_NUMBER() OVER (
         PARTITION BY `d`.`key`.`id`

@@ -5,6 +5,9 @@ USING (
     SELECT `o`.*, MAX(IF(`o`.`value` IS NULL, `o`.`position`, NULL)) OVER (
       PARTITION BY `o`.`key`.`id`
     ) AS `deletedAt`
+    , MAX(IF(`o`.`value` IS NULL, `o`.`orderBy`, NULL)) OVER (
+      PARTITION BY `o`.`key`.`id`
+    ) AS `deletedOrder`
     FROM (
       SELECT `d`.*, ROW_NUMBER() OVER (
         PARTITION BY `d`.`key`.`id`
@@ -25,7 +28,10 @@ USING (
   ON `h`.`_topic` = `p`.`value`.`_topic` AND `h`.`__partition` = `p`.`value`.`__partition` AND `h`.`_offset` = `p`.`value`.`_offset`
   WHERE (`p`.`deletedAt` IS NULL OR `p`.`position` >= `p`.`deletedAt`)
     AND `p`.`batchNumber` >= @first
-    AND (`p`.`deletedAt` IS NOT NULL OR `h`.`present` IS NULL)
+    AND (
+      `h`.`present` IS NULL OR `p`.`deletedAt` IS NOT NULL
+      AND (`p`.`orderBy` IS NULL OR `p`.`orderBy` <= `p`.`deletedOrder`)
+    )
 ) AS `batch`
 ON `batch`.`value` IS NULL AND
   `t`.`id` = `batch`.`key`.`id`
