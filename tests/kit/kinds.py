@@ -57,8 +57,8 @@ class ClickHouse(KindUnderTest):
     options: ClassVar[Mapping[str, object]] = {"chunk_rows": 50}
     layout: ClassVar[Mapping[str, object]] = {"chunk_rows": 7, "partition_by": "id % 3"}
     lacks: ClassVar[Mapping[str, str]] = {
-        DELETE_MODE: "remove the rows of deleted keys in one step; use upsert_delete",
-        UNCHANGED_COLUMNS: "takes whole rows; set REPLICA IDENTITY FULL",
+        DELETE_MODE: "ClickHouse cannot add every change as a row and remove the rows of deleted keys",
+        UNCHANGED_COLUMNS: "`keep` needs the row before, and ClickHouse",
         TEXT_ORDER: "a version in ClickHouse is an integer",
     }
     unrepresentable = ("date", "9999-12-31")

@@ -17,8 +17,8 @@ from tests.kit.model import Row
 class DuckDb(KindUnderTest):
     name = "duckdb"
     lacks: ClassVar[Mapping[str, str]] = {
-        DELETE_MODE: "has mode delete, which DuckDB does not have",
-        UNCHANGED_COLUMNS: "takes whole rows; set REPLICA IDENTITY FULL",
+        DELETE_MODE: "DuckDB does not have the mode delete",
+        UNCHANGED_COLUMNS: "`keep` needs the row before, and DuckDB",
     }
     maintained = False
     written = "duckdb.written"
