@@ -36,7 +36,7 @@ def die_at_each(work: Callable[[], object]) -> list[str]:
 
     def act(name: str) -> None:
         # Events follow the commit, on a thread of their own, whose death nobody would see.
-        if name not in died and not name.startswith("news."):
+        if name not in died and not name.startswith("events."):
             died.append(name)
             raise Died(name)
 
