@@ -1,4 +1,4 @@
-"""The columns of the intermediate table, and which of them make a destination row. Pure, from the pipeline file.
+"""The columns of the intermediate table. Pure, from the pipeline file.
 
 ================  ==========================================================================================
 column            meaning
@@ -20,11 +20,10 @@ column            meaning
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
 from jobs.schema.types import parse_columns
+from jobs.spec.columns import key_fields, optional
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.transform import HEADERS
 from jobs.spec.unchanged_columns import unavailable
@@ -54,42 +53,6 @@ ERROR = pa.struct(
 )
 KEPT = pa.field("kept", pa.list_(pa.field("element", pa.string(), True)))
 
-_METADATA = {
-    "topic": ("kafka.topic", pa.string()),
-    "partition": ("kafka.partition", pa.int32()),
-    "offset": ("kafka.offset", pa.int64()),
-    "timestamp": ("kafka.timestamp", INSTANT),
-    "batch": ("batchNumber", pa.int64()),
-}
-
-
-@dataclass(frozen=True)
-class RowColumn:
-    """One column of a destination row.
-
-    Attributes:
-        path: where it is in a landed row: ``key.<name>``, ``value.<name>``, or a metadata column's path.
-        is_key: it is part of the key that identifies the row.
-    """
-
-    name: str
-    type: pa.DataType
-    nullable: bool
-    path: tuple[str, ...]
-    is_key: bool = False
-
-
-def key_fields(spec: PipelineSpec) -> list[pa.Field]:
-    """The key columns in the order of `changes.key.columns`; empty without a key."""
-    if spec.changes.key is None:
-        return []
-    if spec.changes.key.source == "value":
-        declared = parse_columns(spec.source.row)
-    else:
-        assert spec.source.key is not None, "checked when the pipeline file was loaded"
-        declared = parse_columns(spec.source.key.columns)
-    return [declared.field(name).with_nullable(True) for name in spec.changes.key.columns]
-
 
 def value_fields(spec: PipelineSpec) -> list[pa.Field]:
     return list(parse_columns(spec.source.row))
@@ -117,41 +80,3 @@ def landing_schema(spec: PipelineSpec) -> pa.Schema:
 def names_unchanged_columns(spec: PipelineSpec) -> bool:
     """Whether changes are landed with the names of the columns that they leave as they were."""
     return unavailable(spec) == "keep"
-
-
-def row_columns(spec: PipelineSpec, metadata: list[str]) -> list[RowColumn]:
-    """The columns of a destination row: key columns that the value does not have, the value's, then metadata."""
-    key = {f.name: f for f in key_fields(spec)}
-    op = spec.changes.op
-    dropped = op.field if op and not op.keep else None
-    values = [optional(f) if spec.force_optional else f for f in value_fields(spec) if f.name != dropped]
-    in_value = {f.name for f in values}
-    key_nullable = bool(spec.changes.key and spec.changes.key.nulls == "match")
-    from_key = [
-        RowColumn(f.name, f.type, key_nullable, ("key", f.name), is_key=True)
-        for f in key.values()
-        if f.name not in in_value
-    ]
-    from_value = [
-        RowColumn(f.name, key[f.name].type, key_nullable, ("key", f.name), is_key=True)
-        if f.name in key
-        else RowColumn(f.name, f.type, f.nullable, ("value", f.name))
-        for f in values
-    ]
-    added = [RowColumn(f"_{m}", _METADATA[m][1], True, tuple(_METADATA[m][0].split("."))) for m in metadata]
-    return [*from_key, *from_value, *added]
-
-
-def optional(field: pa.Field) -> pa.Field:
-    """The field with itself and all that is nested in it optional."""
-    return pa.field(field.name, _optional_type(field.type), True)
-
-
-def _optional_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([optional(kind.field(n)) for n in range(kind.num_fields)])
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", _optional_type(kind.value_type), True))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, pa.field("value", _optional_type(kind.item_type), True))
-    return kind

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from jobs.batch import LandedBatch
-from jobs.changes.columns import RowColumn
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter, route_filter
 from jobs.changes.unchanged_columns import unchanged_parameters
+from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from sql import render

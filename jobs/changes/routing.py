@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.changes.columns import key_fields, value_fields
+from jobs.changes.columns import value_fields
+from jobs.spec.columns import key_fields
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.routing import find_field, whole
 from jobs.spec.tables import Table

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch, CommittedState
-from jobs.changes.columns import ERROR, KAFKA, KEPT, key_fields
+from jobs.changes.columns import ERROR, KAFKA, KEPT
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.decode.base import DecodeError
 from jobs.iceberg import spark_writes
@@ -33,6 +33,7 @@ from jobs.landing.schema_ids import Registries
 from jobs.landing.transforming import STAGE, Coordinates, error_class, failing, transformed
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
+from jobs.spec.columns import key_fields
 from sql import quote, render
 
 _LOG = logging.getLogger("batchmerge")

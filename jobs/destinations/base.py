@@ -14,6 +14,7 @@ file of a kind         what is in it
 ``kind``               the `Kind`: names, models, `Capabilities`. Imported whenever a pipeline file is read, so it
                        imports no client library, no Spark and of the engine only this module and `jobs.spec.tables`
 ``spec``               the table's entry in a pipeline file: a `Table` with ``kind: Literal["<name>"]``
+``rules``              what the system cannot do with the columns that are declared (`Kind.mistakes`)
 ``destination``        the `Destination`, opened only for pipelines that use the kind
 ``prepare``            creates the table, evolves its schema (`jobs.evolution` decides what is allowed)
 ``merge``              brings landed changes into the table (`jobs.changes` reads and reduces them)
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from jobs.batch import CommittedState, LandedBatch, MergeCounts
-    from jobs.changes.columns import RowColumn
     from jobs.changes.landed_rows import LandedRows
     from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
     from jobs.destinations.leases import LeaseState
@@ -59,8 +59,10 @@ if TYPE_CHECKING:
     from jobs.landing.intermediate import IntermediateTable
     from jobs.landing.landing_table import LandingTable
     from jobs.maintenance.report import Done
+    from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
     from jobs.spec.tables import Mode, Table
+    from resources.config_files.mistakes import Mistake
     from resources.connections import Connection, Connections
     from sql import Dialect
 
@@ -133,22 +135,26 @@ class Kind(ABC, Generic[T]):
 
     @abstractmethod
     def columns(self, spec: PipelineSpec, table: T) -> list[RowColumn]:
-        """The columns of the table's rows, under the names that they have there (`jobs.changes.columns.row_columns`).
+        """The columns of the table's rows, under the names that they have there (`jobs.spec.columns.row_columns`).
 
         From the pipeline file alone: Dagster shows them before anything was connected to.
 
-        Raises:
-            ConfigurationError: the system cannot have one of them.
         """
+
+    def mistakes(self, spec: PipelineSpec, table: T) -> Iterator[Mistake]:
+        """What the system cannot do with these columns, for `batchmerge check`: paths go from the table's entry on.
+
+        From the pipeline file alone. Columns that options name and the table lacks are reported elsewhere
+        (`Table.named_columns`): they are passed over here.
+        """
+        del spec, table
+        return iter(())
 
     @abstractmethod
     def statement(self, spec: PipelineSpec, table: T) -> str:
         """The statement that brings changes into the table, for people (`plan`, Dagster); empty where it is none.
 
         From the pipeline file alone: what only a run knows (names of its own, bounds of keys) stands there as ``…``.
-
-        Raises:
-            ConfigurationError: the table cannot have these columns.
         """
 
 

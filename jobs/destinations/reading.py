@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from jobs.changes.columns import RowColumn
+from jobs.spec.columns import RowColumn
 
 
 class TableReader(ABC):

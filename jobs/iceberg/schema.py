@@ -24,8 +24,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import IcebergType
 
 from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, WidenType, plain
-from jobs.iceberg.partition_text import REMEDY, parse_partition
-from resources.errors import ConfigurationError
+from jobs.iceberg.partition_text import Partition, parse_partition
 from resources.iceberg import catalog_errors
 
 _TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
@@ -49,68 +48,46 @@ def arrow_schema(table: Table) -> pa.Schema:
     return pa.schema([pa.field(f.name, plain(f.type), f.nullable) for f in found])
 
 
-def partition_spec(schema: Schema, partition_by: Sequence[str], table: str) -> PartitionSpec:
+def can_partition(partition: Partition, kind: pa.DataType) -> bool:
+    """Whether Iceberg has that transform for columns of this type."""
+    return _transform(partition)[1].can_transform(_iceberg_type(kind))
+
+
+def partition_spec(schema: Schema, partition_by: Sequence[str]) -> PartitionSpec:
     """`["day(scheduled)", "bucket(16, id)", "origin"]` as a partition spec.
 
-    Raises:
-        ConfigurationError: not a transform, or an unknown column; says what is possible.
+    That each is understood and suits its column is a rule of pipeline files (`jobs.destinations.iceberg.rules`).
     """
     if not partition_by:
         return UNPARTITIONED_PARTITION_SPEC
     fields = []
     for number, text in enumerate(partition_by):
-        column, name, transform = _transform(text, table)
-        try:
-            source = schema.find_field(column)
-        except ValueError:
-            raise ConfigurationError(
-                f"partition_by names {column!r}, which is no column of the table",
-                where=table,
-                remedy=f"name one of {', '.join(f.name for f in schema.fields)}",
-            ) from None
-        if not transform.can_transform(source.field_type):
-            raise ConfigurationError(
-                f"partition_by {text!r} does not work on a column of type {source.field_type}",
-                where=table,
-                remedy="use year, month, day or hour on dates and timestamps, bucket or truncate on numbers and text",
-            )
-        fields.append(PartitionField(source.field_id, 1000 + number, transform, name))
+        partition = parse_partition(text)
+        assert partition is not None, "checked when the pipeline file was loaded"
+        name, transform = _transform(partition)
+        fields.append(PartitionField(schema.find_field(partition.column).field_id, 1000 + number, transform, name))
     return PartitionSpec(*fields)
 
 
-def sort_order(schema: Schema, sort_by: Sequence[str], table: str) -> SortOrder:
-    """Ascending by these columns.
-
-    Raises:
-        ConfigurationError: an unknown column, or one that has no order.
-    """
+def sort_order(schema: Schema, sort_by: Sequence[str]) -> SortOrder:
+    """Ascending by these columns, which have single values."""
     if not sort_by:
         return UNSORTED_SORT_ORDER
-    fields = []
-    for column in sort_by:
-        found = next((f for f in schema.fields if f.name == column), None)
-        if found is None or not found.field_type.is_primitive:
-            raise ConfigurationError(
-                f"sort_by names {column!r}, which is no single-valued column of the table",
-                where=table,
-                remedy=f"name some of {', '.join(f.name for f in schema.fields if f.field_type.is_primitive)}",
-            )
-        fields.append(SortField(source_id=found.field_id, transform=IdentityTransform()))
-    return SortOrder(*fields)
+    return SortOrder(
+        *(SortField(source_id=schema.find_field(name).field_id, transform=IdentityTransform()) for name in sort_by)
+    )
 
 
-def _transform(text: str, table: str) -> tuple[str, str, Transform[Any, Any]]:
-    """Column, partition field's name and transform."""
-    found = parse_partition(text)
-    if found is None:
-        raise ConfigurationError(f"partition_by {text!r} is not understood", where=table, remedy=REMEDY)
-    if found.transform in _TIMES:
-        return found.column, f"{found.column}_{found.transform}", _TIMES[found.transform]()
-    if found.transform == "bucket" and found.width:
-        return found.column, f"{found.column}_bucket", BucketTransform(found.width)
-    if found.transform == "truncate" and found.width:
-        return found.column, f"{found.column}_trunc", TruncateTransform(found.width)
-    return found.column, found.column, IdentityTransform()
+def _transform(partition: Partition) -> tuple[str, Transform[Any, Any]]:
+    """The partition field's name and its transform."""
+    column, width = partition.column, partition.width
+    if partition.transform in _TIMES:
+        return f"{column}_{partition.transform}", _TIMES[partition.transform]()
+    if partition.transform == "bucket" and width:
+        return f"{column}_bucket", BucketTransform(width)
+    if partition.transform == "truncate" and width:
+        return f"{column}_trunc", TruncateTransform(width)
+    return column, IdentityTransform()
 
 
 def apply_changes(table: Table, changes: Sequence[SchemaChange]) -> None:

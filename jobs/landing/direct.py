@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, LandedBatches
-from jobs.changes.columns import ROWS, RowColumn, landing_schema
+from jobs.changes.columns import ROWS, landing_schema
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import landed_batches, recreated_properties, recreated_topics_of
@@ -26,6 +26,7 @@ from jobs.landing.intermediate import IntermediateTable, publish_batch, publish_
 from jobs.landing.ranges import Selection, land_ranges
 from jobs.lineage import recreated_topics
 from jobs.offsets import Offsets
+from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from jobs.watermark import Watermark
 from resources.errors import InvariantBroken, TerminalError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from jobs.batch import Batch
-from jobs.changes.columns import KEPT, key_fields, value_fields
+from jobs.changes.columns import KEPT, value_fields
 from jobs.changes.routing import route_filters
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
@@ -13,6 +13,7 @@ from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
 from jobs.landing.records import Operations, RecordReader
 from jobs.landing.schema_ids import Schemas
+from jobs.spec.columns import key_fields
 from jobs.spec.formats import Encoding, Format
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import envelope_rules

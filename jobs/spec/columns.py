@@ -1,20 +1,48 @@
-"""Names of the columns that a destination table will have, as far as the pipeline file says; for its checks."""
+"""The columns of a destination row, as the pipeline file declares them. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from jobs.schema.types import parse_columns
-from jobs.spec.tables import Table
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
 
+_METADATA = {
+    "topic": ("kafka.topic", pa.string()),
+    "partition": ("kafka.partition", pa.int32()),
+    "offset": ("kafka.offset", pa.int64()),
+    "timestamp": ("kafka.timestamp", pa.timestamp("us", tz="UTC")),
+    "batch": ("batchNumber", pa.int64()),
+}
+
+
+@dataclass(frozen=True)
+class RowColumn:
+    """One column of a destination row.
+
+    Attributes:
+        path: where it is in a landed row: ``key.<name>``, ``value.<name>``, or a metadata column's path.
+        is_key: it is part of the key that identifies the row.
+    """
+
+    name: str
+    type: pa.DataType
+    nullable: bool
+    path: tuple[str, ...]
+    is_key: bool = False
+
 
 def key_fields(spec: PipelineSpec) -> list[pa.Field]:
-    """The key columns that are declared; the others are a mistake of their own."""
+    """The key columns in the order of `changes.key.columns`; empty without a key.
+
+    Those that are not declared are left out: they are a mistake of their own (`jobs.spec.rules`).
+    """
     key = spec.changes.key
     if key is None:
         return []
@@ -24,13 +52,42 @@ def key_fields(spec: PipelineSpec) -> list[pa.Field]:
         origin = parse_columns(spec.source.key.columns)
     else:
         return []
-    return [origin.field(name) for name in key.columns if name in origin.names]
+    return [origin.field(name).with_nullable(True) for name in key.columns if name in origin.names]
 
 
-def table_columns(spec: PipelineSpec, table: Table) -> list[str]:
-    """Key columns, those of the value (without the op field that is not kept) and metadata columns."""
+def row_columns(spec: PipelineSpec, metadata: Sequence[str]) -> list[RowColumn]:
+    """The columns of a destination row: key columns that the value does not have, the value's, then metadata."""
+    key = {f.name: f for f in key_fields(spec)}
     op = spec.changes.op
     dropped = op.field if op and not op.keep else None
-    from_value = [name for name in spec.source.row if name != dropped]
-    from_key = [field.name for field in key_fields(spec) if field.name not in from_value]
-    return [*from_key, *from_value, *(f"_{name}" for name in table.metadata_columns)]
+    values = [optional(f) if spec.force_optional else f for f in parse_columns(spec.source.row) if f.name != dropped]
+    in_value = {f.name for f in values}
+    key_nullable = bool(spec.changes.key and spec.changes.key.nulls == "match")
+    from_key = [
+        RowColumn(f.name, f.type, key_nullable, ("key", f.name), is_key=True)
+        for f in key.values()
+        if f.name not in in_value
+    ]
+    from_value = [
+        RowColumn(f.name, key[f.name].type, key_nullable, ("key", f.name), is_key=True)
+        if f.name in key
+        else RowColumn(f.name, f.type, f.nullable, ("value", f.name))
+        for f in values
+    ]
+    added = [RowColumn(f"_{m}", _METADATA[m][1], True, tuple(_METADATA[m][0].split("."))) for m in metadata]
+    return [*from_key, *from_value, *added]
+
+
+def optional(field: pa.Field) -> pa.Field:
+    """The field with itself and all that is nested in it optional."""
+    return pa.field(field.name, _optional_type(field.type), True)
+
+
+def _optional_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([optional(kind.field(n)) for n in range(kind.num_fields)])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _optional_type(kind.value_type), True))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, pa.field("value", _optional_type(kind.item_type), True))
+    return kind

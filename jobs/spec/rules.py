@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from jobs.destinations.registry import kind_of, kinds
 from jobs.schema.types import parse_columns, type_name
-from jobs.spec.columns import key_fields, table_columns
+from jobs.spec.columns import key_fields, row_columns
 from jobs.spec.letter_case import case_mistakes
 from jobs.spec.routing import route_mistakes
 from jobs.spec.unchanged_columns import keep_mistakes
@@ -154,10 +154,17 @@ def _routes(spec: PipelineSpec) -> Iterator[Mistake]:
 def _named_columns(spec: PipelineSpec) -> Iterator[Mistake]:
     """Columns that the options of tables name: partitions, orders, types and so on."""
     for number, table in enumerate(spec.tables):
-        known = table_columns(spec, table)
+        known = [column.name for column in row_columns(spec, table.metadata_columns)]
         for path, name in table.named_columns():
             if not table.has_column(name, known):
                 yield unknown_column(("tables", number, *path), name, known, "the table", path[-1] == name)
+
+
+def _options_of_kinds(spec: PipelineSpec) -> Iterator[Mistake]:
+    """What a system does not have, and options that do not suit the types of the columns."""
+    for number, table in enumerate(spec.tables):
+        for mistake in kind_of(table).mistakes(spec, table):
+            yield mistake.below(("tables", number))
 
 
 def _tables(spec: PipelineSpec) -> Iterator[Mistake]:
@@ -234,7 +241,9 @@ def _maintenance(spec: PipelineSpec) -> Iterator[Mistake]:
                 f"{name} is not a table of the pipeline",
                 did_you_mean(name, names),
             )
-    known = list(dict.fromkeys(column for table in spec.tables for column in table_columns(spec, table)))
+    known = list(
+        dict.fromkeys(column.name for table in spec.tables for column in row_columns(spec, table.metadata_columns))
+    )
     for number, name in enumerate(upkeep.compaction.sort_by):
         if name not in known:
             yield unknown_column(("maintenance", "compaction", "sort_by", number), name, known, "the tables")
@@ -270,6 +279,7 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((*_ALL_COLUMNS, ("source", "per_topic"), ("ignore_case",)), _ignored_case),
     ((*_ALL_COLUMNS, *_TOPICS, _KEY), _routes),
     ((*_ALL_COLUMNS, _KEY, _OP), _named_columns),
+    ((*_ALL_COLUMNS, _KEY, _OP), _options_of_kinds),
     ((_KEY,), _tables),
     ((_TABLES,), _direct),
     ((_TABLES, ("intermediate", "direct")), _together),

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.changes.columns import RowColumn
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
 from jobs.pipeline import Pipeline
+from jobs.spec.columns import RowColumn
 from jobs.spec.tables import Table
 from jobs.verify.landed_spans import from_the_first, landed_spans
 from resources.errors import CommitFailed

@@ -13,9 +13,10 @@ from typing import Any
 import dagster as dg
 
 import sql
-from jobs.changes.columns import RowColumn, landing_schema, row_columns
+from jobs.changes.columns import landing_schema
 from jobs.destinations.registry import kind_of
 from jobs.iceberg import FORMAT
+from jobs.spec.columns import RowColumn, row_columns
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.spec.tables import Table
 from orchestration import names
@@ -127,7 +128,7 @@ def _columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
     try:
         return kind_of(table).columns(spec, table)
     except ConfigurationError:  # told by the first run, with its remedy
-        return row_columns(spec, list(table.metadata_columns))
+        return row_columns(spec, table.metadata_columns)
 
 
 def _upstream(launch: Launch, table: Table) -> list[dg.AssetKey]:

@@ -9,10 +9,10 @@ import dagster as dg
 
 from jobs import offsets
 from jobs.batch import CommittedState, Counts, LandedBatch
-from jobs.changes.columns import RowColumn
 from jobs.destinations.base import Merged
 from jobs.offsets import Offsets
 from jobs.schema.types import type_name
+from jobs.spec.columns import RowColumn
 from jobs.watermark import Watermark
 
 

@@ -27,10 +27,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
-from jobs.changes.columns import KEPT, RowColumn, row_columns
+from jobs.changes.columns import KEPT
 from jobs.destinations.bigquery.names import column_names
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.schema.types import type_name
+from jobs.spec.columns import RowColumn, row_columns
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 
@@ -67,7 +68,6 @@ _NEUTRAL = {
 }
 # As in a landed row.
 OP = "op"
-_DATES = ("DATE", "TIMESTAMP", "DATETIME")
 
 
 @dataclass(frozen=True)
@@ -111,35 +111,18 @@ class KeyPart:
 
 
 def destination_columns(spec: PipelineSpec, table: BigQueryTable, where: str) -> list[Column]:
-    """The columns of the destination table.
-
-    Raises:
-        ConfigurationError: a name, a type or an option does not fit BigQuery or another option.
-    """
-    declared = row_columns(spec, list(table.metadata_columns))
+    """The columns of the destination table; `jobs.destinations.bigquery.rules` has checked that there can be such."""
+    declared = row_columns(spec, table.metadata_columns)
     # `_partition`, a metadata column, is a reserved name in BigQuery: it becomes `__partition`.
     metadata = frozenset(f"_{m}" for m in table.metadata_columns)
     names = column_names([c.name for c in declared], table.sanitize_names, where, ours=metadata)
-    unknown = [c for c in table.column_types if c not in names]
-    if unknown:
-        raise ConfigurationError(
-            f"column_types names {', '.join(unknown)}, which is no column of the table", where=where, remedy="drop it"
-        )
-    columns = [_column(c, names[c.name], table, where) for c in declared]
-    _check_layout(columns, table, where)
-    if table.needs_key:
-        key_parts(columns, where)
-    return columns
+    return [table_column(c, names[c.name], table, where) for c in declared]
 
 
 def renamed_columns(spec: PipelineSpec, table: BigQueryTable) -> list[RowColumn]:
-    """The row's columns under their names in BigQuery.
-
-    Raises:
-        ConfigurationError: as `destination_columns`.
-    """
+    """The row's columns under their names in BigQuery."""
     names = {c.source: c.name for c in destination_columns(spec, table, f"bigquery {table.table}")}
-    return [replace(c, name=names[c.path]) for c in row_columns(spec, list(table.metadata_columns))]
+    return [replace(c, name=names[c.path]) for c in row_columns(spec, table.metadata_columns)]
 
 
 def key_parts(columns: Sequence[Column], where: str) -> list[KeyPart]:
@@ -166,7 +149,12 @@ def _leaves(path: tuple[str, ...], column: Column, field: SchemaField, where: st
     yield KeyPart(path, _NEUTRAL[field.field_type])
 
 
-def _column(declared: RowColumn, name: str, table: BigQueryTable, where: str) -> Column:
+def table_column(declared: RowColumn, name: str, table: BigQueryTable, where: str) -> Column:
+    """The table's column for a row's column.
+
+    Raises:
+        ConfigurationError: BigQuery does not have its type, or cannot convert to the one of `column_types`.
+    """
     mode = "NULLABLE" if declared.nullable else "REQUIRED"
     staged = schema_field(name, declared.type, "NULLABLE", table.sanitize_names, where, required=False)
     wanted = table.column_types.get(declared.name)
@@ -176,7 +164,7 @@ def _column(declared: RowColumn, name: str, table: BigQueryTable, where: str) ->
     kind = "decimal" if pa.types.is_decimal(declared.type) else type_name(declared.type)
     if wanted not in _CONVERSIONS.get(kind, ()):
         raise ConfigurationError(
-            f"column_types: {declared.name} is {kind}, which does not become {wanted}",
+            f"{declared.name} is {kind}, which does not become {wanted}",
             where=where,
             remedy="declare it as string, or leave the type to the declaration",
         )
@@ -219,33 +207,6 @@ def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where:
 
 def _repeated(field: SchemaField) -> SchemaField:
     return SchemaField(field.name, field.field_type, mode="REPEATED", fields=field.fields)
-
-
-def _check_layout(columns: Sequence[Column], table: BigQueryTable, where: str) -> None:
-    by_name = {c.name.lower(): c.field for c in columns}
-    if table.partition_column:
-        field = by_name[table.partition_column.lower()]
-        if field.field_type not in _DATES or field.mode == "REPEATED":
-            raise ConfigurationError(
-                f"partition_column {table.partition_column} is {field.field_type}",
-                where=where,
-                remedy="name a date or timestamp column",
-            )
-        if field.field_type == "DATE" and table.time_partitioning == "HOUR":
-            raise ConfigurationError(
-                f"partition_column {table.partition_column} is a date and has no hours",
-                where=where,
-                remedy="use DAY, MONTH or YEAR",
-            )
-    unfit = [
-        n for n in table.cluster_by if by_name[n.lower()].field_type in ("FLOAT", "JSON", "RECORD", "BYTES", "TIME")
-    ]
-    if unfit or any(by_name[n.lower()].mode == "REPEATED" for n in table.cluster_by):
-        raise ConfigurationError(
-            f"cluster_by: BigQuery cannot cluster by {', '.join(unfit) or 'an array'}",
-            where=where,
-            remedy="use text, whole numbers, decimals, dates, timestamps, booleans or geography",
-        )
 
 
 def intermediate_fields(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from jobs.destinations.base import Capabilities, Destination, Kind
@@ -10,8 +11,9 @@ from resources.connections import BigQueryConnection, Connections
 from sql import BIGQUERY
 
 if TYPE_CHECKING:
-    from jobs.changes.columns import RowColumn
+    from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
+    from resources.config_files.mistakes import Mistake
 
 
 class BigQueryKind(Kind[BigQueryTable]):
@@ -51,6 +53,11 @@ class BigQueryKind(Kind[BigQueryTable]):
         from jobs.destinations.bigquery.columns import renamed_columns
 
         return renamed_columns(spec, table)
+
+    def mistakes(self, spec: PipelineSpec, table: BigQueryTable) -> Iterator[Mistake]:
+        from jobs.destinations.bigquery.rules import mistakes
+
+        return mistakes(spec, table)
 
     def statement(self, spec: PipelineSpec, table: BigQueryTable) -> str:
         from jobs.destinations.bigquery.preview import statement

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.cloud.bigquery import ArrayQueryParameter
 
-from jobs.changes.columns import RowColumn
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statement import partition_filter
 from jobs.destinations.reading import TableReader
+from jobs.spec.columns import RowColumn
 from resources.bigquery import BigQuery
 from sql import render
 

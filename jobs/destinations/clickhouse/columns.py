@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.changes.columns import RowColumn
+from jobs.spec.columns import RowColumn
 from sql import quote
 
 _SCALARS = {

@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
-from jobs.changes.columns import RowColumn, row_columns
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.destinations.base import Destination, MergeContext, Merged
 from jobs.destinations.clickhouse import tables, window
-from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.drop_state import drop_state
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.maintain import clean_up
@@ -25,9 +22,10 @@ from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.side_table import side_table_groups, side_table_letters
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import lease_state
-from jobs.destinations.clickhouse.tables import Layout
+from jobs.destinations.clickhouse.tables import Layout, layout_of
 from jobs.destinations.leases import LeaseState
 from jobs.maintenance.report import Done, do
+from jobs.spec.columns import RowColumn, row_columns
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import BatchmergeError, ConfigurationError
@@ -57,8 +55,6 @@ class ClickHouseDestination(Destination):
         return oldest
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        self.layout.check()
-        self._check_order()
         return [done for shard in self.shards for done in prepare(shard, dry_run)]
 
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
@@ -160,19 +156,13 @@ class ClickHouseDestination(Destination):
 
     @cached_property
     def layout(self) -> Layout:
-        rows = self.row_columns
         partitioned = self.table.partition_by is not None
-        return Layout(
-            table=self.table,
-            columns=tuple(table_column(c, self.table.column_types) for c in rows),
-            ordered=self._order_by is not None,
-            window=window.for_new_table(self.spec.batch.max_records, self.table.chunk_rows, partitioned),
-            cluster=self.connection.cluster,
-        )
+        needed = window.for_new_table(self.spec.batch.max_records, self.table.chunk_rows, partitioned)
+        return layout_of(self.spec, self.table, needed, self.connection.cluster)
 
     @cached_property
     def row_columns(self) -> list[RowColumn]:
-        return row_columns(self.spec, list(self.table.metadata_columns))
+        return row_columns(self.spec, self.table.metadata_columns)
 
     @property
     def _order_by(self) -> RowColumn | None:
@@ -181,16 +171,3 @@ class ClickHouseDestination(Destination):
         if name is None or self.table.mode == "append":
             return None
         return next(c for c in self.row_columns if c.name == name)
-
-    def _check_order(self) -> None:
-        order = self._order_by
-        if order and not _has_integer_order(order.type):
-            raise ConfigurationError(
-                f"changes.order_by names {order.name}, and a version in ClickHouse is an integer",
-                where=self.name,
-                remedy="name an int, long, date or timestamp column",
-            )
-
-
-def _has_integer_order(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))

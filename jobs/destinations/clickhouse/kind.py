@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from jobs.destinations.base import Capabilities, Destination, Kind
@@ -10,8 +11,9 @@ from resources.connections import ClickHouseConnection, Connections
 from sql import CLICKHOUSE
 
 if TYPE_CHECKING:
-    from jobs.changes.columns import RowColumn
+    from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
+    from resources.config_files.mistakes import Mistake
 
 
 class ClickHouseKind(Kind[ClickHouseTable]):
@@ -47,9 +49,14 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         return ClickHouseDestination(pipeline, spec, table, table.connection, connection)
 
     def columns(self, spec: PipelineSpec, table: ClickHouseTable) -> list[RowColumn]:
-        from jobs.changes.columns import row_columns
+        from jobs.spec.columns import row_columns
 
-        return row_columns(spec, list(table.metadata_columns))
+        return row_columns(spec, table.metadata_columns)
+
+    def mistakes(self, spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
+        from jobs.destinations.clickhouse.rules import mistakes
+
+        return mistakes(spec, table)
 
     def statement(self, spec: PipelineSpec, table: ClickHouseTable) -> str:
         from jobs.destinations.clickhouse.preview import statement

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from jobs.changes.columns import RowColumn
 from jobs.changes.files import LandedSlice
 from jobs.changes.planned_files import PlannedFiles
 from jobs.destinations.clickhouse.insertion import (
@@ -31,6 +30,7 @@ from jobs.destinations.clickhouse.insertion import (
 )
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.offsets import OffsetRange
+from jobs.spec.columns import RowColumn
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from jobs.changes.columns import RowColumn
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.insertion import to_arrow_file
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.destinations.reading import TableReader
+from jobs.spec.columns import RowColumn
 from sql import quote, render
 
 _ROW = "__row"

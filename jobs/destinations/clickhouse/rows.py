@@ -12,7 +12,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.changes.columns import RowColumn
 from jobs.changes.reduction import Reduction
 from jobs.destinations.clickhouse.insertion import (
     BATCH,
@@ -28,6 +27,7 @@ from jobs.destinations.clickhouse.insertion import (
     Rows,
     run_tasks,
 )
+from jobs.spec.columns import RowColumn
 from resources.spark import spark_errors
 
 

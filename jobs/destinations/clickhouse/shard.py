@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.changes.columns import CHANGES, ROWS, RowColumn
+from jobs.changes.columns import CHANGES, ROWS
 from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
@@ -31,6 +31,7 @@ from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut, left_behind
 from jobs.destinations.clickhouse.tables import Layout, Present
 from jobs.failpoints import failpoint
+from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from resources.clickhouse import ClickHouseServer, retried
 from resources.errors import CommitFailed, LineageBroken, TableReplaced

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.destinations.clickhouse.columns import Column, arrow_type, clickhouse_type
+from jobs.destinations.clickhouse.columns import Column, arrow_type, clickhouse_type, table_column
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.evolution import AddColumn, SchemaChange, plan_evolution
+from jobs.spec.columns import row_columns
+from jobs.spec.pipeline import PipelineSpec
 from resources.clickhouse import ClickHouseServer, Row
-from resources.errors import ConfigurationError, SchemaRefused
+from resources.errors import SchemaRefused
 from sql import literal, render
 
 VERSION, DELETED = "_version", "_deleted"
@@ -119,43 +120,16 @@ class Layout:
             }
         return {**window, **({"allow_nullable_key": 1} if nullable else {}), **self.table.settings}
 
-    def check(self) -> None:
-        """What can be told from the file alone.
 
-        Raises:
-            ConfigurationError: rows of a key would not come together, or a name is taken.
-        """
-        names = [c.name for c in self.columns]
-        where = f"clickhouse {self.table.table}"
-        taken = [name for name in (*self.added, *self.origin) if name in names]
-        if taken:
-            raise ConfigurationError(f"{', '.join(taken)} is a column of ours", where=where, remedy="rename yours")
-        if self.versioned:
-            self._check_keyed(where)
-
-    def _check_keyed(self, where: str) -> None:
-        if set(self.order_by) != set(self.keys):
-            raise ConfigurationError(
-                f"order_by is {', '.join(self.order_by)}: rows with the same order_by are one row",
-                where=where,
-                remedy=f"name exactly the key columns, in any order: {', '.join(self.keys)}",
-            )
-        words = set(re.findall(r"\w+", self.table.partition_by or ""))
-        for option, used in (("partition_by", words), ("shard_by", set(self.table.shard_by))):
-            moving = [c.name for c in self.columns if c.name in used and not c.is_key]
-            if moving:
-                raise ConfigurationError(
-                    f"{option} uses {', '.join(moving)}, which may change while the key stays: the versions of a row "
-                    "would be apart and never become one",
-                    where=where,
-                    remedy=f"use key columns only: {', '.join(self.keys)}",
-                )
-        if "Replacing" not in self.engine:
-            raise ConfigurationError(
-                f"engine {self.engine} cannot replace rows",
-                where=where,
-                remedy="use ReplacingMergeTree or ReplicatedReplacingMergeTree, or the mode append",
-            )
+def layout_of(spec: PipelineSpec, table: ClickHouseTable, window: int = 0, cluster: str | None = None) -> Layout:
+    """The table that a pipeline file wants."""
+    return Layout(
+        table=table,
+        columns=tuple(table_column(c, table.column_types) for c in row_columns(spec, table.metadata_columns)),
+        ordered=table.mode != "append" and spec.changes.ordered_by is not None,
+        window=window,
+        cluster=cluster,
+    )
 
 
 def describe(server: ClickHouseServer, path: Sequence[str]) -> Present | None:

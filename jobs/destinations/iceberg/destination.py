@@ -10,7 +10,6 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
-from jobs.changes.columns import RowColumn
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination, MergeContext, Merged, Transaction
@@ -31,6 +30,7 @@ from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
 from jobs.lineage import recreated_topics
 from jobs.maintenance.report import Done
+from jobs.spec.columns import RowColumn
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from jobs.destinations.base import Capabilities, Destination, Kind
@@ -10,8 +11,9 @@ from resources.connections import Connections, IcebergConnection
 from sql import SPARK
 
 if TYPE_CHECKING:
-    from jobs.changes.columns import RowColumn
+    from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
+    from resources.config_files.mistakes import Mistake
 
 
 class IcebergKind(Kind[IcebergTable]):
@@ -45,6 +47,11 @@ class IcebergKind(Kind[IcebergTable]):
         from jobs.destinations.iceberg.columns import table_columns
 
         return table_columns(spec, table)
+
+    def mistakes(self, spec: PipelineSpec, table: IcebergTable) -> Iterator[Mistake]:
+        from jobs.destinations.iceberg.rules import mistakes
+
+        return mistakes(spec, table)
 
     def statement(self, spec: PipelineSpec, table: IcebergTable) -> str:
         from jobs.destinations.iceberg.preview import statement

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.changes.columns import RowColumn
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.evolution import plan_evolution
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
+from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
@@ -71,8 +71,8 @@ class Preparation:
             )
         keys = [c.name for c in columns if c.is_key and not c.nullable]
         schema = iceberg_schema(wanted, keys if self.table.needs_key else ())
-        spec = partition_spec(schema, self.table.partition_by, self._where)
-        sort = sort_order(schema, self._sort_by, self._where)
+        spec = partition_spec(schema, self.table.partition_by)
+        sort = sort_order(schema, self._sort_by)
         if not dry_run:
             mode = _WRITE_MODES[self.table.write]
             modes = {f"write.{operation}.mode": mode for operation in ("merge", "update", "delete")}

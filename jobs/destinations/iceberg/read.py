@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.changes.columns import RowColumn
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.reading import TableReader
+from jobs.spec.columns import RowColumn
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
 from sql import render

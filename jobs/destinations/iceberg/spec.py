@@ -20,7 +20,8 @@ class IcebergTable(Table):
     table: str = Field(pattern=TABLE_NAME, description="namespace.table", examples=["air.flights"])
     branch: str = Field("main", description="the branch to publish to")
     partition_by: list[str] = Field(
-        default_factory=list, description="for example [day(scheduled), bucket(16, carrier), truncate(2, code), origin]"
+        default_factory=list,
+        description='for example [day(scheduled), "bucket(16, carrier)", "truncate(2, code)", origin]',
     )
     sort_by: list[str] | None = Field(
         None,

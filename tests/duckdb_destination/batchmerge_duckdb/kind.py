@@ -11,7 +11,7 @@ from resources.connections import Connections
 from sql import Dialect, render
 
 if TYPE_CHECKING:
-    from jobs.changes.columns import RowColumn
+    from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
 
 DIALECT = Dialect("duckdb", Path(__file__).parent / "sql", '"', (('"', '""'),))
@@ -39,9 +39,9 @@ class DuckDbKind(Kind[DuckDbTable]):
         return DuckDbDestination(pipeline, spec, table, connections.get(table.connection, DuckDbConnection))
 
     def columns(self, spec: PipelineSpec, table: DuckDbTable) -> list[RowColumn]:
-        from jobs.changes.columns import row_columns
+        from jobs.spec.columns import row_columns
 
-        return row_columns(spec, list(table.metadata_columns))
+        return row_columns(spec, table.metadata_columns)
 
     def statement(self, spec: PipelineSpec, table: DuckDbTable) -> str:
         key = spec.changes.key

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from batchmerge_duckdb.kind import DIALECT
 from batchmerge_duckdb.spec import DuckDbTable
-from jobs.changes.columns import RowColumn
 from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, plan_evolution
+from jobs.spec.columns import RowColumn
 from resources.errors import ConfigurationError, SchemaRefused
 from sql import render
 

@@ -10,8 +10,8 @@ from batchmerge_duckdb.database import database
 from batchmerge_duckdb.kind import DIALECT
 from batchmerge_duckdb.prepare import present_schema
 from batchmerge_duckdb.spec import DuckDbConnection
-from jobs.changes.columns import RowColumn
 from jobs.destinations.reading import TableReader
+from jobs.spec.columns import RowColumn
 from sql import render
 
 

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.spec.pipeline import PipelineSpec
-from resources.errors import ConfigurationError
 
 ALLOWED: list[dict[str, object]] = [
     {},
@@ -65,23 +64,6 @@ COLUMNS = {
     "tags": "array<string>",
     "doc": "string",
 }
-UNFIT: list[tuple[dict[str, object], dict[str, str], str, str]] = [
-    ({"partition_column": "name", "time_partitioning": "DAY"}, {}, "id", "is STRING"),
-    ({"partition_column": "day", "time_partitioning": "HOUR"}, {}, "id", "has no hours"),
-    ({"cluster_by": ["ratio"]}, {}, "id", "cannot cluster by ratio"),
-    ({"cluster_by": ["tags"]}, {}, "id", "cannot cluster"),
-    ({"column_types": {"id": "JSON"}}, {}, "id", "id is long"),
-    ({"column_types": {"ratio": "TIME"}}, {}, "id", "ratio is double"),
-    ({"column_types": {"name": "JSON"}}, {}, "name", "cannot tell rows apart"),
-    ({}, {"a b": "string"}, "id", "does not allow a column named 'a b'"),
-    ({}, {"1st": "string"}, "id", "does not allow a column named '1st'"),
-    ({}, {"_PARTITIONTIME": "timestamp"}, "id", "does not allow a column named '_PARTITIONTIME'"),
-    ({"sanitize_names": True}, {"a b": "string", "a_b": "string"}, "id", "both become 'a_b'"),
-    ({}, {"s": "struct<x: int, X: int>"}, "id", "both become 'X'"),
-    ({}, {"m": "array<array<int>>"}, "id", "array of arrays"),
-    ({}, {"m": "array<map<string,int>>"}, "id", "array of arrays"),
-    ({"metadata_columns": ["partition"], "sanitize_names": True}, {"__partition": "int"}, "id", "both become"),
-]
 
 
 def table(options: dict[str, object]) -> dict[str, object]:
@@ -110,15 +92,6 @@ def spec(options: dict[str, object], extra: dict[str, str], key: str = "id") -> 
             "tables": [table(options)],
         }
     )
-
-
-@pytest.mark.parametrize(("options", "extra", "key", "says"), UNFIT, ids=str)
-def test_refused_with_these_columns(options: dict[str, object], extra: dict[str, str], key: str, says: str) -> None:
-    found = spec(options, extra, key)
-    assert isinstance(found.tables[0], BigQueryTable)
-    with pytest.raises(ConfigurationError) as problem:
-        destination_columns(found, found.tables[0], "test")
-    assert says in str(problem.value)
 
 
 def test_names_are_sanitised_where_that_is_asked_for() -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
-from jobs.changes.columns import RowColumn
 from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.dead_letters import DeadLetters
 from jobs.destinations.clickhouse.insertion import BATCH, OFFSET, PARTITION, TOPIC, Insertion
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.offsets import TopicPartition
+from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import TerminalError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from jobs.changes.columns import RowColumn
 from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.insertion import Only
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.tables import Layout
+from jobs.spec.columns import RowColumn
 
 ROW = [
     RowColumn("id", pa.int64(), False, ("key", "id"), is_key=True),

@@ -11,7 +11,6 @@ from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Layout, creation
 from jobs.destinations.clickhouse.window import for_new_table, needed
 from jobs.schema.types import parse_type
-from resources.errors import ConfigurationError
 
 ID = Column("id", "Int64", "Int64", pa.int64(), False, True)
 INSTANT = "Nullable(DateTime64(6, 'UTC'))"
@@ -51,20 +50,6 @@ def test_plain_tables() -> None:
     assert "`_version` UInt128 ) ENGINE = ReplacingMergeTree(_version)" in _words(
         creation(_layout("upsert", ordered=True))
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"partition_by": "toYYYYMM(at)"}, "partition_by uses at, which may change while the key stays"),
-        ({"shard_by": ["at"]}, "shard_by uses at, which may change while the key stays"),
-        ({"order_by": ["at"]}, "rows with the same order_by are one row"),
-        ({"engine": "MergeTree"}, "cannot replace rows"),
-    ],
-)
-def test_what_would_keep_versions_apart_is_refused(options: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        _layout("upsert_delete", None, False, **options).check()
 
 
 def test_mode_delete_is_refused_with_what_to_do() -> None:

@@ -82,13 +82,6 @@ def test_files_of_keyed_tables_are_sorted_by_key(
     assert ("write.target-file-size-bytes" in table.properties) == (options.get("mode") != "append")
 
 
-@pytest.mark.parametrize("column", ["tags"])
-def test_sort_by_what_has_no_order_is_refused(lake: IcebergCatalog, column: str) -> None:
-    with pytest.raises(ConfigurationError, match="sort_by names"):
-        destination(lake, {**VALUE, "tags": "array<string>"}, sort_by=[column]).prepare()
-    assert lake.load("n.t") is None
-
-
 def test_dry_run_says_it_and_does_nothing(lake: IcebergCatalog) -> None:
     said = ["create iceberg n.t", "create n.t__tombstones for the order of deletes"]
     assert destination(lake, order_by="version").prepare(dry_run=True) == said
@@ -112,8 +105,6 @@ def test_order_of_deletes_widens_with_its_column(lake: IcebergCatalog) -> None:
     [
         ({"create": False}, "does not exist and `create` is false"),
         ({"properties": {"format-version": "3"}}, "format version is 3"),
-        ({"value": {**VALUE, "_partition": "int"}}, "Iceberg has columns of its own named _partition"),
-        ({"value": {**VALUE, "_Deleted": "int"}}, "Iceberg has columns of its own named _deleted"),
     ],
 )
 def test_table_that_cannot_be_is_refused_before_anything_is_made(

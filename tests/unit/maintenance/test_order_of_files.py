@@ -45,7 +45,7 @@ def test_strategy_and_order(
     options: dict[str, object],
     expected: tuple[str, tuple[str, ...]] | str,
 ) -> None:
-    table = lake.create("n.t", SCHEMA, sort=sort_order(SCHEMA, own, "n.t"))
+    table = lake.create("n.t", SCHEMA, sort=sort_order(SCHEMA, own))
     kept = MaintainedTable("p", lake, "n.t", "main", True, usual, 60)
     if isinstance(expected, str):
         with pytest.raises(ConfigurationError, match=expected):

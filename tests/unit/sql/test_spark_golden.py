@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.changes.columns import RowColumn
 from jobs.changes.routing import RouteFilter
+from jobs.spec.columns import RowColumn
 from sql import quote, render
 
 GOLDEN = Path(__file__).parent / "golden" / "spark"

@@ -1,0 +1,59 @@
+"""What BigQuery cannot do with the columns that a pipeline file declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from google.cloud.bigquery import SchemaField
+
+from jobs.destinations.bigquery.columns import Column, key_parts, table_column
+from jobs.destinations.bigquery.names import column_names
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.spec.columns import row_columns
+from jobs.spec.pipeline import PipelineSpec
+from resources.config_files.mistakes import Mistake
+from resources.errors import ConfigurationError
+
+_DATES = ("DATE", "TIMESTAMP", "DATETIME")
+_NOT_CLUSTERED = ("FLOAT", "JSON", "RECORD", "BYTES", "TIME")
+
+
+def mistakes(spec: PipelineSpec, table: BigQueryTable) -> Iterator[Mistake]:
+    """Each with its path from the table's entry on."""
+    ours = frozenset(f"_{m}" for m in table.metadata_columns)
+    columns: dict[str, Column] = {}
+    for column in row_columns(spec, table.metadata_columns):
+        try:
+            name = column_names([column.name], table.sanitize_names, "", ours)[column.name]
+            made = columns[column.name] = table_column(column, name, table, "")
+            if table.needs_key:
+                key_parts([made], "")
+        except ConfigurationError as problem:
+            path = ("column_types", column.name) if column.name in table.column_types else ()
+            yield Mistake(path, problem.what, problem.remedy)
+    try:
+        column_names(list(columns), table.sanitize_names, "", ours)
+    except ConfigurationError as problem:
+        yield Mistake((), problem.what, problem.remedy)
+    yield from _layout(table, {c.name.lower(): c.field for c in columns.values()})
+
+
+def _layout(table: BigQueryTable, fields: Mapping[str, SchemaField]) -> Iterator[Mistake]:
+    by = table.partition_column
+    field = fields.get(by.lower()) if by else None
+    if field and (field.field_type not in _DATES or field.mode == "REPEATED"):
+        yield Mistake(("partition_column",), f"{by} is {_type(field)}", "name a date or timestamp column")
+    elif field and field.field_type == "DATE" and table.time_partitioning == "HOUR":
+        yield Mistake(("partition_column",), f"{by} is a date and has no hours", "use DAY, MONTH or YEAR")
+    for number, name in enumerate(table.cluster_by):
+        field = fields.get(name.lower())
+        if field and (field.field_type in _NOT_CLUSTERED or field.mode == "REPEATED"):
+            yield Mistake(
+                ("cluster_by", number),
+                f"{name} is {_type(field)}, and BigQuery cannot cluster by that",
+                "use text, whole numbers, decimals, dates, timestamps, booleans or geography",
+            )
+
+
+def _type(field: SchemaField) -> str:
+    return "an array or a map" if field.mode == "REPEATED" else str(field.field_type)

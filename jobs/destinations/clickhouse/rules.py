@@ -1,0 +1,65 @@
+"""What ClickHouse cannot do with the columns that a pipeline file declares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.clickhouse.tables import Layout, layout_of
+from jobs.schema.types import type_name
+from jobs.spec.pipeline import PipelineSpec
+from resources.config_files.mistakes import Mistake
+
+
+def mistakes(spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
+    """Each with its path from the table's entry on."""
+    layout = layout_of(spec, table)
+    types = {column.name: column.arrow for column in layout.columns}
+    for name in (*layout.added, *layout.origin):
+        if name in types:
+            yield Mistake((), f"{name} is a column that we add to the table", "rename yours in a transform")
+    for number, name in enumerate(table.order_by):
+        if name in types and _has_map(types[name]):
+            what = f"{name} is {type_name(types[name])}, by which ClickHouse cannot sort"
+            yield Mistake(("order_by", number), what, "name columns without maps")
+    if layout.versioned:
+        yield from _keyed(layout, spec)
+
+
+def _keyed(layout: Layout, spec: PipelineSpec) -> Iterator[Mistake]:
+    """All versions of a row have to meet, and the last one has to win."""
+    table, keys = layout.table, layout.keys
+    known = {column.name for column in layout.columns}
+    if keys and known.issuperset(layout.order_by) and set(layout.order_by) != set(keys):
+        what = f"rows with the same {', '.join(layout.order_by)} would be one row"
+        yield Mistake(("order_by",), what, f"name exactly the key columns, in any order: {', '.join(keys)}")
+    words = re.findall(r"\w+", table.partition_by or "")
+    for option, used in (("partition_by", words), ("shard_by", table.shard_by)):
+        moving = _moving(layout, used)
+        if moving:
+            what = f"{', '.join(moving)} may change while the key stays, and the versions of a row would be apart"
+            yield Mistake((option,), what, f"use key columns only: {', '.join(keys)}")
+    if "Replacing" not in layout.engine:
+        remedy = "use ReplacingMergeTree or ReplicatedReplacingMergeTree, or the mode append"
+        yield Mistake(("engine",), f"{table.engine} cannot replace rows", remedy)
+    order = next((c for c in layout.columns if c.name == spec.changes.ordered_by), None)
+    if order and not _has_integer_order(order.arrow):
+        what = f"`changes.order_by` names {order.name}, and a version in ClickHouse is an integer"
+        yield Mistake((), what, "name an int, long, date or timestamp column")
+
+
+def _moving(layout: Layout, used: Sequence[str]) -> list[str]:
+    return [c.name for c in layout.columns if c.name in used and not c.is_key]
+
+
+def _has_integer_order(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_map(kind.field(n).type) for n in range(kind.num_fields))
+    return _has_map(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_map(kind))

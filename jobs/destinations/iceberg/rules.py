@@ -1,0 +1,38 @@
+"""What Iceberg cannot do with the columns that a pipeline file declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from jobs.destinations.iceberg.columns import table_columns
+from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.iceberg.partition_text import parse_partition
+from jobs.iceberg.schema import can_partition
+from jobs.schema.types import type_name
+from jobs.spec.pipeline import PipelineSpec
+from resources.config_files.mistakes import Mistake
+
+# Metadata columns of Iceberg tables: https://iceberg.apache.org/spec/#reserved-field-ids
+_RESERVED = {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+_SUITS = "use year, month, day or hour on dates and timestamps, bucket or truncate on whole numbers, decimals and text"
+
+
+def mistakes(spec: PipelineSpec, table: IcebergTable) -> Iterator[Mistake]:
+    """Each with its path from the table's entry on."""
+    types = {column.name: column.type for column in table_columns(spec, table)}
+    for name in types:
+        if name.lower() in _RESERVED:
+            yield Mistake((), f"{name} is a column of Iceberg's own", "give the column of `source` another name")
+    for number, text in enumerate(table.partition_by):
+        partition = parse_partition(text)
+        kind = types.get(partition.column) if partition else None
+        if partition and kind is not None and not can_partition(partition, kind):
+            how = "" if partition.transform == "identity" else f"{partition.transform} of "
+            what = f"{partition.column} is {type_name(kind)}, and Iceberg has no partitions by {how}that"
+            yield Mistake(("partition_by", number), what, _SUITS)
+    for number, name in enumerate(table.sort_by or ()):
+        if name in types and pa.types.is_nested(types[name]):
+            what = f"{name} is {type_name(types[name])}, which has no order"
+            yield Mistake(("sort_by", number), what, "name a number, a text, a date or a timestamp")
