@@ -122,7 +122,6 @@ def test_many_make_it_at_once(emulator: BigQuery, dataset: str) -> None:
         ({"create": False}, COLUMNS, ConfigurationError),
         ({}, {**COLUMNS, "name": "long"}, SchemaRefused),
         ({"evolve": {"add_columns": False}}, {**COLUMNS, "more": "long"}, SchemaRefused),
-        ({"cluster_by": ["score"]}, {**COLUMNS, "score": "double"}, ConfigurationError),
     ],
 )
 def test_refused_before_anything_is_written(

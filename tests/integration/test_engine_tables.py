@@ -214,13 +214,6 @@ def test_changed_meaning_is_another_generation(engine: Callable[..., Engine]) ->
         one.edited(changes={"key": {"columns": ["id"]}, "op": {"field": "op", "delete": ["x"]}}).advance()
 
 
-def test_column_with_a_name_of_icebergs_own_is_refused(engine: Callable[..., Engine]) -> None:
-    one = with_columns(engine("upsert"), _partition="int")
-    tell(one, put(1))
-    with pytest.raises(ConfigurationError, match="_partition"):
-        one.advance()
-
-
 def test_keys_of_time_do_not_depend_on_the_clients_time_zone(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
