@@ -24,6 +24,20 @@ def pipeline_names() -> list[str]:
     return sorted(path.parent.name for path in FOLDER.glob("*/defs.yaml"))
 
 
+def require_pipelines(folder: Path) -> None:
+    """Something is in the folder that Dagster can load: pipeline files, or Python modules.
+
+    Raises:
+        ConfigurationError: there is no such folder, or nothing in it.
+    """
+    if not folder.is_dir():
+        remedy = f"make it, or change {VARIABLE}"
+        raise ConfigurationError("there is no such folder of pipeline files", where=str(folder), remedy=remedy)
+    if not any(any(folder.rglob(name)) for name in ("defs.yaml", "*.py")):
+        remedy = f"write {folder / '<pipeline>' / 'defs.yaml'} (`batchmerge infer` proposes one), or change {VARIABLE}"
+        raise ConfigurationError("there is no pipeline file in the folder", where=str(folder), remedy=remedy)
+
+
 def wrong_files(folder: Path) -> list[ConfigurationError]:
     """What is wrong in the pipeline files of a folder and the folders in it; files of other components are left out."""
     found = []

@@ -16,10 +16,12 @@ from dagster._core.errors import DagsterUserCodeProcessError
 from dagster.components.core.component_tree import ComponentTreeException
 from dagster_shared.error import SerializableErrorInfo
 
-from orchestration.files import OWN_FOLDER, VARIABLE, wrong_files
+from orchestration.files import OWN_FOLDER, require_pipelines, wrong_files
 from resources.errors import ConfigurationError
 
 _ELSEWHERE = "batchmerge_pipelines"
+# Dagster warns of its own conversion of the checks in our assets, whenever a code server answers.
+warnings.filterwarnings("ignore", "Parameter `execution_type` of function `AssetsDefinition", dg.BetaWarning)
 
 
 class WrongPipelineFiles(ComponentTreeException, DagsterUserCodeProcessError):
@@ -39,14 +41,13 @@ def load_folder(folder: Path) -> dg.Definitions:
     """Every pipeline of the folder, which needs no project around it: it may lie beside an installed package.
 
     Raises:
-        ConfigurationError: there is no such folder. WrongPipelineFiles: all that is wrong in all of its files.
+        WrongPipelineFiles: there is no such folder, nothing is in it, or all that is wrong in all of its files.
     """
-    if not folder.is_dir():
-        raise ConfigurationError(
-            "there is no such folder of pipeline files", where=str(folder), remedy=f"make it, or change {VARIABLE}"
-        )
-    problems = wrong_files(folder)
-    if problems:
+    try:
+        require_pipelines(folder)
+    except ConfigurationError as problem:
+        raise WrongPipelineFiles([problem]) from None
+    if problems := wrong_files(folder):
         raise WrongPipelineFiles(problems)
     with warnings.catch_warnings():
         # Links from assets to their files are Dagster's own use of what it calls beta.

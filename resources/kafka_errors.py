@@ -16,7 +16,8 @@ from resources.errors import BatchmergeError, ConfigurationError, Interrupted, T
 
 T = TypeVar("T")
 
-# Partitions of a new topic have no leader for a moment, groups of a broker that has just started no coordinator.
+# Partitions of a new topic have no leader for a moment, groups of a broker that has just started no coordinator, and
+# while a leader moves, client and broker know different epochs of it.
 _UNSETTLED = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -24,6 +25,8 @@ _UNSETTLED = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
 # Trying again gives the same answer until a person changes something.

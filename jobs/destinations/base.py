@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from resources.connections import Connection, Connections
     from sql import Dialect
 
+from resources.errors import ConfigurationError
+
 T = TypeVar("T", bound="Table")
 
 
@@ -84,10 +86,7 @@ class Capabilities:
             only `verify` asks for duplicate keys.
         commits_together: `Destination.transaction` commits several tables of one connection at once.
         lands_directly: an append table can stand in for the intermediate table (`Destination.as_landing`).
-        side_table: rows that the system refuses go to a table beside the destination (`Destination.dead_letters`).
         leases: a run holds a lease while it writes, so that a dead run leaves something behind (`Destination.leases`).
-        state_in_table: the committed state is part of the table, and goes where the table goes: into a drop, a copy,
-            a rollback.
     """
 
     modes: frozenset[Mode]
@@ -99,9 +98,7 @@ class Capabilities:
     counts_keys_at_merge: bool = False
     commits_together: bool = False
     lands_directly: bool = False
-    side_table: bool = False
     leases: bool = False
-    state_in_table: bool = False
 
 
 class Kind(ABC, Generic[T]):
@@ -326,12 +323,12 @@ class Destination(ABC):
         return iter(())
 
     def dead_letters(self, most: int, values: bool = False) -> Iterator[DeadLetter]:
-        """At most so many rows of the side table; with their values where asked for (`side_table`)."""
+        """At most so many of the landed rows that the system refused; with their values where asked for."""
         del most, values
         return iter(())
 
     def dead_letter_groups(self) -> Iterator[DeadLetterGroup]:
-        """The rows of the side table, counted by what is wrong with them (`side_table`)."""
+        """The landed rows that the system refused, counted by what is wrong with them."""
         return iter(())
 
     def leases(self) -> list[LeaseState]:
@@ -356,3 +353,17 @@ class Destination(ABC):
             dead_letters: where records go that cannot be read.
         """
         raise NotImplementedError(f"{self.table.kind} is no place to land in")
+
+
+def require_empty(rows: int | None, where: str) -> None:
+    """For `Destination.drop_state`: refuses a table with rows; None where it is gone.
+
+    Raises:
+        ConfigurationError: it has rows.
+    """
+    if rows:
+        raise ConfigurationError(
+            f"the table has {rows} rows, which would come twice",
+            where=where,
+            remedy="drop the table first, if it is to be filled again",
+        )

@@ -11,6 +11,7 @@ import click
 
 from orchestration.cli import ends_when_asked
 from orchestration.cli.instance import dagster_home, dagster_instance
+from orchestration.files import FOLDER, require_pipelines
 from resources.connections import data_folder
 from resources.local import processes, stack
 from resources.local.ports import is_free
@@ -27,6 +28,7 @@ def ui(port: int) -> None:
     """
     if not is_free(port):
         raise click.UsageError(f"port {port} is in use: name another with --port")
+    require_pipelines(FOLDER)
     home = dagster_home()
     dagster_instance().dispose()  # made here, if it is new, and not by three processes at once
     click.echo(f"Dagster is starting at http://127.0.0.1:{port} (state in {home}); Ctrl-C stops it")

@@ -34,7 +34,7 @@ def test_table_that_was_dropped_is_filled_again_when_its_state_is_gone_too(kind:
     with pytest.raises(ConfigurationError, match="drop the table"):
         table.destination.drop_state()
     table.drop()
-    if not kind.capabilities.state_in_table:
+    if not kind.state_in_table:
         with pytest.raises(TableReplaced) as caught:
             table.merge()
         assert "batchmerge offsets forget" in caught.value.remedy
@@ -49,7 +49,7 @@ def test_table_that_somebody_recreated_is_noticed(kind: KindUnderTest, story: St
     table = story.table(Target(kind, "append"))
     table.merge_some(2)
     kind.recreate(story.engine.connections, table.name)
-    if not kind.capabilities.state_in_table:
+    if not kind.state_in_table:
         with pytest.raises(TableReplaced, match=r"created again|dropped and recreated"):
             table.merge()
         assert table.destination.drop_state()

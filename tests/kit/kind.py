@@ -32,6 +32,7 @@ class KindUnderTest:
         unrepresentable: a column's type and a value that landing takes and a table of this kind cannot hold; None:
             it holds whatever can be landed.
         maintained: its tables need upkeep.
+        state_in_table: the committed state is part of the table, and is dropped with it.
         written: the boundary between the data's arrival in the system and the commit.
     """
 
@@ -42,6 +43,7 @@ class KindUnderTest:
     lacks: ClassVar[Mapping[str, str]] = {}
     unrepresentable: tuple[str, object] | None = None
     maintained: bool = True
+    state_in_table: bool = False
     written: str
 
     def connection(self, home: Path) -> Mapping[str, object] | None:

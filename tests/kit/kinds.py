@@ -26,6 +26,7 @@ from tests.kit.model import Row
 class Iceberg(KindUnderTest):
     name = "iceberg"
     layout: ClassVar[Mapping[str, object]] = {"write": "merge_on_read", "partition_by": ["bucket(3, id)"]}
+    state_in_table = True
     written = "merge.written"
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:

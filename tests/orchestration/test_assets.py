@@ -14,8 +14,7 @@ from dagster._core.definitions.metadata.source_code import LocalFileCodeReferenc
 from orchestration.components import KafkaPipeline
 from orchestration.components.config import LandConfig, MergeConfig
 from orchestration.definitions import with_shared
-from orchestration.loading import load_folder
-from resources.errors import ConfigurationError
+from orchestration.loading import WrongPipelineFiles, load_folder
 from tests.kit.flow import Flow
 
 KINDS = ("iceberg", "clickhouse", "bigquery")
@@ -126,6 +125,9 @@ def test_each_table_links_to_its_file_in_any_folder(tmp_path: Path) -> None:
         assert link.file_path == str(folder / "p" / "defs.yaml")
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no such folder of pipeline files"):
+def test_folder_without_pipelines_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongPipelineFiles, match="no such folder of pipeline files"):
         load_folder(tmp_path / "gone")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(WrongPipelineFiles, match=r"empty: there is no pipeline file .* Fix: write .*defs\.yaml"):
+        load_folder(tmp_path / "empty")

@@ -9,14 +9,13 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.base import Destination, MergeContext, Merged
+from jobs.destinations.base import Destination, MergeContext, Merged, require_empty
 from jobs.destinations.bigquery.columns import Column, destination_columns, renamed_columns
 from jobs.destinations.bigquery.merge import Merging
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
 from jobs.destinations.bigquery.read import BigQueryReader, count_rows
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import TableState
-from jobs.destinations.emptiness import require_empty
 from jobs.maintenance.report import Done, do
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection

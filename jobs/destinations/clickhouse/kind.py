@@ -28,7 +28,6 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         commit="fenced, deduplicated inserts in chunks, several landed batches in a step, under a lease in KeeperMap",
         reference="query id",
         asset_kinds=frozenset({"clickhouse"}),
-        side_table=True,
         leases=True,
     )
     dialect = CLICKHOUSE

@@ -32,7 +32,6 @@ class IcebergKind(Kind[IcebergTable]):
         counts_keys_at_merge=True,
         commits_together=True,
         lands_directly=True,
-        state_in_table=True,
     )
     dialect = SPARK
 

@@ -52,6 +52,12 @@ def test_plain_tables() -> None:
     )
 
 
+def test_plan_shows_order_partitions_and_ttl() -> None:
+    layout = _layout("upsert", partition_by="id % 16", ttl="toDate(at)")
+    assert layout.summary == "ReplacingMergeTree(_version), ordered by id, partitioned by id % 16, TTL toDate(at)"
+    assert _layout("append").summary == "MergeTree, ordered by id"
+
+
 def test_mode_delete_is_refused_with_what_to_do() -> None:
     with pytest.raises(ValidationError, match="use upsert_delete"):
         _layout("delete")
