@@ -17,7 +17,7 @@ from jobs.destinations.base import Destination, MergeContext
 from jobs.destinations.registry import kind_of
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
-from jobs.landing.schema_ids import Registries
+from jobs.landing.registry_schemas import Registries
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
 from jobs.spec.pipeline import PipelineSpec

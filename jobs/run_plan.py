@@ -42,7 +42,7 @@ class RunPlan:
     """What the next run would land and merge.
 
     Attributes:
-        batch: the next batch; None where Kafka has nothing new. Its commit id is made anew by the run.
+        batch: the next batch; None where Kafka has nothing new. The run makes its own commit id.
         waiting: records in Kafka that are not landed.
         problem: why landing would fail.
     """

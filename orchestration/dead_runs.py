@@ -34,13 +34,13 @@ def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     """Ends the runs whose process is over and frees the pools of runs that have ended; what was done, a line a run."""
     held = _held(instance)
     in_progress = {run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=_IN_PROGRESS))}
-    told = []
+    reasons = []
     for run_id in sorted({*held.pools, *in_progress}):
         if reason := _end(instance, run_id):
             instance.event_log_storage.free_concurrency_slots_for_run(run_id)
             freed = ", ".join(sorted(held.pools.get(run_id, ())))
-            told.append(f"{reason}; freed {freed}" if freed else reason)
-    return told
+            reasons.append(f"{reason}; freed {freed}" if freed else reason)
+    return reasons
 
 
 def name_of(run: dg.DagsterRun) -> str:

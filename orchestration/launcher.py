@@ -54,7 +54,7 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
             else:
                 return CheckRunHealthResult(
                     WorkerStatus.RUNNING if known else WorkerStatus.NOT_FOUND,
-                    "" if known else "its code server does not know the run: it was started anew",
+                    "" if known else "its code server does not know the run: it was restarted",
                 )
         return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its code server does not answer")
 

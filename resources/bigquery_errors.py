@@ -41,7 +41,7 @@ _KNOWN: dict[str, tuple[type[BatchmergeError], str, str]] = {
     **dict.fromkeys(_QUOTAS, _LIMIT),
     "conditionNotMet": (CommitFailed, "somebody else changed it at the same time", "try again"),
     "stopped": (TransientError, "the job was cancelled", "run again"),
-    "notFound": (TableReplaced, "something that was there is gone", "restore it, or begin anew with another table"),
+    "notFound": (TableReplaced, "something that was there is gone", "restore it, or start again with another table"),
     "accessDenied": (
         ConfigurationError,
         "BigQuery denies access",

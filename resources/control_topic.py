@@ -20,7 +20,7 @@ from resources.kafka import KafkaCluster, Partition
 from resources.kafka_errors import kafka_errors, settled
 
 _LOG = logging.getLogger("batchmerge.kafka")
-# What comes after a failure in a transaction is told this, not what failed.
+# What comes after a failure in a transaction gets this, not what failed.
 _FAILED_BEFORE = {KafkaError._STATE, KafkaError._FATAL}
 
 
@@ -123,7 +123,7 @@ class ControlWriter:
                 before_commit()
                 producer.commit_transaction(_left(deadline))
             except BaseException:
-                # A producer may be unable to begin anew after a failure (sequence numbers are missing: tried).
+                # A producer may be unable to begin again after a failure (sequence numbers are missing: tried).
                 self._producer = None
                 # If this fails too, the next writer of this id does it, or the transaction's timeout.
                 with contextlib.suppress(KafkaException):

@@ -81,7 +81,7 @@ class IcebergCatalog:
         return self._opened
 
     def _require_database(self) -> None:
-        """A missing SQLite file would be made anew, empty: all tables would seem to be gone, and be made again."""
+        """A missing SQLite file would be made again, empty: all tables would seem to be gone, and be made again."""
         uri = self._connection.uri or ""
         file = uri.removeprefix("sqlite:///").partition("?")[0]
         if uri.startswith("sqlite:///") and file != ":memory:" and not Path(file).is_file():

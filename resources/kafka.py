@@ -50,7 +50,7 @@ class KafkaCluster:
         self._refused = False
 
     def _notice(self, problem: KafkaError) -> None:
-        """Whoever asks is only told that no broker could be reached; why, librdkafka says here."""
+        """Whoever asks only hears that no broker could be reached; why, librdkafka says here."""
         self._refused = self._refused or problem.code() in REFUSED
 
     @property

@@ -45,7 +45,7 @@ class SchemaRegistry:
         self._known: dict[int, StoredSchema] = {}
         if any("@" in urlsplit(url).netloc for url in self._urls):
             raise ConfigurationError(
-                "the address holds a user or a password, which would be told in errors",
+                "the address holds a user or a password, which errors would show",
                 where=self._where,
                 remedy="give `username` and `password` on their own",
             )

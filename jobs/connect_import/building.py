@@ -40,7 +40,7 @@ class Imported:
     Attributes:
         document: its `attributes`.
         connections: entries for the connections file, secrets as references to the environment.
-        told: every option that was given.
+        reports: every option that was given.
         steps: what became of each transform.
         todo: what a person has to look at before the pipeline runs.
     """
@@ -48,7 +48,7 @@ class Imported:
     name: str
     document: dict[str, Any]
     connections: dict[str, dict[str, Any]]
-    told: list[OptionReport]
+    reports: list[OptionReport]
     steps: list[str]
     todo: list[str]
 
@@ -78,7 +78,7 @@ def build(
             where=configuration.name,
             remedy=f"it must be one of {', '.join(CONNECTORS)}",
         )
-    told = [OptionReport(name, _status_of(name, CONNECTORS[kind])) for name in sorted(configuration.options)]
+    reports = [OptionReport(name, _status_of(name, CONNECTORS[kind])) for name in sorted(configuration.options)]
     module, topics = _module(kind), configuration.items("topics")
     known = transforms.before(configuration, columns or {}) if of_tables else dict(columns or {})
     followed = transforms.follow(configuration, known or PLACEHOLDER)
@@ -117,8 +117,8 @@ def build(
         name=pipeline_name(configuration.name),
         document=document,
         connections=_connections(configuration, module.connections(configuration)),
-        told=told,
-        steps=followed.told,
+        reports=reports,
+        steps=followed.steps,
         todo=[*todo, *own_todo, *source_todo, *_spec_problems(document)],
     )
 

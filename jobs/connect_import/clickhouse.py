@@ -35,9 +35,9 @@ OPTIONS: Options = {
     "proxyType": none("put the proxy's address into HTTPS_PROXY"),
     "proxyHost": none("put the proxy's address into HTTPS_PROXY"),
     "proxyPort": none("put the proxy's address into HTTPS_PROXY"),
-    "zkPath": equivalent("the ClickHouse connection's keeper_path; ours begins anew, the sink's state is taken over"),
+    "zkPath": equivalent("the ClickHouse connection's keeper_path; ours begins empty, the sink's state is taken over"),
     "zkDatabase": equivalent(
-        "the ClickHouse connection's state_table; ours begins anew, the sink's state is taken over"
+        "the ClickHouse connection's state_table; ours begins empty, the sink's state is taken over"
     ),
     "keeperOnCluster": equivalent("the ClickHouse connection's cluster"),
     "clusterName": equivalent("the ClickHouse connection's cluster"),

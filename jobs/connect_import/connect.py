@@ -79,16 +79,16 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str]) -> t
     found |= {"topics": topics} if topics else {"pattern": configuration.text("topics.regex")}
     todo = []
     if key:
-        found["key"], told = _format(configuration, "key", key)
-        todo += told
-    found["value"], told = _format(configuration, "value", chain.columns)
+        found["key"], remarks = _format(configuration, "key", key)
+        todo += remarks
+    found["value"], remarks = _format(configuration, "value", chain.columns)
     if chain.value_format:
         found["value"]["format"] = chain.value_format
     if chain.envelope:
         found["value"]["envelope"] = {"kind": chain.envelope, "metadata": chain.metadata}
     if statement:
         found["transform"] = statement
-    return found, [*todo, *told]
+    return found, [*todo, *remarks]
 
 
 def tables_by_topic(

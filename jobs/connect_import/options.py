@@ -20,7 +20,7 @@ class OptionStatus(Enum):
 class Option:
     """What becomes of an option, and where it went, why it is not needed, or what to do instead."""
 
-    fate: OptionStatus
+    status: OptionStatus
     text: str
 
 

@@ -30,22 +30,22 @@ class Followed:
 
     Attributes:
         chain: of the columns.
-        told: what became of each transform.
+        steps: what became of each transform.
         drops_deletes: the sink never heard of deleted rows.
     """
 
     chain: Chain
-    told: list[str]
+    steps: list[str]
     drops_deletes: bool = False
 
 
 def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed:
     """Follows the chain over records of these columns."""
-    chain, told, dropped = Chain(dict(columns)), [], False
+    chain, steps, dropped = Chain(dict(columns)), [], False
     for step in configuration.items("transforms"):
         options = configuration.below(f"transforms.{step}.")
         kind = _short(options.get("type", ""))
-        told.append(f"{step} ({kind}): {_apply(chain, kind, options, configuration)}")
+        steps.append(f"{step} ({kind}): {_apply(chain, kind, options, configuration)}")
         dropped |= kind == "ExtractNewRecordState" and drops_deletes(options)
         if kind == "ExtractNewRecordState" and rewrites_deletes(options):
             chain.todo.append(
@@ -53,7 +53,7 @@ def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed
                 "of mode upsert_delete (with changes.key) removes the row"
             )
     _lift(chain, configuration)
-    return Followed(chain, told, dropped)
+    return Followed(chain, steps, dropped)
 
 
 def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str, str]:

@@ -31,12 +31,12 @@ def connections_file(imported: Imported) -> str:
 
 def report(imported: Imported) -> Iterator[str]:
     """What became of every option, line by line."""
-    for fate, title in _TITLES.items():
-        told = [t for t in imported.told if t.option.fate is fate]
-        if told:
+    for status, title in _TITLES.items():
+        reports = [t for t in imported.reports if t.option.status is status]
+        if reports:
             yield title
-            width = max(len(t.name) for t in told)
-            yield from (f"  {t.name:<{width}}  {t.option.text}" for t in told)
+            width = max(len(t.name) for t in reports)
+            yield from (f"  {t.name:<{width}}  {t.option.text}" for t in reports)
     if imported.steps:
         yield "Transforms:"
         yield from (f"  {line}" for line in imported.steps)

@@ -29,8 +29,8 @@ from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import RECOVERED
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
-from jobs.landing.schema_ids import Registries
-from jobs.landing.transforming import STAGE, Coordinates, error_class, failing, transformed
+from jobs.landing.registry_schemas import Registries
+from jobs.landing.transform import STAGE, Coordinates, error_class, failing, transformed
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import key_fields

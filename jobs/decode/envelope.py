@@ -50,8 +50,8 @@ class EnvelopeRules:
 
     @property
     def refusal(self) -> str:
-        told = "the change does not bring its value"
-        return f"{told}, and a new row, a key column or one that is `not null` keeps none" if self.may_stay else told
+        what = "the change does not bring its value"
+        return f"{what}, and a new row, a key column or one that is `not null` keeps none" if self.may_stay else what
 
 
 class Enveloped:

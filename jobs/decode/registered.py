@@ -1,7 +1,7 @@
 """Confluent's wire format: a zero byte, the schema's id (4 bytes, big end first), then the record.
 
 Source: Confluent's documentation of Schema Registry, "Wire format". The ids that occur in a batch are looked up before
-the batch is landed (`jobs.landing.schema_ids`), so that no worker has to reach the registry or hold its credentials.
+it is landed (`jobs.landing.registry_schemas`), so that no worker has to reach the registry or hold its credentials.
 """
 
 from __future__ import annotations

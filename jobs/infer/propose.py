@@ -139,7 +139,7 @@ def _connect(parsed: list[dict[str, Any]]) -> Proposal:
 
 
 def _registered(records: Sequence[bytes], registry: SchemaRegistry | None) -> tuple[Proposal, Schemas]:
-    from jobs.landing.schema_ids import registered
+    from jobs.landing.registry_schemas import registered
 
     if registry is None:
         raise ConfigurationError(

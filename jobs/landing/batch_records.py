@@ -18,8 +18,8 @@ from jobs.batch import Batch
 from jobs.changes.columns import KEPT, landing_schema
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
-from jobs.landing.schema_ids import Registries
-from jobs.landing.transforming import Coordinates, error_class, failing_records, transformed
+from jobs.landing.registry_schemas import Registries
+from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster

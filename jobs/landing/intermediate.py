@@ -18,7 +18,7 @@ from jobs.iceberg.history import History, ancestors, landed_batches, read_histor
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.ranges import LandedRanges, Selection, land_ranges
-from jobs.landing.schema_ids import Registries
+from jobs.landing.registry_schemas import Registries
 from jobs.offsets import Offsets
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution

@@ -12,7 +12,7 @@ from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
 from jobs.landing.records import Operations, RecordReader
-from jobs.landing.schema_ids import Schemas
+from jobs.landing.registry_schemas import Schemas
 from jobs.spec.columns import key_fields
 from jobs.spec.formats import Encoding, Format
 from jobs.spec.pipeline import PipelineSpec

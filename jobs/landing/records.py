@@ -122,7 +122,7 @@ class RecordReader:
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _value(self, batch: pa.RecordBatch) -> tuple[pa.Array, Verdicts]:
-        """The decoded value, or what the transform has made of it (`jobs.landing.transforming`)."""
+        """The decoded value, or what the transform has made of it (`jobs.landing.transform`)."""
         if RESULT not in batch.schema.names:
             verdicts = Verdicts(batch.num_rows)
             return self._decoded(_BAD_VALUE, self.value_decoder, batch, verdicts), verdicts

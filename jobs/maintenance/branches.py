@@ -12,14 +12,14 @@ from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.spec.maintenance import Orphans
 
 
-def sweep(kept: MaintainedTable, options: Orphans) -> Mapping[str, int]:
+def sweep(maintained: MaintainedTable, options: Orphans) -> Mapping[str, int]:
     """Removes them in one commit; none of them can be published any more."""
-    table = kept.load()
+    table = maintained.load()
     refs = table.metadata.refs
     dead = begun_before(refs, datetime.now(UTC) - timedelta(hours=options.older_than_hours))
     if dead:
         still = [AssertRefSnapshotId(ref=name, snapshot_id=refs[name].snapshot_id) for name in dead]
-        kept.catalog.commit(
+        maintained.catalog.commit(
             table,
             [AssertTableUUID(uuid=table.metadata.table_uuid), *still],
             [RemoveSnapshotRefUpdate(ref_name=name) for name in dead],

@@ -18,33 +18,33 @@ from jobs.spec.maintenance import Compaction
 from resources.errors import ConfigurationError
 
 
-def compact(spark: SparkSession, kept: MaintainedTable, options: Compaction) -> Mapping[str, int]:
+def compact(spark: SparkSession, maintained: MaintainedTable, options: Compaction) -> Mapping[str, int]:
     """Rewrites what is worth it.
 
     Raises:
         GaveWay, CommitFailed: the table is being changed; nothing was published.
     """
-    before = kept.load()
-    kept.give_way()
-    if kept.merged:
-        with _branch(kept, before) as branch:
-            counts = _rewrite(spark, kept, options, branch)
-            kept.give_way()
-            _publish(kept, before, branch)
+    before = maintained.load()
+    maintained.give_way()
+    if maintained.merged:
+        with _branch(maintained, before) as branch:
+            counts = _rewrite(spark, maintained, options, branch)
+            maintained.give_way()
+            _publish(maintained, before, branch)
     else:
-        counts = _rewrite(spark, kept, options, kept.branch)
-    after = kept.load()
+        counts = _rewrite(spark, maintained, options, maintained.branch)
+    after = maintained.load()
     return {
         "files rewritten": counts["rewritten_data_files_count"],
         "delete files removed": counts["removed_delete_files_count"],
         "bytes rewritten": counts["rewritten_bytes_count"],
-        **before_and_after(sizes(before, kept.branch), sizes(after, kept.branch)),
+        **before_and_after(sizes(before, maintained.branch), sizes(after, maintained.branch)),
     }
 
 
-def _rewrite(spark: SparkSession, kept: MaintainedTable, options: Compaction, branch: str) -> Mapping[str, int]:
-    strategy, sort_by = order_of_files(kept, options, kept.load())
-    return kept.call(
+def _rewrite(spark: SparkSession, maintained: MaintainedTable, options: Compaction, branch: str) -> Mapping[str, int]:
+    strategy, sort_by = order_of_files(maintained, options, maintained.load())
+    return maintained.call(
         spark,
         "rewrite_data_files",
         branch=branch,
@@ -56,7 +56,7 @@ def _rewrite(spark: SparkSession, kept: MaintainedTable, options: Compaction, br
     )
 
 
-def order_of_files(kept: MaintainedTable, options: Compaction, table: Table) -> tuple[str, tuple[str, ...]]:
+def order_of_files(maintained: MaintainedTable, options: Compaction, table: Table) -> tuple[str, tuple[str, ...]]:
     """Iceberg's strategy, and the columns to sort by; none where that is the table's own order.
 
     Raises:
@@ -69,49 +69,51 @@ def order_of_files(kept: MaintainedTable, options: Compaction, table: Table) -> 
     if own and wanted not in ((), own):
         raise ConfigurationError(
             f"`maintenance.compaction.sort_by` names another order than the table's own ({', '.join(own)})",
-            where=kept.identifier,
+            where=maintained.identifier,
             remedy="leave it out, or change the table's sort order",
         )
-    columns = wanted or kept.sort_by
+    columns = wanted or maintained.sort_by
     if own:
         return "sort", ()
     if columns:
         return "sort", columns
     if options.strategy == "sort":
         raise ConfigurationError(
-            "there is no order to sort by", where=kept.identifier, remedy="name `maintenance.compaction.sort_by`"
+            "there is no order to sort by", where=maintained.identifier, remedy="name `maintenance.compaction.sort_by`"
         )
     return "binpack", ()
 
 
 @contextmanager
-def _branch(kept: MaintainedTable, table: Table) -> Iterator[str]:
+def _branch(maintained: MaintainedTable, table: Table) -> Iterator[str]:
     """A branch of this compaction at the table's head, which is gone afterwards."""
-    name = maintenance_branch(kept.pipeline, kept.branch, uuid.uuid4().hex, datetime.now(UTC))
-    base = table.metadata.refs[kept.branch].snapshot_id
-    kept.catalog.commit(table, [AssertRefSnapshotId(ref=kept.branch, snapshot_id=base)], [point(name, base)])
+    name = maintenance_branch(maintained.pipeline, maintained.branch, uuid.uuid4().hex, datetime.now(UTC))
+    base = table.metadata.refs[maintained.branch].snapshot_id
+    maintained.catalog.commit(
+        table, [AssertRefSnapshotId(ref=maintained.branch, snapshot_id=base)], [point(name, base)]
+    )
     try:
         yield name
     finally:
-        left = kept.catalog.load(kept.identifier)
+        left = maintained.catalog.load(maintained.identifier)
         if left and name in left.metadata.refs:
             uuid_then = AssertTableUUID(uuid=left.metadata.table_uuid)
-            kept.catalog.commit(left, [uuid_then], [RemoveSnapshotRefUpdate(ref_name=name)])
+            maintained.catalog.commit(left, [uuid_then], [RemoveSnapshotRefUpdate(ref_name=name)])
 
 
-def _publish(kept: MaintainedTable, before: Table, branch: str) -> None:
+def _publish(maintained: MaintainedTable, before: Table, branch: str) -> None:
     """Moves the table to the compacted files, only if it is still where the compaction began."""
-    table = kept.load()
-    base = before.metadata.refs[kept.branch]
+    table = maintained.load()
+    base = before.metadata.refs[maintained.branch]
     head = table.metadata.refs[branch].snapshot_id
     if head == base.snapshot_id:
         return
-    kept.catalog.commit(
+    maintained.catalog.commit(
         table,
         [
             AssertTableUUID(uuid=before.metadata.table_uuid),
-            AssertRefSnapshotId(ref=kept.branch, snapshot_id=base.snapshot_id),
+            AssertRefSnapshotId(ref=maintained.branch, snapshot_id=base.snapshot_id),
             AssertRefSnapshotId(ref=branch, snapshot_id=head),
         ],
-        [point(kept.branch, head, like=base), RemoveSnapshotRefUpdate(ref_name=branch)],
+        [point(maintained.branch, head, like=base), RemoveSnapshotRefUpdate(ref_name=branch)],
     )

@@ -11,7 +11,7 @@ from jobs.spec.maintenance import Manifests
 from resources.iceberg import catalog_errors
 
 
-def rewrite_manifests(spark: SparkSession, kept: MaintainedTable, options: Manifests) -> Mapping[str, int]:
+def rewrite_manifests(spark: SparkSession, maintained: MaintainedTable, options: Manifests) -> Mapping[str, int]:
     """Only where there are enough of them: it is one more commit on the table.
 
     Iceberg rewrites those of `main` alone, so a table that is published to another branch is left as it is.
@@ -19,16 +19,16 @@ def rewrite_manifests(spark: SparkSession, kept: MaintainedTable, options: Manif
     Raises:
         GaveWay, CommitFailed: the table is being changed; nothing was published.
     """
-    before = _count(kept)
-    if before < options.min_count or kept.branch != "main":
+    before = _count(maintained)
+    if before < options.min_count or maintained.branch != "main":
         return {"manifests": before}
-    kept.give_way()
-    kept.call(spark, "rewrite_manifests")
-    return {"manifests before": before, "manifests after": _count(kept)}
+    maintained.give_way()
+    maintained.call(spark, "rewrite_manifests")
+    return {"manifests before": before, "manifests after": _count(maintained)}
 
 
-def _count(kept: MaintainedTable) -> int:
-    table = kept.load()
-    with catalog_errors(kept.identifier):
-        snapshot = table.snapshot_by_name(kept.branch)
+def _count(maintained: MaintainedTable) -> int:
+    table = maintained.load()
+    with catalog_errors(maintained.identifier):
+        snapshot = table.snapshot_by_name(maintained.branch)
         return len(snapshot.manifests(table.io)) if snapshot else 0

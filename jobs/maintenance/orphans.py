@@ -17,16 +17,16 @@ from sql import render
 _FILE_SYSTEMS = ("", "file", "hdfs")
 
 
-def remove_orphans(spark: SparkSession, kept: MaintainedTable, options: Orphans) -> Mapping[str, int]:
+def remove_orphans(spark: SparkSession, maintained: MaintainedTable, options: Orphans) -> Mapping[str, int]:
     """Removes those that are old enough to be nobody's: a running attempt's files are younger."""
     instant = datetime.now(UTC) - timedelta(hours=options.older_than_hours)
     text = render(
         "spark",
         "remove_orphan_files",
-        catalog=kept.catalog.name,
-        table=tuple(kept.identifier.split(".")),
+        catalog=maintained.catalog.name,
+        table=tuple(maintained.identifier.split(".")),
         older_than=f"{instant:%Y-%m-%d %H:%M:%S}",
-        by_prefix=urlparse(kept.load().location()).scheme not in _FILE_SYSTEMS,
+        by_prefix=urlparse(maintained.load().location()).scheme not in _FILE_SYSTEMS,
     )
-    with spark_errors(kept.identifier):
+    with spark_errors(maintained.identifier):
         return {"orphan files removed": spark.sql(text).count()}

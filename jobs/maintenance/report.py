@@ -34,8 +34,8 @@ class Done:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
-        said = self.note or (str(self.problem) if self.problem else "") or told or "nothing to do"
+        counted = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
+        said = self.note or (str(self.problem) if self.problem else "") or counted or "nothing to do"
         return f"{self.task} of {self.table}: {said}"
 
 

@@ -42,7 +42,7 @@ def first_kept(
     return landed[-1] if landed else None
 
 
-def retire(spark: SparkSession, pipeline: Pipeline, kept: MaintainedTable, options: Landed) -> Mapping[str, int]:
+def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable, options: Landed) -> Mapping[str, int]:
     """Forgets old batches, then deletes their rows: a run that dies between the two leaves rows that nobody asks for,
     and the next maintenance deletes them. Whoever has forgotten a batch says so when it is asked for.
 
@@ -54,12 +54,12 @@ def retire(spark: SparkSession, pipeline: Pipeline, kept: MaintainedTable, optio
     oldest = first_kept(landed, _committed(pipeline), before, first_to_replay(pipeline))
     if oldest is None:
         return {}
-    metadata = kept.load().metadata
-    ids = expirable(metadata, kept.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
-    expired = expire_these(spark, kept, ids) if oldest.number > landed[0].number else {}
+    metadata = maintained.load().metadata
+    ids = expirable(metadata, maintained.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
+    expired = expire_these(spark, maintained, ids) if oldest.number > landed[0].number else {}
     known = pipeline.intermediate.landed().batches
-    rows = _delete(spark, kept, "batchNumber", known[0].number, dead_letters=False)
-    rows += retire_dead_letters(spark, kept, options)["rows deleted"]
+    rows = _delete(spark, maintained, "batchNumber", known[0].number, dead_letters=False)
+    rows += retire_dead_letters(spark, maintained, options)["rows deleted"]
     return {"batches removed": len(landed) - len(known), "batches kept": len(known), "rows deleted": rows, **expired}
 
 
@@ -76,18 +76,18 @@ def _committed(pipeline: Pipeline) -> list[CommittedState | None]:
     return states
 
 
-def retire_dead_letters(spark: SparkSession, kept: MaintainedTable, options: Landed) -> Mapping[str, int]:
+def retire_dead_letters(spark: SparkSession, maintained: MaintainedTable, options: Landed) -> Mapping[str, int]:
     """Deletes dead letters after a time of their own; nobody may have read them yet, so by default never."""
     if options.dead_letters_keep_days is None:
         return {"rows deleted": 0}
     instant = datetime.now(UTC) - timedelta(days=options.dead_letters_keep_days)
-    return {"rows deleted": _delete(spark, kept, "landedAt", instant, dead_letters=True)}
+    return {"rows deleted": _delete(spark, maintained, "landedAt", instant, dead_letters=True)}
 
 
-def _delete(spark: SparkSession, kept: MaintainedTable, column: str, below: object, dead_letters: bool) -> int:
-    path = (kept.catalog.name, *kept.identifier.split("."))
+def _delete(spark: SparkSession, maintained: MaintainedTable, column: str, below: object, dead_letters: bool) -> int:
+    path = (maintained.catalog.name, *maintained.identifier.split("."))
     bad = F.col("error").isNotNull() if dead_letters else F.col("error").isNull()
-    with spark_errors(kept.identifier):
+    with spark_errors(maintained.identifier):
         rows: int = spark.table(quote("spark", path)).where((F.col(column) < F.lit(below)) & bad).count()
         if rows:
             text = render("spark", "delete_landed", table=path, column=column, dead_letters=dead_letters)

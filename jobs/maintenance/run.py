@@ -23,7 +23,7 @@ def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
     direct = isinstance(place, DirectLanding)
     table = place.dead_letters if isinstance(place, DirectLanding) else place
     assert isinstance(table, IntermediateTable)
-    kept = MaintainedTable(
+    maintained = MaintainedTable(
         pipeline=pipeline.name,
         catalog=table.catalog,
         identifier=table.identifier,
@@ -32,16 +32,18 @@ def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
         sort_by=("batchNumber", "i"),
         attempt_seconds=pipeline.spec.batch.time_limit_seconds,
     )
-    if not kept.exists():
+    if not maintained.exists():
         return
     spark = pipeline.spark(LANDING, table.catalog)
     landed = options.landed
     retention = (
-        partial(retire_dead_letters, spark, kept, landed) if direct else partial(retire, spark, pipeline, kept, landed)
+        partial(retire_dead_letters, spark, maintained, landed)
+        if direct
+        else partial(retire, spark, pipeline, maintained, landed)
     )
-    yield from done(kept.identifier, [("landed", landed.enabled, retention)])
+    yield from done(maintained.identifier, [("landed", landed.enabled, retention)])
     known = [] if direct else pipeline.intermediate.landed().batches
-    yield from keep_up(spark, kept, options, known[0].snapshot_id if known else None)
+    yield from keep_up(spark, maintained, options, known[0].snapshot_id if known else None)
 
 
 def maintain_table(pipeline: Pipeline, destination: Destination) -> Iterator[Done]:

@@ -53,25 +53,25 @@ def unreferenced(metadata: TableMetadata, before: int) -> list[int]:
 
 def expire(
     spark: SparkSession,
-    kept: MaintainedTable,
+    maintained: MaintainedTable,
     options: Snapshots,
     orphans: Orphans,
     oldest_kept: int | None = None,
 ) -> Mapping[str, int]:
     """Expires a branch's old snapshots and those of dead runs, with the files that only they have."""
-    metadata = kept.load().metadata
+    metadata = maintained.load().metadata
     old = milliseconds_ago(timedelta(days=options.keep_days))
     dead = milliseconds_ago(timedelta(hours=orphans.older_than_hours))
-    ids = expirable(metadata, kept.branch, old, options.keep_last, oldest_kept)
-    return expire_these(spark, kept, [*ids, *unreferenced(metadata, min(old, dead))])
+    ids = expirable(metadata, maintained.branch, old, options.keep_last, oldest_kept)
+    return expire_these(spark, maintained, [*ids, *unreferenced(metadata, min(old, dead))])
 
 
-def expire_these(spark: SparkSession, kept: MaintainedTable, ids: list[int]) -> Mapping[str, int]:
+def expire_these(spark: SparkSession, maintained: MaintainedTable, ids: list[int]) -> Mapping[str, int]:
     """Expires these snapshots. Branches do not move, so nobody's attempt is void by it."""
-    before = {s.snapshot_id for s in kept.load().metadata.snapshots}
+    before = {s.snapshot_id for s in maintained.load().metadata.snapshots}
     files = 0
     for first in range(0, len(ids), _AT_ONCE):
-        counts = kept.call(spark, "expire_snapshots", snapshots=ids[first : first + _AT_ONCE])
+        counts = maintained.call(spark, "expire_snapshots", snapshots=ids[first : first + _AT_ONCE])
         files += sum(count or 0 for name, count in counts.items() if name.endswith("_files_count"))
-    after = {s.snapshot_id for s in kept.load().metadata.snapshots}
+    after = {s.snapshot_id for s in maintained.load().metadata.snapshots}
     return {"snapshots before": len(before), "snapshots removed": len(before - after), "files deleted": files}

@@ -19,7 +19,7 @@ Task = tuple[str, bool, Callable[[], Mapping[str, int]]]
 
 
 def keep_up(
-    spark: SparkSession, kept: MaintainedTable, options: Maintenance, oldest_kept: int | None = None
+    spark: SparkSession, maintained: MaintainedTable, options: Maintenance, oldest_kept: int | None = None
 ) -> Iterator[Done]:
     """The tasks that the options have not switched off.
 
@@ -27,17 +27,17 @@ def keep_up(
         oldest_kept: snapshot of the oldest landed batch that is still known; None for a table without any.
     """
     yield from done(
-        kept.identifier,
+        maintained.identifier,
         [
-            ("branches", options.orphans.enabled, lambda: sweep(kept, options.orphans)),
-            ("compaction", options.compaction.enabled, lambda: compact(spark, kept, options.compaction)),
-            ("manifests", options.manifests.enabled, lambda: rewrite_manifests(spark, kept, options.manifests)),
+            ("branches", options.orphans.enabled, lambda: sweep(maintained, options.orphans)),
+            ("compaction", options.compaction.enabled, lambda: compact(spark, maintained, options.compaction)),
+            ("manifests", options.manifests.enabled, lambda: rewrite_manifests(spark, maintained, options.manifests)),
             (
                 "snapshots",
                 options.snapshots.enabled,
-                lambda: expire(spark, kept, options.snapshots, options.orphans, oldest_kept),
+                lambda: expire(spark, maintained, options.snapshots, options.orphans, oldest_kept),
             ),
-            ("orphans", options.orphans.enabled, lambda: remove_orphans(spark, kept, options.orphans)),
+            ("orphans", options.orphans.enabled, lambda: remove_orphans(spark, maintained, options.orphans)),
         ],
     )
 

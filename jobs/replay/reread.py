@@ -17,7 +17,7 @@ from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.schema import iceberg_schema
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.ranges import Selection, land_ranges
-from jobs.landing.schema_ids import Registries
+from jobs.landing.registry_schemas import Registries
 from jobs.pipeline import Pipeline
 from jobs.watermark import Watermark
 from resources.errors import BatchmergeError, CommitFailed

@@ -21,7 +21,7 @@ class ByTag:
     """Annotation of a union that a field tells apart: its JSON schema asks for what that field's value needs.
 
     `oneOf`, which pydantic writes, would only say of any mistake inside that nothing fits; with `if` and `then` the
-    key and the line of the mistake are told (`dg check yaml`, editors).
+    key and the line of the mistake are reported (`dg check yaml`, editors).
     """
 
     tag: str

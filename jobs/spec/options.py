@@ -72,7 +72,7 @@ def _options(model: type[BaseModel], prefix: str) -> Iterator[Option]:
 
 
 def _nested(annotation: Any) -> type[BaseModel] | None:
-    """The model below a field, where there is exactly one; alternatives are told in the field's description."""
+    """The model below a field, where there is exactly one; alternatives are listed in the field's description."""
     candidates = [a for a in (annotation, *typing.get_args(annotation)) if _is_model(a)]
     if typing.get_origin(annotation) is list or len(candidates) != 1:
         return None

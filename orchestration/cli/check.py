@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import click
 
 from jobs.destinations.base import Destination
-from jobs.landing.transforming import analyse
+from jobs.landing.transform import analyse
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
 from orchestration.files import open_pipeline, pipeline_file, pipeline_names
@@ -26,7 +26,7 @@ Question = tuple[str, Callable[[], object]]
 def check(pipelines: tuple[str, ...], files_only: bool) -> None:
     """Check the connections file and the pipeline files, and ask every system that they name.
 
-    All pipelines, or only PIPELINES. Changes nothing. All mistakes in files are told at once, each with its line and
+    All pipelines, or only PIPELINES. Changes nothing. All mistakes in files are reported at once, each with its line and
     column. Exit code 2: something has to be mended; 3: a system does not answer now.
     """
     problems: list[BatchmergeError] = []
@@ -35,7 +35,7 @@ def check(pipelines: tuple[str, ...], files_only: bool) -> None:
         connections = load_connections()
         click.echo(f"ok    {connections.origin}: {', '.join(connections.names())}")
     except BatchmergeError as problem:
-        problems += _told("connections", problem)
+        problems += _report("connections", problem)
     for name in pipelines or pipeline_names():
         try:
             if connections is None:
@@ -45,7 +45,7 @@ def check(pipelines: tuple[str, ...], files_only: bool) -> None:
             pipeline = open_pipeline(name, connections)
             destinations = pipeline.destinations()
         except BatchmergeError as problem:
-            problems += _told(f"pipeline {name}", problem)
+            problems += _report(f"pipeline {name}", problem)
             continue
         click.echo(f"ok    pipeline {name}: file and connection names")
         for what, ask in [] if files_only else _questions(pipeline, destinations):
@@ -80,11 +80,11 @@ def _answer(what: str, ask: Callable[[], object], pipeline: Pipeline) -> list[Ba
     try:
         with_timeout(_LIMIT, what, ask, lambda: pipeline.interrupt("check"))
     except BatchmergeError as problem:
-        return _told(what, problem)
+        return _report(what, problem)
     click.echo(f"ok    {what}")
     return []
 
 
-def _told(what: str, problem: BatchmergeError) -> list[BatchmergeError]:
+def _report(what: str, problem: BatchmergeError) -> list[BatchmergeError]:
     click.echo(f"WRONG {what}: {problem}")
     return [problem]

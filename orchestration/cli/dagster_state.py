@@ -48,7 +48,7 @@ def dagster_state(names: Sequence[str]) -> DagsterState:
         return DagsterState(
             daemon=time.time() - max(heartbeats, default=0.0) < _SILENT,
             stopped=frozenset(state.name for state in states if state.status == InstigatorStatus.STOPPED),
-            errors={name: told for name in names if (told := _last_error(instance, name))},
+            errors={name: error for name in names if (error := _last_error(instance, name))},
             runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in names},
         )
 
@@ -71,6 +71,6 @@ def _last_error(instance: dg.DagsterInstance, name: str) -> str | None:
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         if entry.dagster_event:
             data = entry.dagster_event.step_failure_data
-            told = data.user_failure_data.description if data.user_failure_data else None
-            return told or (data.error.message.strip() if data.error else f"run {run_id} failed")
+            given = data.user_failure_data.description if data.user_failure_data else None
+            return given or (data.error.message.strip() if data.error else f"run {run_id} failed")
     return f"run {run_id} failed"

@@ -43,7 +43,7 @@ def demo(size: str) -> None:
 
     Starts local services, sends the changes, runs the pipeline in batches until it is caught up, and compares each
     table, read by its system's own client, with an answer computed from the CSV files by other means. An interrupted
-    demo goes on where it was; a finished one begins anew with an empty topic and empty tables. Exit code 1: a table
+    demo goes on where it was; a finished one starts again with an empty topic and empty tables. Exit code 1: a table
     is not right.
     """
     began = time.monotonic()
@@ -132,8 +132,8 @@ def _compare(pipeline: Pipeline, expected: pa.Table) -> bool:
     every = []
     for kind, found in read_tables(pipeline.spec.tables, pipeline.connections):
         every.append(is_same(found, expected))
-        told = "every value is the same" if every[-1] else "IT DIFFERS"
-        click.echo(f"  {kind:<11} {found.num_rows:,} rows, {told}")
+        verdict = "every value is the same" if every[-1] else "IT DIFFERS"
+        click.echo(f"  {kind:<11} {found.num_rows:,} rows, {verdict}")
     return all(every)
 
 

@@ -78,7 +78,7 @@ class Flights:
 
     def _begin_anew(self, say: Callable[[str], None]) -> None:
         if any([forget_tables(self.pipeline), self._delete_topic()]):
-            say("beginning anew: the last demo's topic and tables are gone, its runs stay in Dagster")
+            say("starting again: the last demo's topic and tables are gone, its runs stay in Dagster")
 
     def _delete_topic(self) -> bool:
         admin = AdminClient({"bootstrap.servers": self._bootstrap}, logger=_LOG)

@@ -149,12 +149,12 @@ def wait_until_idle(instance: dg.DagsterInstance, pipeline: str, spec: PipelineS
         Unavailable: one is, and it is not to be waited for.
     """
     end_dead(instance)
-    told = None
+    reported = None
     while busy := busy_reason(instance, pipeline, spec):
         if not wait:
             raise in_the_way([busy])
-        if busy != told:
-            told = busy
+        if busy != reported:
+            reported = busy
             _LOG.info("waiting: %s", busy)
         time.sleep(1)
         end_dead(instance)

@@ -1,4 +1,4 @@
-"""`batchmerge offsets forget`: a table that was dropped on purpose is filled anew."""
+"""`batchmerge offsets forget`: a table that was dropped on purpose is filled again."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Status(BaseModel):
 
 
 def pipeline_status() -> Status:
-    """All pipelines. What does not answer is told as such, within seconds; without connections there is nothing."""
+    """All pipelines. What does not answer is reported as such, within seconds; without connections there is nothing."""
     if not connections_path().exists():
         return Status()
     connections, names = load_connections(), pipeline_names()

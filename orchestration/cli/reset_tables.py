@@ -1,4 +1,4 @@
-"""Dropping a pipeline's tables with their committed states, so that it begins anew. Only for the local services."""
+"""Dropping a pipeline's tables with their committed states, so that it starts again. Only for the local services."""
 
 from __future__ import annotations
 

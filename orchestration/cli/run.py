@@ -63,8 +63,8 @@ def _say_what_is_ahead(name: str, max_batches: int | None) -> None:
     tables = len(pipeline.spec.tables)
     then = "then the table takes" if tables == 1 else f"then each of the {tables} tables takes"
     as_batches = "1 batch is" if batches == 1 else f"{batches:,} batches of up to {size:,} are"
-    told = f"{waits:,} records wait in Kafka: {as_batches} landed first, {then} all that it lacks at once"
-    click.echo(told, err=True)
+    plan = f"{waits:,} records wait in Kafka: {as_batches} landed first, {then} all that it lacks at once"
+    click.echo(plan, err=True)
 
 
 def finish(result: RunResult) -> None:

@@ -38,9 +38,9 @@ def verify(pipeline: str, rows: int) -> None:
     shown, checks = Table("asset", "check", "result", "what was found"), result.get_asset_check_evaluations()
     for check in checks:
         facts = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())
-        told = [check.description or "", facts]
+        parts = [check.description or "", facts]
         shown.add_row(
-            "/".join(check.asset_key.path), check.check_name, _word(check.passed), "; ".join(filter(None, told))
+            "/".join(check.asset_key.path), check.check_name, _word(check.passed), "; ".join(filter(None, parts))
         )
     console().print(shown)
     if not result.success:

@@ -127,7 +127,7 @@ def _columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
     """The row's columns under the names that they have in this system."""
     try:
         return kind_of(table).columns(spec, table)
-    except ConfigurationError:  # told by the first run, with its remedy
+    except ConfigurationError:  # reported by the first run, with its remedy
         return row_columns(spec, table.metadata_columns)
 
 
@@ -150,7 +150,7 @@ def _description(spec: PipelineSpec, table: Table) -> str:
 def _statement(spec: PipelineSpec, table: Table) -> str:
     try:
         text = kind_of(table).statement(spec, table)
-    except ConfigurationError:  # told by the first run, with its remedy
+    except ConfigurationError:  # reported by the first run, with its remedy
         return ""
     if len(text) > _MOST_SQL:
         return "The statement has too many columns to be shown here: `batchmerge plan` shows it."

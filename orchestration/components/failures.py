@@ -39,14 +39,14 @@ def failure(problem: BatchmergeError) -> dg.Failure:
     again = transient and not isinstance(problem, TimeLimitReached)
     how = "tried again" if again else "the next run tries again"
     facts = {f"fact {name}": dg.MetadataValue.text(str(value)) for name, value in problem.facts.items()}
-    told = {"where": problem.where, "remedy": problem.remedy}
+    texts = {"where": problem.where, "remedy": problem.remedy}
     return dg.Failure(
         description=str(problem),
         metadata={
             "error": dg.MetadataValue.text(type(problem).__name__),
             "class": dg.MetadataValue.text(f"transient: {how}" if transient else "terminal: needs a person"),
             "what": dg.MetadataValue.text(problem.what),
-            **{name: dg.MetadataValue.text(text) for name, text in told.items() if text},
+            **{name: dg.MetadataValue.text(text) for name, text in texts.items() if text},
             **facts,
         },
         allow_retries=again,

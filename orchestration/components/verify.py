@@ -78,12 +78,12 @@ def _specs(launch: Launch) -> list[dg.AssetCheckSpec]:
     found = []
     for table in launch.spec.tables:
         key = names.table_key(table)
-        told = "the table has the rows that the landed changes make, with these values"
-        found.append(dg.AssetCheckSpec(RECONCILED, asset=key, description=told))
+        description = "the table has the rows that the landed changes make, with these values"
+        found.append(dg.AssetCheckSpec(RECONCILED, asset=key, description=description))
         if _counts_keys(table):
             found.append(dg.AssetCheckSpec(KEYS, asset=key, description="no key has more than one row"))
-    told = "tables that hold the same at the same batch have the same number of rows"
-    return [*found, dg.AssetCheckSpec(AGREE, asset=names.landing_key(launch.name), description=told)]
+    description = "tables that hold the same at the same batch have the same number of rows"
+    return [*found, dg.AssetCheckSpec(AGREE, asset=names.landing_key(launch.name), description=description)]
 
 
 def _counts_keys(table: Table) -> bool:
@@ -129,10 +129,10 @@ def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.As
     )
     if _counts_keys(table):
         duplicates = verdict.duplicates or 0
-        told = f"{duplicates} keys have more than one row" if duplicates else None
+        description = f"{duplicates} keys have more than one row" if duplicates else None
         known = {"duplicate keys": duplicates, "batch": verdict.batch}
         yield dg.AssetCheckResult(
-            check_name=KEYS, asset_key=key, passed=not duplicates, description=told, metadata=known
+            check_name=KEYS, asset_key=key, passed=not duplicates, description=description, metadata=known
         )
 
 

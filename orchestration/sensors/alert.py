@@ -25,7 +25,7 @@ _PAUSES, _TIMEOUT = (1.0, 4.0, 0.0), 10
     default_status=dg.DefaultSensorStatus.RUNNING,
     minimum_interval_seconds=30,
     description=f"Posts each failed run as JSON to the address in {VARIABLE}. Failures that Dagster retries by itself "
-    "are told only if the last try fails too.",
+    "are reported only if the last try fails too.",
 )
 def failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
     address = os.environ.get(VARIABLE)
@@ -38,7 +38,7 @@ def failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
     return None
 
 
-def _post(address: str, told: dict[str, Any]) -> None:
+def _post(address: str, message: dict[str, Any]) -> None:
     """Posts until it is taken, a few times.
 
     Raises:
@@ -47,7 +47,7 @@ def _post(address: str, told: dict[str, Any]) -> None:
     said = ""
     for pause in _PAUSES:
         try:
-            answer = requests.post(address, json=told, timeout=_TIMEOUT)
+            answer = requests.post(address, json=message, timeout=_TIMEOUT)
             if answer.ok:
                 return
             said = f"it answers {answer.status_code}"
@@ -55,19 +55,19 @@ def _post(address: str, told: dict[str, Any]) -> None:
             said = f"no answer ({type(problem).__name__})"
         time.sleep(pause)
     raise Unavailable(
-        f"the webhook did not take the news of run {told['run_id']}: {said}",
+        f"the webhook did not take the failure of run {message['run_id']}: {said}",
         where=f"the address in {VARIABLE}",
-        remedy="look at the run in Dagster: this failure is not told again",
+        remedy="look at the run in Dagster: this failure is not reported again",
     )
 
 
 def message(run: dg.DagsterRun, failures: Sequence[DagsterEvent]) -> dict[str, Any]:
-    """What is told. `text` alone says it all, for chats that show nothing else."""
+    """What is reported. `text` alone says it all, for chats that show nothing else."""
     pipeline = run.tags.get(PIPELINE_TAG) or _pipeline_of(run)
     steps = [_step(event) for event in failures]
-    told = "; ".join(_told(step) for step in steps) or "the run's process ended"
+    message = "; ".join(_step_text(step) for step in steps) or "the run's process ended"
     return {
-        "text": f"Batchmerge pipeline {pipeline} failed: {told} (run {run.run_id})",
+        "text": f"Batchmerge pipeline {pipeline} failed: {message} (run {run.run_id})",
         "pipeline": pipeline,
         "run_id": run.run_id,
         "job": run.job_name,
@@ -76,7 +76,7 @@ def message(run: dg.DagsterRun, failures: Sequence[DagsterEvent]) -> dict[str, A
     }
 
 
-def _told(step: dict[str, object]) -> str:
+def _step_text(step: dict[str, object]) -> str:
     return f"batch {step['batch']}: {step['error']}" if step["batch"] else str(step["error"])
 
 

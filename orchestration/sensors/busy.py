@@ -43,8 +43,8 @@ class Free:
 
     def request(self, hour: str | None, tags: Mapping[str, str]) -> dg.RunRequest:
         """A run of what is free, on this hour."""
-        told = "; ".join(f"{'/'.join(key.path)}: {why}" for key, why in (self.left_out or {}).items())
-        more = {LEFT_OUT_TAG: told} if told else {}
+        reasons = "; ".join(f"{'/'.join(key.path)}: {why}" for key, why in (self.left_out or {}).items())
+        more = {LEFT_OUT_TAG: reasons} if reasons else {}
         # No run key: the key of a failed run would never be launched again.
         return dg.RunRequest(partition_key=hour, tags={**tags, **more}, asset_selection=self.assets)
 

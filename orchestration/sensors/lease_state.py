@@ -93,10 +93,10 @@ def tick(
     # A backfill finishes what a dead run has begun, as a recovery run does.
     busy, paused = still_to_do(context.instance, name, spec), paused_reason(name, spec)
     hold = {one.table.table: paused or busy.get(table_key(one.table)) for one in looked}
-    requests, asked, told = _recover(looked, cursor, hours, context.instance, hold)
+    requests, asked, skipped = _recover(looked, cursor, hours, context.instance, hold)
     return dg.SensorResult(
         run_requests=requests,
-        skip_reason=None if requests else "; ".join(told),
+        skip_reason=None if requests else "; ".join(skipped),
         cursor=Cursor(shown=shown, asked=asked).model_dump_json(),
         # mypy: a list of one kind of event is no list of both
         asset_events=[*events],
@@ -127,7 +127,7 @@ def _recover(
     hold: Mapping[str, str | None],
 ) -> tuple[list[dg.RunRequest], dict[str, object], list[str]]:
     """Run requests, whom was asked for, and why nothing is asked for the others."""
-    requests, asked, told = list[dg.RunRequest](), dict[str, object](cursor.asked), list[str]()
+    requests, asked, skipped = list[dg.RunRequest](), dict[str, object](cursor.asked), list[str]()
     now = datetime.now(UTC)
     for one in looked:
         table = one.table.table
@@ -137,17 +137,19 @@ def _recover(
         before = cursor.asked.get(table)
         if not dead:
             asked.pop(table, None)
-            told.append(f"{table}: {one.problem or '; '.join(dict.fromkeys(reasons)) or 'no run has come to it yet'}")
+            skipped.append(
+                f"{table}: {one.problem or '; '.join(dict.fromkeys(reasons)) or 'no run has come to it yet'}"
+            )
         elif held := hold[table]:
-            told.append(f"{table}: {'; '.join(reasons)}; but {held}")
+            skipped.append(f"{table}: {'; '.join(reasons)}; but {held}")
         elif not is_due(before, dead, time.time()):
-            told.append(f"{table}: {'; '.join(reasons)}; a run was asked for already")
+            skipped.append(f"{table}: {'; '.join(reasons)}; a run was asked for already")
         else:
             asked[table] = after_asking(before, dead[0].batch, time.time())
             tags = {"batchmerge/reason": f"recovers batch {dead[0].batch} of {table}"[:60]}
             hour = hours.get_last_partition_key()
             requests.append(dg.RunRequest(partition_key=hour, tags=tags, asset_selection=[table_key(one.table)]))
-    return requests, asked, told
+    return requests, asked, skipped
 
 
 def _status(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus | None:

@@ -45,8 +45,8 @@ class Mistake:
         place = f"{shown_path(self.path)}: " if self.path else ""
         if not self.remedy:
             return f"{place}{self.what}"
-        told = self.remedy[0].upper() + self.remedy[1:] if self.remedy.endswith("?") else f"Fix: {self.remedy}"
-        return f"{place}{self.what}. {told}"
+        advice = self.remedy[0].upper() + self.remedy[1:] if self.remedy.endswith("?") else f"Fix: {self.remedy}"
+        return f"{place}{self.what}. {advice}"
 
 
 class Mistakes(ValueError):

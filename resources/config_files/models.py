@@ -2,7 +2,7 @@
 
 Pydantic stops at the first layer that is wrong: rules between options are not asked while one option is. So what was
 found is mended in a copy (a misspelt key gets the name that was meant, a wrong value is taken out) and the copy is
-judged again, until nothing is left. What would only follow from a value that was taken out is not told.
+judged again, until nothing is left. What would only follow from a value that was taken out is not reported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def examine(model: type[M], document: Any, unclear: Iterable[Path] = (), show_va
     """The document as the model, or all that is wrong with it.
 
     Args:
-        unclear: paths whose values are not known; nothing about them is told.
+        unclear: paths whose values are not known; nothing about them is reported.
         show_values: False where values may be secrets: they are not repeated.
     """
     copied = _Copy(copy.deepcopy(document), set(unclear))
@@ -51,13 +51,13 @@ def examine(model: type[M], document: Any, unclear: Iterable[Path] = (), show_va
             errors = problem.errors(include_url=False)
         else:
             return Examined(None if found else value, found)
-        told = [(error, m) for error in errors for m in _mistakes(model, copied.document, error, show_values)]
-        told = [(error, m) for error, m in told if not _is_misspelt(m, told)]
-        for _, mistake in told:
+        judged = [(error, m) for error in errors for m in _mistakes(model, copied.document, error, show_values)]
+        judged = [(error, m) for error, m in judged if not _is_misspelt(m, judged)]
+        for _, mistake in judged:
             written = copied.as_written(mistake)
             if written not in found and not copied.follows(written):
                 found.append(written)
-        if not copied.mend(told):
+        if not copied.mend(judged):
             break
     return Examined(None, found)
 
@@ -82,12 +82,12 @@ def _mistakes(model: type[BaseModel], document: Any, error: Any, show_values: bo
     return [Mistake(path, what, remedy, at_key=kind == "missing" or loc[-1:] == ("[key]",), stand_in=meant)]
 
 
-def _is_misspelt(missing: Mistake, told: list[tuple[Any, Mistake]]) -> bool:
+def _is_misspelt(missing: Mistake, judged: list[tuple[Any, Mistake]]) -> bool:
     """Whether what is missing is there under another name, which is a mistake of its own."""
     if not missing.path:
         return False
     meant = f"did you mean `{missing.path[-1]}`?"
-    return any(m.path[:-1] == missing.path[:-1] and m.at_key and m.remedy == meant for _, m in told)
+    return any(m.path[:-1] == missing.path[:-1] and m.at_key and m.remedy == meant for _, m in judged)
 
 
 def _of_a_rule(raised: Exception, path: Path) -> list[Mistake]:
@@ -202,11 +202,11 @@ class _Copy:
         paths = (mistake.path, *mistake.goes_by)
         return inside or any(_overlap(path, gone) for path in paths for gone in self.unclear)
 
-    def mend(self, told: list[tuple[Any, Mistake]]) -> bool:
+    def mend(self, judged: list[tuple[Any, Mistake]]) -> bool:
         """Whether anything could be done about mistakes, each with pydantic's error."""
         done: list[Path] = []
         # What comes later in a list first: the numbers of what comes before stay.
-        for error, mistake in reversed(told):
+        for error, mistake in reversed(judged):
             if not any(_overlap(path, mistake.path) for path in done) and self._mend_one(error, mistake):
                 done.append(mistake.path)
         return bool(done)

@@ -94,8 +94,8 @@ class YamlFile:
             place = self.place(mistake)
             inside = len(mistake.path) > len(root) and mistake.path[: len(root)] == root
             shown = mistake.path[len(root) :] if inside else mistake.path
-            told = Mistake(shown, mistake.what, mistake.remedy)
-            placed.append((place.line, place.column, f"{self.shown}:{place.line}:{place.column}: {told.sentence}"))
+            written = Mistake(shown, mistake.what, mistake.remedy)
+            placed.append((place.line, place.column, f"{self.shown}:{place.line}:{place.column}: {written.sentence}"))
         return WrongFile("\n".join(line for *_, line in sorted(placed)), where=str(self.path))
 
 
@@ -184,7 +184,7 @@ def _place(node: Node) -> Place:
 
 def _refuse(found: YamlFile, problem: yaml.MarkedYAMLError) -> NoReturn:
     mark = problem.problem_mark or problem.context_mark
-    # A quote or bracket that is never closed is told where it begins.
+    # A quote or bracket that is never closed is reported where it begins.
     if problem.context_mark and re.search(r"end of stream|expected ',' or", problem.problem or ""):
         mark = problem.context_mark
     if mark:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from jobs.connect_import import building, offsets
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.writing import pipeline_file
-from jobs.landing.transforming import analyse
+from jobs.landing.transform import analyse
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.connect_import import import_

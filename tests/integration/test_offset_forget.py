@@ -1,4 +1,4 @@
-"""`batchmerge offsets forget`: a table that was dropped on purpose is filled anew, and no other one."""
+"""`batchmerge offsets forget`: a table that was dropped on purpose is filled again, and no other one."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from jobs.decode.decoders import decoder_for
-from jobs.landing.transforming import DecodeStep, evaluated
+from jobs.landing.transform import DecodeStep, evaluated
 from jobs.schema.types import parse_columns
 from jobs.spec.source import Source
 from jobs.spec.transform import HEADERS

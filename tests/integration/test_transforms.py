@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.dead_letters.retry import retry
-from jobs.landing.transforming import analyse
+from jobs.landing.transform import analyse
 from resources.connections import Connections
 from resources.errors import BadRecords
 from tests.kit.engine import Engine, catalog

@@ -160,7 +160,7 @@ class Loader:
                 f"the intermediate table {self.intermediate} holds {loaded} rows of batches {flush.first.number} to "
                 f"{flush.last.number}, landed for this table were {wanted}",
                 where=self.where,
-                remedy="drop that table and run again: it is filled anew under another name",
+                remedy="drop that table and run again: it is filled again under another name",
             )
 
 

@@ -1,4 +1,4 @@
-"""Forgetting what a table on one endpoint has, after it was dropped on purpose: it is filled anew from the log."""
+"""Forgetting what a table on one endpoint has, after it was dropped on purpose: it is filled again from the log."""
 
 from __future__ import annotations
 

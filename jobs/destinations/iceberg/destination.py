@@ -69,7 +69,7 @@ class IcebergDestination(Destination):
             raise ConfigurationError(
                 "the table carries its committed state itself",
                 where=self.name,
-                remedy="drop the table, if it is to be filled anew: its state goes with it",
+                remedy="drop the table, if it is to be filled again: its state goes with it",
             )
         return False
 

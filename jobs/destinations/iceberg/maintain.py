@@ -26,7 +26,7 @@ def maintain(
     for identifier, branch in ((table.table, table.branch), (tombstones, "main")):
         if identifier is None:
             continue
-        kept = MaintainedTable(
+        maintained = MaintainedTable(
             pipeline=pipeline,
             catalog=catalog,
             identifier=identifier,
@@ -35,5 +35,5 @@ def maintain(
             sort_by=(),
             attempt_seconds=table.time_limit_seconds,
         )
-        if kept.exists():
-            yield from keep_up(session(), kept, options)
+        if maintained.exists():
+            yield from keep_up(session(), maintained, options)

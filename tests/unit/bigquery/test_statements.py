@@ -1,5 +1,5 @@
 """Every statement that is generated for BigQuery: as on file (tests/unit/sql/bigquery), and accepted by Google's
-analyzer. `BATCHMERGE_WRITE_GOLDEN=1` writes the files anew; look at the difference before committing it."""
+analyzer. `BATCHMERGE_WRITE_GOLDEN=1` writes the files again; look at the difference before committing it."""
 
 from __future__ import annotations
 

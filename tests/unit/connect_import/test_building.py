@@ -109,7 +109,7 @@ def made(options: dict[str, str], **more: Any) -> tuple[Imported, PipelineSpec]:
     assert document["type"] == "orchestration.components.KafkaPipeline"
     every = pipeline_file(imported) + connections_file(imported) + "\n".join(report(imported))
     assert SECRET not in every
-    assert {t.name for t in imported.told} == set(options)
+    assert {t.name for t in imported.reports} == set(options)
     return imported, PipelineSpec.model_validate(document["attributes"])
 
 

@@ -74,5 +74,5 @@ def test_option_is_mapped_or_named(name: str, options: Options) -> None:
 
 def test_every_fate_occurs_and_unknown_options_are_not_guessed() -> None:
     every = {**iceberg.OPTIONS, **clickhouse.OPTIONS, **bigquery.OPTIONS, **connect.OPTIONS}
-    assert {option.fate for option in every.values()} == set(OptionStatus)
+    assert {option.status for option in every.values()} == set(OptionStatus)
     assert find("iceberg.tabels", iceberg.OPTIONS, connect.OPTIONS) is None

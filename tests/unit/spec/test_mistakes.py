@@ -71,14 +71,14 @@ def changed(change: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def told(document: object) -> list[str]:
+def reported(document: object) -> list[str]:
     return [mistake.sentence for mistake in examine(PipelineSpec, document).mistakes]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["change"])[:60])
-def test_every_mistake_is_told_in_these_words(case: dict[str, Any]) -> None:
-    assert told(changed(case["change"])) == case["told"]
-    assert not PYDANTIC.search(" ".join(case["told"]))
+def test_every_mistake_is_reported_in_these_words(case: dict[str, Any]) -> None:
+    assert reported(changed(case["change"])) == case["reported"]
+    assert not PYDANTIC.search(" ".join(case["reported"]))
 
 
 def test_right_document_is_its_model() -> None:
@@ -280,7 +280,7 @@ def has(node: Any, step: Any) -> bool:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(places(FULL)[1:]), JUNK), min_size=1, max_size=3))
-def test_whatever_is_written_is_told_in_plain_words(damage: list[tuple[tuple[Any, ...], Any]]) -> None:
+def test_whatever_is_written_is_reported_in_plain_words(damage: list[tuple[tuple[Any, ...], Any]]) -> None:
     document: Any = copy.deepcopy(FULL)
     for (*outer, last), value in damage:
         at = document

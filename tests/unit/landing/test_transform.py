@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from jobs.decode.decoders import decoder_for
-from jobs.landing.transforming import DecodeStep, error_class, failing_records
+from jobs.landing.transform import DecodeStep, error_class, failing_records
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.errors import BadRecords
 
