@@ -26,7 +26,7 @@ Question = tuple[str, Callable[[], object]]
 def check(pipelines: tuple[str, ...], files_only: bool) -> None:
     """Check the connections file and the pipeline files, and ask every system that they name.
 
-    All pipelines, or only PIPELINES. Changes nothing. All mistakes in files are reported at once, each with its line and
+    All pipelines, or only PIPELINES. Changes nothing. All mistakes in files are reported at once, each with line and
     column. Exit code 2: something has to be mended; 3: a system does not answer now.
     """
     problems: list[BatchmergeError] = []

@@ -9,10 +9,10 @@ commit moves the state by compare-and-set, and only the owner of the lease gets 
 
 Why the way is this short. The connector whose design this follows (`seeds`: ClickHouse Kafka Connect) gets batches that
 Kafka's group protocol cuts differently at every retry; its nine cases make identical inserts out of them. Here a batch
-is immutable once it is landed, and a step is fixed in the lease when it is begun: a retry is the same step, cut into the
-same chunks under the same tokens, so a step either follows the one before or is that very one. The other cases cannot
-arise on the way. They are what a table may be found in when it is taken up (`found.py`), and the state machine judges
-them there.
+is immutable once it is landed, and a step is fixed in the lease when it is begun: a retry is the same step, cut into
+the same chunks under the same tokens, so a step either follows the one before or is that very one. The other cases
+cannot arise on the way. They are what a table may be found in when it is taken up (`found.py`), and the state machine
+judges them there.
 """
 
 from __future__ import annotations
