@@ -70,6 +70,10 @@ definitions: setup ## Check that Dagster can load every pipeline
 crash: setup ## Kill the real process at every boundary, many times (minutes)
 	BATCHMERGE_KILLS=200 BATCHMERGE_KILL_ROWS=5000000 $(BIN)/python -m pytest tests/crash
 
+.PHONY: soak
+soak: setup ## Kill runs, the daemon and all services at random moments, 300 times (hours; KILLS=n, SEED=n)
+	$(BIN)/python -m tests.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1)
+
 .PHONY: thorough
 thorough: setup ## The long tests that `make test` leaves out (the tutorial of docs too), beside those of the other targets
 	$(BIN)/python -m pytest -m "slow and not bigquery_real" --ignore tests/crash --ignore tests/browser --ignore tests/cdc --ignore tests/production

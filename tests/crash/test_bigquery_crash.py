@@ -1,4 +1,7 @@
-"""kill -9 of the run at each of the eight steps, kill -9 of BigQuery, two runs at once, and runs that sleep."""
+"""kill -9 of BigQuery, of a run in step after step, two runs at once, and runs that sleep.
+
+Kills at every boundary are in `test_every_boundary.py`.
+"""
 
 from __future__ import annotations
 
@@ -73,16 +76,6 @@ def test_killed_run_that_loads_landed_files(point: str, landed_log: Log, stack: 
     assert code == 0, output
     landed_log.check(connections, point)
     assert all(job.source_uris for job in loads(connections, landed_log.flow))
-
-
-@pytest.mark.parametrize("point", KIND.failpoints)
-def test_killed_run_is_finished_by_the_next(point: str, log: Log, stack: Path, connections: Connections) -> None:
-    log.grow(connections)
-    code, output = log.flow.run(stack, failpoint=point)
-    assert code == -signal.SIGKILL, output
-    code, output = log.flow.run(stack)
-    assert code == 0, output
-    log.check(connections, point)
 
 
 def test_killed_again_and_again(log: Log, stack: Path, connections: Connections) -> None:

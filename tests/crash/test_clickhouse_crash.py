@@ -1,5 +1,7 @@
 """ClickHouse under fire: killed runs, sleepers, two runs at once, late inserts, killed servers. No row lost or doubled.
 
+Kills at every boundary are in `test_every_boundary.py`.
+
 An append table shows every lost and every doubled row, so it takes most of the fire.
 """
 
@@ -22,7 +24,6 @@ import pytest
 
 from jobs.destinations.clickhouse.insertion import to_arrow_file
 from jobs.destinations.clickhouse.keeper import KeeperStore
-from jobs.destinations.clickhouse.kind import KIND
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import BatchmergeError
@@ -72,26 +73,11 @@ def make_load(connections: Connections, stack: Path, topic: Callable[..., str]) 
     return make
 
 
-def test_killed_run_is_finished_by_the_next_at_every_boundary(make_load: Callable[..., Load]) -> None:
-    load = make_load(["append"], partition_by="id % 3")
-    load.grow()
-    load.finish()
-    for point in KIND.failpoints:
-        load.grow()
-        if point == "clickhouse.taken_over":
-            assert load.flow.run(load.home, failpoint="clickhouse.before")[0] == -signal.SIGKILL
-        code, output = load.flow.run(load.home, failpoint=point)
-        assert code == -signal.SIGKILL, (point, output)
-        load.finish()
-        load.check()
-
-
-@pytest.mark.parametrize("point", ["clickhouse.before:2", "clickhouse.inserted"])
-def test_killed_upserts_are_finished(point: str, make_load: Callable[..., Load]) -> None:
+def test_second_step_of_a_killed_merge_is_finished(make_load: Callable[..., Load]) -> None:
     # Room for six chunks: the three batches take two steps.
     load = make_load(["upsert_delete"], settings={"non_replicated_deduplication_window": 12})
     load.grow(300)
-    code, output = load.flow.run(load.home, failpoint=point)
+    code, output = load.flow.run(load.home, failpoint="clickhouse.before:2")
     assert code == -signal.SIGKILL, output
     load.finish()
     load.check()

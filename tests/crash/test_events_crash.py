@@ -12,18 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from jobs import failpoints
 from resources.connections import Connections
 from tests.kit import model
-from tests.kit.events import check_all_published, check_groups, effective, events
+from tests.kit.events import check_all_published, check_groups, events
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce, random_changes
 
 pytestmark = pytest.mark.crash
 
 MODES = ["append", "upsert_delete"]
-# Data is committed at these two, and no event of it is published.
-BEFORE_EVENTS = ["land.published", "merge.published"]
 
 
 @dataclass
@@ -54,27 +51,6 @@ def _told(topic: Callable[..., str], **control: object) -> OptionReport:
     return OptionReport(Flow(topic(partitions=2), MODES, max_records=80, overrides=overrides), name)
 
 
-@pytest.fixture(scope="module")
-def told(module_topic: Callable[..., str]) -> OptionReport:
-    return _told(module_topic)
-
-
-@pytest.mark.parametrize("point", [*BEFORE_EVENTS, *failpoints.EVENTS])
-def test_events_of_a_killed_run_are_published_by_the_next(
-    point: str, told: OptionReport, stack: Path, connections: Connections
-) -> None:
-    told.grow(connections)
-    code, output = told.flow.run(stack, failpoint=point)
-    assert code == -signal.SIGKILL, output
-    code, output = told.flow.run(stack)
-    assert code == 0, output
-    assert "could not be published" not in output
-    told.check(connections)
-    everything = events(connections, told.control)
-    repeated = [e.type for e in everything if e not in effective(everything)]
-    assert set(repeated) <= {"commit_request"}
-
-
 @pytest.mark.parametrize("point", ["events.ready.written", "events.table.written", "events.complete.written"])
 def test_killed_before_the_very_first_events(
     point: str, stack: Path, connections: Connections, topic: Callable[..., str]
@@ -87,21 +63,6 @@ def test_killed_before_the_very_first_events(
     code, output = told.flow.run(stack)
     assert code == 0, output
     told.check(connections)
-
-
-def test_killed_between_data_and_the_group_without_a_control_topic(
-    stack: Path, connections: Connections, topic: Callable[..., str]
-) -> None:
-    told = _told(topic, enabled=False)
-    told.grow(connections)
-    code, output = told.flow.run(stack, failpoint=failpoints.GROUP)
-    assert code == -signal.SIGKILL, output
-    code, output = told.flow.run(stack)
-    assert code == 0, output
-    pipeline = told.flow.pipeline(connections)
-    landed = pipeline.intermediate.committed()
-    assert landed
-    assert pipeline.kafka.group_offsets(pipeline.group) == dict(landed.offsets)
 
 
 def _stopped(pid: int) -> bool:

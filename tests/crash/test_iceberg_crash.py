@@ -1,4 +1,7 @@
-"""kill -9 at every boundary, two runs at once, and a run that sleeps: the table equals the model every time."""
+"""Iceberg tables under kill -9 while Spark writes, two runs at once, and a run that sleeps: they equal the model.
+
+Kills at every boundary are in `test_every_boundary.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,77 +10,25 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import psutil
 import pytest
 
-from jobs import failpoints
 from resources.connections import Connections
 from resources.local import stack as local_stack
 from tests.kit import model
 from tests.kit.flow import Flow, rows
-from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.records import bootstrap, produce, random_changes
 
 pytestmark = pytest.mark.crash
 
 MODES = ["append", "upsert_delete"]
 COORDINATES = {"metadata_columns": ["topic", "partition", "offset"]}
-# Tables of a flow by name: of each mode one and three, and one of each; `make test` runs the last.
-SHAPES = {f"{count}_{mode}": [mode] * count for mode in ("append", "upsert", "upsert_delete") for count in (1, 3)}
-SHAPES["one_of_each"] = ["append", "upsert", "upsert_delete"]
 
 
 def _stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
-
-
-@dataclass
-class Log:
-    """A flow whose log grows from test to test, so that each kill also meets what the ones before it left."""
-
-    flow: Flow
-    records: list[Record] = field(default_factory=list)
-
-    def grow(self, connections: Connections) -> None:
-        more = random_changes(len(self.records), 120, 30, 2)
-        produce(bootstrap(connections), self.flow.topic, more)
-        self.records.extend(more)
-
-
-@pytest.fixture(scope="module")
-def logs(module_topic: Callable[..., str]) -> Callable[[str], Log]:
-    @cache
-    def make(shape: str) -> Log:
-        modes = SHAPES[shape]
-        flow = Flow(module_topic(partitions=2), [f"{mode}{n}" for n, mode in enumerate(modes)], max_records=80)
-        tables = zip(flow.modes, modes, strict=True)
-        flow.overrides["tables"] = [{"kind": "iceberg", "table": flow.table(name), "mode": m} for name, m in tables]
-        return Log(flow)
-
-    return make
-
-
-def turns(shape: str, point: str) -> str:
-    """In the merge of which table: with three tables the second, so that one has committed and one has not begun."""
-    return f"{point}:2" if len(SHAPES[shape]) > 1 and point in failpoints.MERGE else point
-
-
-@pytest.mark.parametrize("point", failpoints.ALL)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_killed_run_is_finished_by_the_next(
-    shape: str, point: str, logs: Callable[[str], Log], stack: Path, connections: Connections
-) -> None:
-    log = logs(shape)
-    log.grow(connections)
-    code, output = log.flow.run(stack, failpoint=turns(shape, point))
-    assert code == -signal.SIGKILL, output
-    code, output = log.flow.run(stack)
-    assert code == 0, output
-    for name, mode in zip(log.flow.modes, SHAPES[shape], strict=True):
-        assert rows(connections, log.flow.table(name)) == model.expected(log.records, mode), (point, name)
 
 
 @pytest.mark.parametrize("victim", ["run", "spark worker"])
@@ -122,21 +73,6 @@ def _is_worker(process: psutil.Process) -> bool:
         return parent is not None and "pyspark" in "".join(parent.cmdline())
     except psutil.NoSuchProcess:
         return False
-
-
-@pytest.mark.parametrize("point", failpoints.LANDING)
-def test_killed_direct_landing(point: str, stack: Path, connections: Connections, topic: Callable[..., str]) -> None:
-    """Dead letters are published before their batch: neither lost nor doubled."""
-    flow = Flow(topic(partitions=2), ["append"], overrides={"intermediate": {"direct": True}})
-    records = random_changes(6, 150, 20, 2, bad=0.1)
-    produce(bootstrap(connections), flow.topic, records)
-    code, output = flow.run(stack, failpoint=point)
-    assert code == -signal.SIGKILL, output
-    code, output = flow.run(stack)
-    assert code == 0, output
-    assert rows(connections, flow.table("append")) == model.expected(records, "append")
-    letters = flow.pipeline(connections).intermediate.catalog.require(f"landing.{flow.name}_tmp")
-    assert len(letters.scan().to_arrow()) == model.bad(records)
 
 
 @pytest.mark.parametrize("point", ["land.published", "merge.begun", "merge.written", "merge.published"])

@@ -13,7 +13,7 @@ from resources.connections import Connections, load_connections
 from resources.local import stack as local_stack
 from tests.kit.engine import session
 from tests.kit.kind import KindUnderTest
-from tests.kit.kinds import KINDS, with_others
+from tests.kit.kinds import KINDS, runnable, unavailable, with_others
 from tests.kit.story import Story, Target
 
 MakeStory = Callable[..., Story]
@@ -35,17 +35,8 @@ def _kind_can_run(request: pytest.FixtureRequest) -> None:
     given = getattr(request.node, "callspec", None)
     for value in given.params.values() if given else ():
         kind = value.kind if isinstance(value, Target) else value
-        if isinstance(kind, KindUnderTest) and (reason := _unavailable(kind)):
+        if isinstance(kind, KindUnderTest) and (reason := unavailable(kind)):
             pytest.skip(reason)
-
-
-def runnable(kind: KindUnderTest) -> bool:
-    return _unavailable(kind) is None
-
-
-def _unavailable(kind: KindUnderTest) -> str | None:
-    services = [one for one in local_stack.SERVICES if one.name == kind.service]
-    return services[0].unavailable() if services else None
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ import pytest
 from jobs.dead_letters.listing import letters, summary
 from jobs.dead_letters.retry import Retried, retry
 from resources.errors import BadRecords
-from tests.destinations.conftest import MakeStory, runnable
+from tests.destinations.conftest import MakeStory
 from tests.kit.kind import KindUnderTest
-from tests.kit.kinds import KINDS
+from tests.kit.kinds import KINDS, runnable
 from tests.kit.letters import LARGE, put
 from tests.kit.model import Row
 from tests.kit.records import COLUMNS, Record

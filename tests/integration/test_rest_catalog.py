@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,38 +87,6 @@ def test_columns_evolve_on_a_rest_catalog(
     assert sorted((r["id"], r["size"], r["extra"]) for r in table) == [(1, 1, None), (2, 2**40, "x")]
     with pytest.raises(SchemaRefused):
         wider.edited(source=source(flow.topic, size="string", extra="string")).advance()
-
-
-@pytest.mark.parametrize(
-    ("commit", "point"),
-    [
-        pytest.param("each", "merge.written", marks=pytest.mark.slow),
-        ("together", "together.written"),
-        pytest.param("together", "together.published", marks=pytest.mark.slow),
-    ],
-)
-def test_run_that_is_killed_at_its_commit_is_finished_by_the_next(
-    commit: str,
-    point: str,
-    rest_file: Path,
-    rest: Connections,
-    stack: Path,
-    topic: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(rest_file))
-    flow = Flow(topic(), MODES, overrides={**TOGETHER, "commit": commit})
-    records = random_changes(8, 40, 9, 1)
-    produce(bootstrap(rest), flow.topic, records)
-    code, output = flow.run(stack, failpoint=point)
-    assert code == -signal.SIGKILL, output
-    if commit == "together":
-        there = {mode: len(rows(rest, flow.table(mode))) > 0 for mode in MODES}
-        assert set(there.values()) == {point == "together.published"}, "all tables or none"
-    code, output = flow.run(stack)
-    assert code == 0, output
-    for mode in MODES:
-        assert rows(rest, flow.table(mode)) == model.expected(records, mode), mode
 
 
 def test_tables_of_a_batch_are_committed_together(

@@ -83,3 +83,8 @@ class KindUnderTest:
     def recreate(self, connections: Connections, table: str) -> None:
         """Drops the table and makes it again with the same columns, as a person would."""
         raise NotImplementedError
+
+    def roll_back(self, connections: Connections, table: str) -> bool:
+        """Takes its newest commit back, as a person would; False where its system knows no such thing."""
+        del connections, table
+        return False

@@ -15,7 +15,9 @@ import pyarrow as pa
 import yaml
 from google.cloud.bigquery import Table
 
+from jobs.iceberg.history import ancestors
 from resources.connections import Connections
+from resources.local import stack as local_stack
 from tests.kit import bigquery, clickhouse
 from tests.kit.engine import catalog
 from tests.kit.flow import rows
@@ -50,6 +52,13 @@ class Iceberg(KindUnderTest):
         schema = catalog(connections).require(table).schema()
         self.drop(connections, table)
         catalog(connections).create(table, schema, properties={"format-version": "2"})
+
+    def roll_back(self, connections: Connections, table: str) -> bool:
+        found = catalog(connections).require(table)
+        before = list(ancestors(found.metadata, "main"))[1:]
+        if before:
+            found.manage_snapshots().set_current_snapshot(before[0].snapshot_id).commit()
+        return bool(before)
 
 
 class ClickHouse(KindUnderTest):
@@ -120,6 +129,16 @@ _OTHERS: tuple[KindUnderTest, ...] = tuple(e.load() for e in entry_points(group=
 KINDS: dict[str, KindUnderTest] = {kind.name: kind for kind in (*_OWN, *_OTHERS)}
 
 READ = {"iceberg": rows, "clickhouse": clickhouse.rows, "bigquery": bigquery.rows}
+
+
+def runnable(kind: KindUnderTest) -> bool:
+    return unavailable(kind) is None
+
+
+def unavailable(kind: KindUnderTest) -> str | None:
+    """Why the service that it needs cannot run on this machine; None: it can, or it needs none."""
+    services = [one for one in local_stack.SERVICES if one.name == kind.service]
+    return services[0].unavailable() if services else None
 
 
 def with_others(home: Path) -> Path:

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, overload
 
 from tests.kit.records import Record
 
 Row = tuple[int, str, float]
+USUAL = ("id", "name", "amount")
 
 
 def is_good(record: Record) -> bool:
     return record.key is not None and not isinstance(record.value, str)
 
 
-def expected(records: Sequence[Record], mode: str) -> list[Row]:
-    """Sorted rows (id, name, amount) of a table of this mode after all these records."""
-    good = [r for r in records if is_good(r)]
-    if mode == "append":
-        return sorted(_row(r) for r in good if not _is_delete(r))
-    if mode == "delete":
-        rows: dict[int, list[Row]] = {}
-        for r in good:
-            assert r.key is not None
-            rows[r.key] = [] if _is_delete(r) else [*rows.get(r.key, []), _row(r)]
-        return sorted(row for many in rows.values() for row in many)
-    table: dict[int, Row] = {}
-    for r in good:
-        assert r.key is not None
-        if not _is_delete(r):
-            table[r.key] = _row(r)
-        elif mode == "upsert_delete":
-            table.pop(r.key, None)
-    return sorted(table.values())
+@overload
+def expected(records: Sequence[Record], mode: str) -> list[Row]: ...
+
+
+@overload
+def expected(records: Sequence[Record], mode: str, columns: Sequence[str]) -> list[tuple[object, ...]]: ...
+
+
+def expected(records: Sequence[Record], mode: str, columns: Sequence[str] = USUAL) -> Any:
+    """Sorted rows (by default id, name, amount) of a table of this mode after all these records."""
+    rows: dict[int, list[tuple[Any, ...]]] = {}
+    for record in filter(is_good, records):
+        assert record.key is not None
+        if not _is_delete(record):
+            before = rows.get(record.key, []) if mode in ("append", "delete") else []
+            rows[record.key] = [*before, _row(record, columns)]
+        elif mode in ("upsert_delete", "delete"):
+            rows.pop(record.key, None)
+    return sorted_rows(row for many in rows.values() for row in many)
+
+
+def sorted_rows(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """In one order whatever is null."""
+    return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
 
 def with_left_out(records: Sequence[Record], left_out: Mapping[str, object], mode: str) -> dict[int, dict[str, object]]:
@@ -66,7 +73,6 @@ def _is_delete(record: Record) -> bool:
     return record.value is None or (isinstance(record.value, dict) and record.value["op"] == "d")
 
 
-def _row(record: Record) -> Row:
-    value = record.value
-    assert isinstance(value, dict)
-    return int(str(value["id"])), str(value["name"]), float(str(value["amount"]))
+def _row(record: Record, columns: Sequence[str]) -> tuple[object, ...]:
+    assert isinstance(record.value, dict)
+    return tuple(record.value.get(column) for column in columns)

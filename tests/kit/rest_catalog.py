@@ -6,6 +6,8 @@ here, which Jetty's own main class starts.
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,22 +76,52 @@ _SERVER = """\
 """
 
 
+class RestCatalog:
+    """A server on a port of its own, over a catalog and a warehouse in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._log = folder, folder / "server.log"
+        self._java, self._port = find_java(print), free_port(set())
+        self._jars = classpath(
+            fetch(LIBRARIES, self._java, print), fetch(SERVLET, self._java, print), pyspark_folder() / "jars"
+        )
+        (folder / "warehouse").mkdir(parents=True)
+        self._xml = folder / "server.xml"
+        self._xml.write_text(_SERVER.format(host=HOST, port=self._port, folder=folder))
+        self._running: processes.Running | None = None
+
+    @property
+    def connection(self) -> IcebergConnection:
+        uri = f"http://{HOST}:{self._port}"
+        return IcebergConnection(kind="iceberg", type="rest", uri=uri, warehouse="file://unused")
+
+    def start(self) -> None:
+        """Also after it was killed: with everything that it had."""
+        argv = jvm(self._java, self._folder, "256m", self._jars)
+        command = Command([*argv, "org.eclipse.jetty.xml.XmlConfiguration", str(self._xml)])
+        self._running = processes.start(command, self._log, self._folder)
+        _wait(self._running, self._port, self._log)
+
+    def kill(self) -> None:
+        assert self._running
+        os.kill(self._running.pid, signal.SIGKILL)
+        while processes.is_alive(self._running):
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        if self._running:
+            processes.stop(self._running)
+
+
 @contextmanager
 def rest_catalog(folder: Path) -> Iterator[IcebergConnection]:
     """The connection to a running server, which stops at the end."""
-    java, port = find_java(print), free_port(set())
-    jars, servlet = fetch(LIBRARIES, java, print), fetch(SERVLET, java, print)
-    (folder / "warehouse").mkdir(parents=True)
-    xml = folder / "server.xml"
-    xml.write_text(_SERVER.format(host=HOST, port=port, folder=folder))
-    log = folder / "server.log"
-    argv = jvm(java, folder, "256m", classpath(jars, servlet, pyspark_folder() / "jars"))
-    running = processes.start(Command([*argv, "org.eclipse.jetty.xml.XmlConfiguration", str(xml)]), log, folder)
+    server = RestCatalog(folder)
     try:
-        _wait(running, port, log)
-        yield IcebergConnection(kind="iceberg", type="rest", uri=f"http://{HOST}:{port}", warehouse="file://unused")
+        server.start()
+        yield server.connection
     finally:
-        processes.stop(running)
+        server.stop()
 
 
 def _wait(running: processes.Running, port: int, log: Path) -> None:

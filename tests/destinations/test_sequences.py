@@ -1,0 +1,193 @@
+"""Any sequence of what can happen to a pipeline ends in the model's tables, or in an error that names the choices.
+
+Thousands of sequences are played without tables in `tests/unit/test_any_sequence.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs import offset_reset, protocol
+from jobs.maintenance.run import maintain_landing, maintain_table
+from jobs.replay.from_kafka import from_offsets, replay_from_kafka
+from jobs.replay.landed import replay_batches
+from resources.errors import BatchmergeError, TopicRecreated
+from tests.destinations.conftest import MakeStory, every_kind
+from tests.kit import model
+from tests.kit.engine import Engine
+from tests.kit.examples import few
+from tests.kit.kind import KindUnderTest
+from tests.kit.model import Row
+from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.story import COORDINATES, Story, TableUnderTest, Target
+
+# Landed batches that every table has may go at once; every file is worth rewriting.
+AT_ONCE = {"landed": {"keep_days": 1e-9}, "compaction": {"min_input_files": 2}, "snapshots": {"keep_last": 1}}
+
+
+@dataclass
+class Played:
+    """A pipeline with one table of each mode of a kind.
+
+    Attributes:
+        log: the records of the topic as it is now.
+        position: of the next one that is read.
+        delivered: all that was read, in its order.
+        once: what each table had to hold at first and after each advance.
+    """
+
+    engine: Engine
+    tables: list[TableUnderTest]
+    dice: random.Random
+    log: list[Record] = field(default_factory=list)
+    position: int = 0
+    delivered: list[Record] = field(default_factory=list)
+    once: list[dict[str, list[Row]]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, story: Story, kind: KindUnderTest, seed: int) -> Played:
+        # A table that was rolled back gets what it lacks; rows of a recreated topic are told by their batch.
+        extra = {"on_rollback": "replay"} if kind.name == "iceberg" else {}
+        options = {"metadata_columns": [*COORDINATES, "batch"], **extra}
+        tables = [story.table(Target(kind, mode), **options) for mode in kind.modes]
+        engine = story.engine.edited(tables=[table.entry for table in tables], maintenance=AT_ONCE)
+        return cls(engine, tables, random.Random(seed), once=[{table.name: [] for table in tables}])
+
+    def tell(self, count: int) -> None:
+        more = random_changes(self.dice.randrange(10**6), count, 8, 1)
+        produce(bootstrap(self.engine.connections), self.engine.flow.topic, more)
+        self.log += more
+
+    def advance(self) -> None:
+        self.tell(20)
+        self.engine.land()
+        self.delivered += self.log[self.position :]
+        self.position = len(self.log)
+        self.once.append({t.name: model.expected(self.delivered, t.target.mode) for t in self.tables})
+        pipeline = self.engine.pipeline
+        for destination in pipeline.destinations():
+            protocol.merge(pipeline, destination)
+
+    def replay_landed(self) -> None:
+        pipeline = self.engine.pipeline
+        first, last = sorted(self.dice.choices([b.number for b in pipeline.intermediate.landed().batches], k=2))
+        for destination in pipeline.destinations():
+            replay_batches(pipeline, destination, first, last)
+
+    def replay_from_kafka(self) -> None:
+        pipeline = self.engine.pipeline
+        committed = pipeline.intermediate.committed()
+        assert committed
+        start = {tp: self.dice.randrange(offset + 1) for tp, offset in committed.offsets.items()}
+        for destination in pipeline.destinations():
+            replay_from_kafka(pipeline, destination, from_offsets(start))
+
+    def back_to_the_beginning(self) -> None:
+        self._reset(to_end=False)
+
+    def skip_to_the_end(self) -> None:
+        self.tell(5)
+        self._reset(to_end=True)
+
+    def _reset(self, to_end: bool) -> None:
+        pipeline = self.engine.pipeline
+        known = offset_reset.read_state(pipeline)
+        base = known.base()
+        targets = known.topics.stable if to_end else known.topics.first
+        offset_reset.commit(pipeline, known, base, offset_reset.plan_reset(known, base, targets, (), base.spec_hash))
+        self.position = len(self.log) if to_end else 0
+
+    def roll_back(self) -> None:
+        """One table, by one commit, where people can do so."""
+        table = self.dice.choice(self.tables)
+        table.target.kind.roll_back(self.engine.connections, table.name)
+
+    def retention(self) -> None:
+        list(maintain_landing(self.engine.pipeline))
+
+    def compaction(self) -> None:
+        pipeline = self.engine.pipeline
+        for destination in pipeline.destinations():
+            list(maintain_table(pipeline, destination))
+
+    def recreated_topic(self) -> None:
+        topic = self.engine.flow.topic
+        client = AdminClient({"bootstrap.servers": bootstrap(self.engine.connections)})
+        client.delete_topics([topic])[topic].result(timeout=60)
+        while topic in client.list_topics(timeout=60).topics:
+            pass
+        client.create_topics([NewTopic(topic, 1)])[topic].result(timeout=60)
+        self.log = []
+        self.tell(10)
+        with pytest.raises(TopicRecreated, match="offsets reset"):
+            self.engine.land()
+        self.back_to_the_beginning()
+
+    def check(self, steps: object) -> None:
+        for table in self.tables:
+            assert table.rows() == model.expected(self.delivered, table.target.mode), (steps, table.name)
+
+    def check_is_behind(self, steps: object) -> None:
+        """An error has stopped it: each table is as it was some time."""
+        for table in self.tables:
+            assert table.rows() in [once[table.name] for once in self.once], (steps, table.name)
+
+
+STEPS: dict[str, Callable[[Played], None]] = {
+    "advance": Played.advance,
+    "replay landed": Played.replay_landed,
+    "replay from Kafka": Played.replay_from_kafka,
+    "back to the beginning": Played.back_to_the_beginning,
+    "skip to the end": Played.skip_to_the_end,
+    "roll back": Played.roll_back,
+    "retention": Played.retention,
+    "compaction": Played.compaction,
+    "recreated topic": Played.recreated_topic,
+}
+
+
+def play(steps: list[str], seed: int, kind: KindUnderTest, new_story: MakeStory) -> None:
+    played = Played.of(new_story(), kind, seed)
+    for step in ("advance", "advance", *steps, "advance"):
+        problem = done(STEPS[step], played)
+        if problem:
+            assert problem.remedy, (steps, step, problem)
+        if problem and not step.startswith("replay"):
+            # A person has to choose; until then nothing is wrong.
+            played.check_is_behind(steps)
+            return
+    played.check(steps)
+
+
+def done(step: Callable[[Played], None], played: Played) -> BatchmergeError | None:
+    """What refused it, if something did."""
+    try:
+        step(played)
+    except BatchmergeError as problem:
+        return problem
+    return None
+
+
+# What has been wrong once, and the usual dangers in a row; drawn ones come on top.
+FIXED = ["recreated topic", "replay landed", "back to the beginning", "compaction", "replay from Kafka"]
+
+
+@every_kind
+def test_a_sequence_ends_in_the_model(kind: KindUnderTest, new_story: MakeStory) -> None:
+    play(FIXED, 1, kind, new_story)
+
+
+@pytest.mark.slow
+@every_kind
+@few(6)
+@given(steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=4, max_size=8), seed=st.integers(0, 99))
+def test_any_sequence_ends_in_the_model(kind: KindUnderTest, new_story: MakeStory, steps: list[str], seed: int) -> None:
+    play(steps, seed, kind, new_story)

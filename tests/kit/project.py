@@ -1,0 +1,68 @@
+"""A project of its own: pipeline files, a connections file and a Dagster instance, worked on by the real command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from jobs.failpoints import VARIABLE
+from tests.kit.flow import ROOT
+
+
+@dataclass(frozen=True)
+class Project:
+    """What somebody has who uses Batchmerge on this machine.
+
+    Attributes:
+        folder: for pipeline files, and for Dagster's data.
+        home: the data folder of the services.
+        connections: the connections file.
+    """
+
+    folder: Path
+    home: Path
+    connections: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of every process that works on it."""
+        return {
+            **{name: value for name, value in os.environ.items() if name != VARIABLE},
+            "BATCHMERGE_HOME": str(self.home),
+            "BATCHMERGE_CONNECTIONS": str(self.connections),
+            "BATCHMERGE_PIPELINES": str(self.folder / "pipelines"),
+            "DAGSTER_HOME": str(self.folder / "dagster"),
+        }
+
+    def write(self, pipeline: str, document: Mapping[str, object]) -> None:
+        """Its pipeline file, new or in place of the one before."""
+        where = self.folder / "pipelines" / pipeline
+        where.mkdir(parents=True, exist_ok=True)
+        document = {"type": "orchestration.components.KafkaPipeline", "attributes": dict(document)}
+        (where / "defs.yaml").write_text(yaml.safe_dump(document))
+
+    def start(self, *arguments: str, failpoint: str | None = None) -> subprocess.Popen[str]:
+        """`batchmerge` with these arguments; it leads a process group of its own."""
+        return subprocess.Popen(
+            [str(Path(sys.executable).with_name("batchmerge")), *arguments],
+            env={**self.environment, **({VARIABLE: failpoint} if failpoint else {})},
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def call(self, *arguments: str, failpoint: str | None = None) -> tuple[int, str]:
+        """Exit code (negative: the signal) and output."""
+        process = self.start(*arguments, failpoint=failpoint)
+        assert process.stdout
+        output = process.stdout.read()
+        return process.wait(timeout=600), output

@@ -1,0 +1,64 @@
+"""`python -m tests.soak --kills N --seed S`: kills everything, again and again, and proves every table right.
+
+Prints what each next run needed to go on. Exit code 1: a table is not right, or a run did not go on; then it prints
+the step, and the command that draws the same steps again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+from resources.local import stack as local_stack
+from tests.kit.project import Project
+from tests.soak.services import Services
+from tests.soak.soak import Soak
+
+
+def soak(kills: int, seed: int, home: Path, folder: Path) -> bool:
+    """Whether every table was right after each of so many kills."""
+    services = Services(home, folder)
+    try:
+        services.start()
+        file = services.connections_file
+        here, elsewhere = (Project(folder / name, home, file) for name in ("here", "elsewhere"))
+        one = Soak(services, here, elsewhere, seed, lambda line: print(line, flush=True))
+        try:
+            one.begin()
+            while one.kills < kills:
+                one.play()
+        except Exception as problem:
+            if not isinstance(problem, AssertionError):
+                traceback.print_exc()
+            print(f"FAILED in step {one.step} of seed {seed}, after {one.kills} kills: {problem}", flush=True)
+            print(f"the same again: python -m tests.soak --kills {kills} --seed {seed}", flush=True)
+            return False
+        finally:
+            print("\n".join(one.figures()), flush=True)
+    finally:
+        services.stop()
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--home", type=Path, help="data folder of a stack that runs; left out: one of its own")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="batchmerge-soak-") as folder:
+        home = given.home.absolute() if given.home else Path(folder) / "stack"
+        os.environ["BATCHMERGE_HOME"] = str(home)
+        try:
+            return 0 if soak(given.kills, given.seed, home, Path(folder)) else 1
+        finally:
+            if not given.home:
+                local_stack.down(home, print)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""A few kills of everything; `make soak` does 300."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak.__main__ import soak
+
+pytestmark = pytest.mark.crash
+
+
+def test_every_table_is_right_after_kills_of_everything(stack: Path, tmp_path: Path) -> None:
+    assert soak(kills=6, seed=1, home=stack, folder=tmp_path)
