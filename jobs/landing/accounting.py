@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.batch import Batch, Counts
-from jobs.offsets import TopicPartition, total
+from jobs.landing.task_report import TaskReport
+from jobs.offsets import total
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import BadRecords, InvariantBroken
 
@@ -19,16 +20,14 @@ class Written:
     """What the landing job counted while it ran, each number at its own place.
 
     Attributes:
-        read: records, counted by the workers before they decode them.
+        report: of all tasks; its records were counted by the workers before they decoded them.
         landed, quarantined, filtered: what became of them, counted after.
-        newest: the newest record timestamp per topic-partition, in milliseconds, whatever became of the record.
     """
 
-    read: int = 0
+    report: TaskReport = field(default_factory=TaskReport)
     landed: int = 0
     quarantined: int = 0
     filtered: int = 0
-    newest: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 def check(batch: Batch, where: str, written: Written, added_rows: int, skip: bool = False) -> Counts:
@@ -42,11 +41,11 @@ def check(batch: Batch, where: str, written: Written, added_rows: int, skip: boo
         InvariantBroken: they do not; nothing was published.
     """
     counts = Counts(
-        read=written.read,
+        read=written.report.records,
         landed=written.landed,
         quarantined=0 if skip else written.quarantined,
         filtered=written.filtered,
-        gaps=total(batch.ranges) - written.read,
+        gaps=total(batch.ranges) - written.report.records,
         skipped=written.quarantined if skip else 0,
     )
     expected = counts.landed + counts.quarantined

@@ -178,7 +178,7 @@ def publish_landed(
 ) -> LandedBatch:
     """Publishes what the attempt has written as this batch, with the state after it."""
     before, counts = committed.watermark if committed else Watermark(), written.counts
-    watermark = before.advance(batch.ranges, written.newest, log_ends, batch.planned_at)
+    watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
     landed = publish_batch(attempt, LandedBatch(batch, counts, watermark, snapshot_id=0), summary)
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",

@@ -6,11 +6,9 @@ destination (`intermediate.direct`), and a replay from Kafka. They differ in whi
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -23,7 +21,8 @@ from jobs.iceberg.attempt import Attempt
 from jobs.landing.accounting import Written, check, refuse_bad_records
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.records import RecordReader
-from jobs.offsets import TopicPartition, total
+from jobs.landing.task_report import TaskReport, sum_up
+from jobs.offsets import total
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -50,11 +49,11 @@ class LandedRanges:
     """What was written to the branch.
 
     Attributes:
-        newest: the newest record timestamp per topic-partition, in milliseconds, whatever became of the record.
+        report: what the tasks found in the records.
     """
 
     counts: Counts
-    newest: Mapping[TopicPartition, int] = field(default_factory=dict)
+    report: TaskReport = field(default_factory=TaskReport)
 
 
 def land_ranges(
@@ -74,7 +73,7 @@ def land_ranges(
     added = selected if selection.only_missing else attempt.added_rows() + elsewhere
     counts = check(records.batch, attempt.identifier, written, added, skip)
     refuse_bad_records(records.spec, records.batch, counts, attempt.identifier, lambda: records.bad(spark))
-    return LandedRanges(counts, written.newest)
+    return LandedRanges(counts, written.report)
 
 
 def _write(spark: SparkSession, records: BatchRecords, attempt: Attempt, selection: Selection) -> Written:
@@ -96,8 +95,8 @@ def _write(spark: SparkSession, records: BatchRecords, attempt: Attempt, selecti
     # Spark Connect waits 100 ms for what was observed and then answers without it; a loaded server can be later than
     # that (seen). The same counts then come from a second look at the same ranges, which is slower and as good.
     found = counted.get or _count(shaped, what, attempt)
-    read, newest = _sum_up(found["reports"])
-    return Written(read, found["landed"], found["quarantined"], found["filtered"], newest)
+    report = sum_up(found["reports"].splitlines())
+    return Written(report, found["landed"], found["quarantined"], found["filtered"])
 
 
 def _count(shaped: DataFrame, what: list[Column], attempt: Attempt) -> dict[str, Any]:
@@ -108,23 +107,11 @@ def _count(shaped: DataFrame, what: list[Column], attempt: Attempt) -> dict[str,
 def _counts(wanted: Column) -> list[Column]:
     """What is counted over the shaped rows, each on its own."""
     op, error = F.col("op"), F.col("error")
-    is_report = op == RecordReader.READ
-    reports = F.collect_list(F.when(is_report, F.to_json(F.struct("kafka", "i"))))
+    is_report = op == RecordReader.REPORT
+    reports = F.collect_list(F.when(is_report, F.col("kafka.topic")))
     return [
         F.array_join(reports, "\n").alias("reports"),
         F.count_if(wanted).alias("landed"),
         F.count_if(error.isNotNull()).alias("quarantined"),
         F.count_if(op.isNotNull() & ~is_report & ~wanted).alias("filtered"),
     ]
-
-
-def _sum_up(reports: str) -> tuple[int, dict[TopicPartition, int]]:
-    """Records and newest timestamps of all tasks; one line per task and topic-partition."""
-    read, newest = 0, dict[TopicPartition, int]()
-    for line in reports.splitlines():
-        report = json.loads(line)
-        tp = TopicPartition(report["kafka"]["topic"], report["kafka"]["partition"])
-        time = datetime.fromisoformat(report["kafka"]["timestamp"])
-        milliseconds = int(time.timestamp() * 1000)
-        read, newest[tp] = read + report["i"], max(milliseconds, newest.get(tp, milliseconds))
-    return read, newest

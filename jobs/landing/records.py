@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.changes.columns import ERROR, KAFKA, KEPT
+from jobs.changes.columns import ERROR, INSTANT, KAFKA, KEPT
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.verdicts import Verdicts
+from jobs.landing.task_report import RecordsRead, TaskReport
 from jobs.offsets import TopicPartition
 from jobs.spec.transform import KEY
 
@@ -69,26 +69,24 @@ class RecordReader:
     names_unchanged: bool = False
     left_out: DecodeError | None = None
 
-    # Not operations: a record that the pipeline leaves out on purpose, and the row that counts a task's records.
+    # Not operations: a record that the pipeline leaves out on purpose, and a task's report.
     FILTERED: ClassVar[str] = "filtered"
-    READ: ClassVar[str] = "read"
+    REPORT: ClassVar[str] = "report"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All batches of one task, then one row per topic-partition: how many records came in, and the newest time.
+        """All batches of one task, then one row with the task's report (`jobs.landing.task_report`).
 
-        Both are counted before decoding. They travel as rows with the op `READ` and the number in `i`, which the driver
-        sums up and does not write.
+        Its op is `REPORT`, and its text stands in `kafka.topic`; the driver sums them up and does not write them.
         """
-        seen: dict[TopicPartition, tuple[int, datetime]] = {}
-        schema = None
+        report, schema = TaskReport(), None
         for batch in batches:
             if batch.num_rows:
-                _count(batch, seen)
                 shaped = self.read(batch)
+                report += TaskReport(_counted(batch))
                 schema = shaped.schema
                 yield shaped
         if schema is not None:
-            yield _reports(schema, seen)
+            yield _report_row(schema, report)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""
@@ -193,26 +191,21 @@ class RecordReader:
         return pc.add(offsets, shift)
 
 
-def _count(batch: pa.RecordBatch, seen: dict[TopicPartition, tuple[int, datetime]]) -> None:
-    """Adds the batch's records to the number and the newest time per topic-partition."""
+def _counted(batch: pa.RecordBatch) -> dict[TopicPartition, RecordsRead]:
+    """The batch's records and their newest time per topic-partition."""
     table = pa.Table.from_batches([batch.select(["topic", "partition", "timestamp"])])
-    for row in table.group_by(["topic", "partition"]).aggregate([("timestamp", "max"), ([], "count_all")]).to_pylist():
-        tp = TopicPartition(row["topic"], row["partition"])
-        number, newest = seen.get(tp, (0, row["timestamp_max"]))
-        seen[tp] = (number + row["count_all"], max(newest, row["timestamp_max"]))
+    groups = table.group_by(["topic", "partition"]).aggregate([("timestamp", "max"), ([], "count_all")])
+    newest = pc.divide(groups.column("timestamp_max").cast(INSTANT).cast(pa.int64()), 1000)
+    rows = zip(groups.column("topic"), groups.column("partition"), groups.column("count_all"), newest, strict=True)
+    return {TopicPartition(t.as_py(), p.as_py()): RecordsRead(n.as_py(), at.as_py()) for t, p, n, at in rows}
 
 
-def _reports(schema: pa.Schema, seen: Mapping[TopicPartition, tuple[int, datetime]]) -> pa.RecordBatch:
-    """One row per topic-partition that a task has read."""
+def _report_row(schema: pa.Schema, report: TaskReport) -> pa.RecordBatch:
     known = {
-        "op": pa.array([RecordReader.READ] * len(seen)),
-        "i": pa.array([number for number, _ in seen.values()], pa.int64()),
-        "kafka": pa.array(
-            [{"topic": tp.topic, "partition": tp.partition, "timestamp": newest} for tp, (_, newest) in seen.items()],
-            KAFKA,
-        ),
+        "op": pa.array([RecordReader.REPORT]),
+        "kafka": pa.array([{"topic": report.to_text()}], KAFKA),
     }
-    columns = [known.get(f.name, pa.nulls(len(seen), f.type)) for f in schema]
+    columns = [known.get(f.name, pa.nulls(1, f.type)) for f in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

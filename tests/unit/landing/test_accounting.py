@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from jobs.landing.accounting import Written, check
+from jobs.landing.task_report import RecordsRead, TaskReport
+from jobs.offsets import TopicPartition
 from resources.errors import InvariantBroken
 from tests.kit.batches import batch
 
 
 def written(read: int, landed: int, quarantined: int, filtered: int) -> Written:
-    return Written(read=read, landed=landed, quarantined=quarantined, filtered=filtered, newest={})
+    report = TaskReport({TopicPartition("t", 0): RecordsRead(read, 0)})
+    return Written(report, landed=landed, quarantined=quarantined, filtered=filtered)
 
 
 def test_account_that_adds_up_with_gaps_apart() -> None:

@@ -15,6 +15,7 @@ from jobs.decode.base import Decoded
 from jobs.decode.json_fast import Json
 from jobs.decode.text import Text
 from jobs.landing.records import Operations, RecordReader
+from jobs.landing.task_report import RecordsRead, TaskReport
 from jobs.offsets import TopicPartition
 from jobs.schema.types import parse_columns
 
@@ -216,11 +217,14 @@ def test_nested_fields_that_only_the_table_has_and_wider_types() -> None:
     assert landed.schema.field("value").type == table
 
 
-def test_last_row_of_a_task_tells_how_many_records_came_in() -> None:
+def test_last_row_of_a_task_is_its_report() -> None:
     batches = [records(({"id": 1}, {"id": 1})), records(), records(({"id": 2}, b"{"), (None, None))]
     *shaped, told = list(reader()(batches))
     assert [b.num_rows for b in shaped] == [1, 2]
-    assert told.to_pylist()[0] | {"op": RecordReader.READ, "i": 3} == told.to_pylist()[0]
+    assert told.column("op").to_pylist() == [RecordReader.REPORT]
+    report = TaskReport.from_text(told.column("kafka")[0].as_py()["topic"])
+    times = pa.concat_arrays([batch.column("partitionTime").cast(pa.int64()) for batch in shaped]).to_pylist()
+    assert report == TaskReport({TopicPartition("t", 0): RecordsRead(3, max(times) // 1000)})
     assert all(batch.schema.equals(told.schema) for batch in shaped)
 
 

@@ -1,0 +1,153 @@
+"""Fields that records have and no column takes: where, of which type, in how many records. Pure.
+
+Types of several places go together by one rule, whatever the order in which they are seen: whole numbers and others are
+``double``, structs have the fields of both, and what does not go together is ``text``, which takes any value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.schema.types import parse_type, type_name
+
+Path = tuple[str, ...]
+"""Names from the record inwards; ``element`` of a list, ``value`` of a map."""
+
+# A struct with more fields is rather a map whose keys are data.
+MOST_IN_STRUCT = 100
+# More than these are counted and not named: a report stays small.
+MOST_NAMED = 1000
+
+
+@dataclass(frozen=True)
+class FoundField:
+    """One field.
+
+    Attributes:
+        type: that of a column which takes all values that were seen, strings as ``text``; None where there is none.
+        records: how many records have a value in it; of an array's elements, how many elements.
+    """
+
+    type: pa.DataType | None
+    records: int
+
+    def __add__(self, other: FoundField) -> FoundField:
+        kind = common_type(self.type, other.type) if self.type is not None and other.type is not None else None
+        return FoundField(kind, self.records + other.records)
+
+
+@dataclass(frozen=True)
+class FoundFields:
+    """Fields by their paths.
+
+    Attributes:
+        more: how many were not kept by name, because there are too many.
+    """
+
+    by_path: Mapping[Path, FoundField] = field(default_factory=dict)
+    more: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.by_path)
+
+    def __add__(self, other: FoundFields) -> FoundFields:
+        if not other:
+            return self
+        found, more = dict(self.by_path), self.more + other.more
+        for path, one in other.by_path.items():
+            if path in found:
+                found[path] = found[path] + one
+            elif len(found) < MOST_NAMED:
+                found[path] = one
+            else:
+                more += 1
+        return FoundFields(found, more)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Records by the field's name, for people; sorted."""
+        return {shown(path): one.records for path, one in sorted(self.by_path.items())}
+
+    def within(self, roots: Iterable[str]) -> FoundFields:
+        """Those in these fields of the record, by their paths in there."""
+        wanted = set(roots)
+        inside = [(path[1:], one) for path, one in self.by_path.items() if len(path) > 1 and path[0] in wanted]
+        found: dict[Path, FoundField] = {}
+        for path, one in inside:
+            found[path] = found[path] + one if path in found else one
+        return FoundFields(found, self.more)
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [
+            [list(path), type_name(one.type) if one.type is not None else None, one.records]
+            for path, one in sorted(self.by_path.items())
+        ]
+        return {"named": rows, "more": self.more}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> FoundFields:
+        """The inverse of `to_json`."""
+        found = {
+            tuple(path): FoundField(parse_type(text)[0] if text is not None else None, records)
+            for path, text, records in document["named"]
+        }
+        return cls(found, document["more"])
+
+
+def shown(path: Path) -> str:
+    """A path as messages name it."""
+    return ".".join(path)
+
+
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type of a column that takes the values of both; ``text`` where nothing else does."""
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    if {one, other} <= _NUMBERS:
+        return pa.int64() if {one, other} <= _WHOLE else pa.float64()
+    return _common_nested(one, other) or pa.string()
+
+
+def _common_nested(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        fields = {f.name: f.type for f in one}
+        for f in other:
+            fields[f.name] = common_type(fields[f.name], f.type) if f.name in fields else f.type
+        return struct_of(fields)
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(pa.field("element", common_type(one.value_type, other.value_type)))
+    if pa.types.is_map(one) and pa.types.is_map(other) and one.key_type == other.key_type:
+        return pa.map_(one.key_type, pa.field("value", common_type(one.item_type, other.item_type)))
+    return None
+
+
+def struct_of(fields: Mapping[str, pa.DataType]) -> pa.DataType:
+    """A struct; ``text`` where it has so many fields that their names are rather data."""
+    return pa.struct(list(fields.items())) if len(fields) <= MOST_IN_STRUCT else pa.string()
+
+
+def known_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type without parts of which nothing is known yet (only nulls, empty arrays); None where nothing is left."""
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_struct(kind):
+        parts = {f.name: known_type(f.type) for f in kind}
+        known = {name: part for name, part in parts.items() if part is not None}
+        return pa.struct(list(known.items())) if known else None
+    if pa.types.is_list(kind):
+        inner = known_type(kind.value_type)
+        return None if inner is None else pa.list_(pa.field("element", inner))
+    if pa.types.is_map(kind):
+        inner = known_type(kind.item_type)
+        return None if inner is None else pa.map_(kind.key_type, pa.field("value", inner))
+    return kind
+
+
+_WHOLE = {pa.int32(), pa.int64()}
+_NUMBERS = {*_WHOLE, pa.float32(), pa.float64()}
