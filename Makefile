@@ -87,7 +87,7 @@ bench: setup ## Measure speed and memory
 	$(BIN)/python -m tests.benchmarks
 
 .PHONY: production
-production: setup ## Dagster on PostgreSQL, two code locations, a Spark cluster, systemd's units (needs PostgreSQL; minutes)
+production: setup ## Dagster on PostgreSQL, two code locations, a Spark cluster, systemd, alert rules (needs PostgreSQL, promtool; minutes)
 	$(BIN)/python -m pytest -m production tests/production
 
 .PHONY: screenshots

@@ -33,6 +33,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "dead-letters": ("orchestration.cli.dead_letters:dead_letters", "Bad records: show them, and try them again."),
     "import": ("orchestration.cli.connect_import:import_", "Make a pipeline of a Kafka Connect sink."),
     "ui": ("orchestration.cli.ui:ui", "Open Dagster on the pipelines."),
+    "metrics": ("orchestration.cli.metrics:metrics", "Serve metrics for Prometheus and OpenTelemetry."),
     "status": ("orchestration.cli.status:status", "Show how services and pipelines are."),
 }
 

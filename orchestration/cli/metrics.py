@@ -1,0 +1,63 @@
+"""`batchmerge metrics`: lag, batches, rows, dead letters and seconds, for Prometheus and OpenTelemetry."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from resources.local.ports import is_free
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from orchestration.metrics.measures import Sample
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=9464, show_default=True, type=click.IntRange(1, 65535), help="Port to listen on.")
+@click.option("--fresh", default=15.0, show_default=True, help="Seconds for which one look at all systems is good.")
+@click.option("--once", is_flag=True, help="Print the metrics once and end.")
+def metrics(host: str, port: int, fresh: float, once: bool) -> None:
+    """Serve metrics of all pipelines as Prometheus text, until Ctrl-C.
+
+    They are also sent by OTLP over HTTP where OTEL_EXPORTER_OTLP_ENDPOINT names a collector.
+    """
+    from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+
+    from orchestration.cli.instance import dagster_instance
+    from orchestration.metrics.exporter import provider
+
+    if not once and not is_free(port):
+        raise click.UsageError(f"port {port} is in use: name another with --port")
+    registry = CollectorRegistry()
+    with dagster_instance() as instance:
+        made = provider(_look(instance), fresh, registry)
+        if once:
+            click.echo(generate_latest(registry).decode(), nl=False)
+        else:
+            server, _ = start_http_server(port, host, registry)
+            click.echo(f"metrics at http://{host}:{port}/metrics; Ctrl-C stops")
+            try:
+                threading.Event().wait()
+            finally:
+                server.shutdown()
+        made.shutdown()
+
+
+def _look(instance: dg.DagsterInstance) -> Callable[[], Iterator[Sample]]:
+    from orchestration.cli.pipelines import pipeline_status
+    from orchestration.metrics.assets import pipeline_assets
+    from orchestration.metrics.events import EventTotals
+    from orchestration.metrics.tables import table_samples
+
+    totals = EventTotals(instance)
+
+    def look() -> Iterator[Sample]:
+        yield from table_samples(pipeline_status())
+        yield from totals.samples(pipeline_assets())
+
+    return look

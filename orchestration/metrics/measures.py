@@ -1,0 +1,79 @@
+"""The metrics by name: the one list behind the endpoint, the docs, the alert rules and the dashboard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One metric.
+
+    Attributes:
+        name: as Prometheus shows it, with its unit and for counters ``_total`` at the end.
+        labels: beside them nothing tells two series apart.
+        counter: it only grows, from 0 at the start of the process that measures.
+    """
+
+    name: str
+    text: str
+    labels: tuple[str, ...]
+    counter: bool = False
+
+
+# `table` is `landing` for the landing itself, else kind and table: `iceberg shop.orders`.
+_TABLE = ("pipeline", "table")
+
+LAG = Measure("batchmerge_lag_records", "Records that Kafka has and the table has not.", _TABLE)
+BATCH = Measure("batchmerge_batch_number", "Number of the newest batch that the table has committed.", _TABLE)
+VTTS = Measure(
+    "batchmerge_valid_through_timestamp_seconds", "Record time up to which the table has every record.", _TABLE
+)
+DEAD_LETTERS = Measure("batchmerge_dead_letters", "Dead letters that wait, of the landing or of one table.", _TABLE)
+UP = Measure("batchmerge_up", "1 if the table's system answers, else 0.", _TABLE)
+PAUSED = Measure("batchmerge_paused", "1 if nothing of the pipeline starts by itself.", ("pipeline",))
+DAEMON = Measure("batchmerge_daemon_up", "1 if a Dagster daemon runs, which starts schedules and sensors.", ())
+CAUGHT_UP = Measure(
+    "batchmerge_caught_up_through_timestamp_seconds",
+    "As valid through, but a partition that was read to its end counts as of then.",
+    _TABLE,
+)
+LAST_SUCCESS = Measure("batchmerge_last_success_timestamp_seconds", "When the newest step of it succeeded.", _TABLE)
+BATCHES = Measure("batchmerge_batches_total", "Batches landed or merged.", _TABLE, counter=True)
+ROWS = Measure(
+    "batchmerge_rows_total",
+    "Records of the landing, rows of a table, by what became of them.",
+    (*_TABLE, "outcome"),
+    counter=True,
+)
+STAGE_SECONDS = Measure(
+    "batchmerge_stage_seconds_total", "Seconds of work by stage of a merge.", (*_TABLE, "stage"), counter=True
+)
+RUNS = Measure("batchmerge_runs_total", "Runs that have ended, by how.", ("pipeline", "status"), counter=True)
+RETRIES = Measure("batchmerge_step_retries_total", "Steps that were tried again.", ("pipeline",), counter=True)
+
+MEASURES = (
+    LAG,
+    BATCH,
+    VTTS,
+    DEAD_LETTERS,
+    UP,
+    PAUSED,
+    DAEMON,
+    CAUGHT_UP,
+    LAST_SUCCESS,
+    BATCHES,
+    ROWS,
+    STAGE_SECONDS,
+    RUNS,
+    RETRIES,
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One value of a metric; `labels` in the order of the measure's."""
+
+    measure: Measure
+    labels: tuple[str, ...]
+    value: float

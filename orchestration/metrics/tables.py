@@ -1,0 +1,39 @@
+"""Samples of how the tables are now: the same look that `batchmerge status` takes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus
+from orchestration.metrics import measures
+from orchestration.metrics.measures import Sample
+
+LANDING = "landing"
+
+
+def table_samples(status: Status) -> Iterator[Sample]:
+    """What is unknown now has no sample: a gap in the plot instead of a zero."""
+    yield Sample(measures.DAEMON, (), float(status.daemon))
+    for pipeline in status.pipelines:
+        yield from _pipeline(pipeline)
+
+
+def _pipeline(pipeline: PipelineStatus) -> Iterator[Sample]:
+    yield Sample(measures.PAUSED, (pipeline.name,), float(pipeline.paused))
+    for table in pipeline.tables:
+        # `status` names the intermediate table, too; here one label stands for all landings.
+        name = LANDING if table.name.startswith(f"{LANDING} ") else table.name
+        yield from _table((pipeline.name, name), table)
+
+
+def _table(labels: tuple[str, str], table: TableStatus) -> Iterator[Sample]:
+    yield Sample(measures.UP, labels, float(table.problem is None))
+    known = {
+        measures.LAG: table.lag,
+        measures.BATCH: table.batch,
+        measures.VTTS: table.vtts.timestamp() if table.vtts else None,
+        measures.DEAD_LETTERS: table.dead_letters,
+    }
+    for measure, value in known.items():
+        if value is not None:
+            yield Sample(measure, labels, float(value))
