@@ -3,7 +3,8 @@
 ================  ==========================================================================================
 column            meaning
 ================  ==========================================================================================
-``key``           struct of the key columns; null where the pipeline has no key or the record is bad
+``key``           struct of the key columns; null where the pipeline has no key or the key is bad. A dead letter
+                  whose key can be read has it: that key is stale until a newer change of it is landed
 ``value``         struct of the value's columns; null for a tombstone and for a bad record
 ``op``            ``upsert | insert | update | delete``; null for a bad record
 ``partitionTime``  the record's timestamp (UTC)
@@ -15,6 +16,8 @@ column            meaning
                   null for a good record. The dead letters
 ``kept``          names of the value's columns that the change leaves as they were, null where it brings all; only
                   in pipelines whose changes may leave columns out (`jobs.spec.unchanged_columns`)
+``revision``      of a record that was read again: the batch that landed this reading. Batch and `i` are those that
+                  the record always had; null for the first reading
 ================  ==========================================================================================
 """
 
@@ -52,6 +55,7 @@ ERROR = pa.struct(
     ]
 )
 KEPT = pa.field("kept", pa.list_(pa.field("element", pa.string(), True)))
+REVISION = pa.field("revision", pa.int64())
 
 
 def value_fields(spec: PipelineSpec) -> list[pa.Field]:
@@ -73,6 +77,7 @@ def landing_schema(spec: PipelineSpec) -> pa.Schema:
             pa.field("kafka", KAFKA),
             pa.field("error", ERROR),
             *([KEPT] if names_unchanged_columns(spec) else []),
+            REVISION,
         ]
     )
 

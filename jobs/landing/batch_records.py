@@ -24,7 +24,7 @@ from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
 
-_CONSTANT = ("batchNumber", "landedAt")
+_CONSTANT = ("batchNumber", "landedAt", "revision")
 # Below this many offsets one task per topic-partition is enough.
 _SPLIT_FROM = 200_000
 
@@ -64,6 +64,7 @@ class BatchRecords:
             {
                 "batchNumber": F.lit(self.batch.number).cast("bigint"),
                 "landedAt": F.lit(datetime.fromtimestamp(self.batch.planned_at / 1000, UTC)),
+                "revision": F.lit(None).cast("bigint"),
             }
         ).select(schema.names)
 

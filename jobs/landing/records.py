@@ -102,7 +102,8 @@ class RecordReader:
         good = verdicts.good()
         columns: dict[str, pa.Array] = {}
         if key is not None:
-            columns["key"] = _only(key, good)
+            # A dead letter has it too, where it can be read: its key is stale from there on.
+            columns["key"] = key
         columns["value"] = _only(value, good)
         columns["op"] = _only(op, good)
         if verdicts.skipped:
@@ -151,13 +152,14 @@ class RecordReader:
             missing = "the record has no key"
         verdicts.refuse_where(pc.is_null(origin), DecodeError("NullKey", missing, _BAD_KEY))
         parts = [pc.struct_field(origin, name) for name in self.key_columns]
+        present, absent = pc.is_valid(origin), pc.is_null(origin)
         if self.refuse_null_keys:
-            present = pc.is_valid(origin)
             for name, part in zip(self.key_columns, parts, strict=True):
                 null = DecodeError("NullKey", f"key column {name} is null or missing", _BAD_KEY)
                 verdicts.refuse_where(pc.and_(present, pc.is_null(part)), null)
+                absent = pc.or_(absent, pc.is_null(part))
         fields = [pa.field(n, p.type) for n, p in zip(self.key_columns, parts, strict=True)]
-        return pa.StructArray.from_arrays(parts, fields=fields, mask=pc.is_null(origin))
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=absent)
 
     def _operation(self, value: pa.Array, verdicts: Verdicts) -> pa.Array:
         tombstone = pc.is_null(value)

@@ -31,7 +31,18 @@ def spec(changes: dict[str, Any] | None = None, mode: str = "upsert_delete") -> 
 
 def test_landed_row_has_nothing_required_anywhere() -> None:
     schema = landing_schema(spec())
-    assert schema.names == ["key", "value", "op", "partitionTime", "i", "batchNumber", "landedAt", "kafka", "error"]
+    assert schema.names == [
+        "key",
+        "value",
+        "op",
+        "partitionTime",
+        "i",
+        "batchNumber",
+        "landedAt",
+        "kafka",
+        "error",
+        "revision",
+    ]
     assert schema.field("key").type == pa.struct([("id", pa.int32()), ("b", pa.string())])
     assert schema.field("value").type == pa.struct(
         [("id", pa.int64()), ("op", pa.string()), ("n", pa.struct([("x", pa.int32())]))]

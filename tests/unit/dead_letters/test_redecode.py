@@ -78,7 +78,7 @@ def test_each_letter_is_its_own() -> None:
     assert (good["op"], good["key"], good["value"]["amount"], good["error"]) == ("update", {"id": 1}, 5, None)
     assert (deleted["op"], deleted["key"], deleted["error"]) == ("delete", {"id": 1}, None)
     assert [r["changed"] for r in (good, deleted, same, other, left_out)] == [True, True, False, True, True]
-    assert (same["op"], same["key"], same["value"], same["error"]["message"]) == (None, None, None, was)
+    assert (same["op"], same["key"], same["value"], same["error"]["message"]) == (None, {"id": 1}, None, was)
     assert (other["error"]["kind"], other["error"]["value"]) == ("type", change("u", "secret"))
     assert "secret" not in other["error"]["message"]
     # A tombstone after a Debezium delete is no row: it was counted as a letter, so it stays one and says why.
