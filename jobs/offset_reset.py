@@ -93,6 +93,8 @@ def read_state(pipeline: Pipeline) -> ResetState:
     """
     current, highest = pipeline.intermediate.current_state()
     destinations = pipeline.destinations()
+    for destination in destinations:
+        destination.settle()
     tables = {d.name: d.committed() for d in destinations}
     landed = pipeline.intermediate.landed()
     # Also of batches that a dead run has left half done: rows of theirs may be there, and what comes is newer.

@@ -236,6 +236,12 @@ class Destination(ABC):
             TableReplaced: dropped and recreated, or rolled back under `on_rollback: hold`.
         """
 
+    def settle(self) -> None:  # noqa: B027  # nothing is left open where data and state move together
+        """Lets `committed` say what a run has committed that died before it could write that down.
+
+        Asked before a person decides where to go on: then the landed batches may be gone that tell it otherwise.
+        """
+
     @abstractmethod
     def prepare(self, dry_run: bool = False) -> list[str]:
         """Creates the table or evolves its schema; with `dry_run` only says what it would do.

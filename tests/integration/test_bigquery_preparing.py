@@ -79,7 +79,7 @@ def test_table_is_made_as_the_file_says(emulator: BigQuery, dataset: str) -> Non
     assert (found.time_partitioning.type_, found.time_partitioning.field) == ("MONTH", "at")
     assert found.time_partitioning.expiration_ms == 7 * 24 * 3600 * 1000
     assert found.clustering_fields == ["id", "name"]
-    assert found.labels == {"team": "air"}
+    assert found.labels == {"team": "air", "batchmerge-of-p": "1"}
     assert found.description == "d"
     assert [(f.name, f.field_type, f.mode) for f in found.schema] == [
         ("id", "INTEGER", "REQUIRED"),

@@ -52,10 +52,21 @@ class BigQueryDestination(Destination):
         check_identity(row, self.bigquery.find_table(self.table.table), self.name)
         return row.committed
 
+    def settle(self) -> None:
+        self.merging.settle()
+
     def prepare(self, dry_run: bool = False) -> list[str]:
         merging = self.merging
-        parts = (self.pipeline, self.table, self.columns, merging.staged, self.state, merging.attempts_on)
-        return Preparation(self.bigquery, *parts).run(dry_run)
+        return Preparation(
+            bigquery=self.bigquery,
+            pipeline=self.pipeline,
+            table=self.table,
+            columns=self.columns,
+            staged=merging.staged,
+            state=self.state,
+            merge_attempts=merging.attempts_on,
+            keeps_deletes=merging.keeps_deletes,
+        ).run(dry_run)
 
     def merge(
         self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]

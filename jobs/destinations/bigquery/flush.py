@@ -1,22 +1,29 @@
 """What one flush is: which batches, when it is due, in which loads, and what its jobs' labels say. Pure.
 
 Whoever submits the first load of a flush fixes its range and the size of its loads, in the job's labels; everybody else
-reads them there. So two runs that see different batches never fill one flush with two ranges.
+reads them there. So two runs that see different batches never fill one flush with two ranges. The statement of a merge
+says besides, in its first line, which state its table has after it: what has taken effect is known even where its
+batches are not landed any more.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from google.cloud.bigquery import QueryJob
+
 from jobs import offsets
-from jobs.batch import LandedBatch
+from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.lineage import choices
 from resources.bigquery import Job, label
 from resources.errors import LineageBroken
 
 _PREFIX = "batchmerge-"
+_STATE_AFTER = "-- State of the table after this: "
 
 
 def is_due(table: BigQueryTable, batches: Sequence[LandedBatch], now: int) -> bool:
@@ -114,6 +121,19 @@ def applies(job: Job) -> bool:
     return bool(job.labels.get(_PREFIX + "kind") == "merge")
 
 
+def with_state(text: str, after: CommittedState) -> str:
+    """The statement of a merge that says which state it leaves."""
+    return f"{_STATE_AFTER}{json.dumps(after.to_properties())}\n{text}"
+
+
+def state_after(job: Job) -> CommittedState | None:
+    """What a merge job that did its work has made of the table; None for jobs of before they said so."""
+    first, _, _ = str(job.query if isinstance(job, QueryJob) else "").partition("\n")
+    if not first.startswith(_STATE_AFTER):
+        return None
+    return CommittedState.from_properties(json.loads(first.removeprefix(_STATE_AFTER)))
+
+
 def adopted(labels: Mapping[str, str], landed: Sequence[LandedBatch], where: str) -> Flush:
     """The flush that a job's labels speak of.
 
@@ -125,8 +145,8 @@ def adopted(labels: Mapping[str, str], landed: Sequence[LandedBatch], where: str
     commit = labels[_PREFIX + "last-commit"]
     if not batches or batches[0].number != first or batches[-1].batch.commit_id != commit:
         raise LineageBroken(
-            f"a job has begun to apply batches {first} to {last} ({commit}), which are not landed any more",
+            f"a run has begun to apply batches {first} to {last} ({commit}), which are not landed any more",
             where=where,
-            remedy="restore the intermediate table of changes, or rebuild the destination",
+            remedy=choices(landed[0].batch.pipeline) if landed else "restore the intermediate table of changes",
         )
     return Flush(batches, int(labels[_PREFIX + "load-rows"]))

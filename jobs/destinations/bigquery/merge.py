@@ -26,6 +26,7 @@ effect, whoever submitted it; whoever else arrives, moves the state to that job'
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 
-from google.cloud.bigquery import SchemaField
+from google.cloud.bigquery import SchemaField, Table
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
@@ -41,7 +42,7 @@ from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import MergeContext, Merged
 from jobs.destinations.bigquery.columns import Column, intermediate_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
-from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due
+from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due, state_after, with_state
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.maintain import CleanUp
@@ -51,13 +52,15 @@ from jobs.destinations.bigquery.rows import ChunkRows
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.bigquery.statement import order_column
-from jobs.destinations.bigquery.tables import intermediate_table
+from jobs.destinations.bigquery.tables import intermediate_table, lacks_deletes, with_deletes
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_keep
 from resources.bigquery import BigQuery, Job
-from resources.errors import CommitFailed, InvariantBroken, TableReplaced
+from resources.errors import CommitFailed, InvariantBroken, LineageBroken, TableReplaced
+
+_LOG = logging.getLogger("batchmerge")
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,16 @@ class Merging:
         job = attempts.closed(applies)
         if job is None:
             loader = self._loader(context, row.intermediate)
+            self._remember_deletes(loader, row)
             flush = clock.time("load", lambda: self._load(loader, row, wanted))
             failpoint("bigquery.loaded")
             job = clock.time("merge", lambda: self._apply(loader, attempts, flush))
-        flush = adopted(job.labels, context.intermediate.landed().batches, self.where)
+        try:
+            flush = adopted(job.labels, context.intermediate.landed().batches, self.where)
+        except LineageBroken:
+            # Of whoever decides how to go on, `settle` is asked first.
+            self.settle()
+            raise
         failpoint("bigquery.merged")
         clock.time("state", lambda: self.state.move(row, CommittedState.after(flush.last)))
         failpoint("bigquery.moved")
@@ -141,9 +150,54 @@ class Merging:
             # Rows that are missing because another run has merged and cleaned them up are no fault.
             self._expect(row.committed)
             raise
+        except LineageBroken as gone:
+            self._expect(row.committed)
+            raise self._discarded(row, gone) from gone
+
+    def _discarded(self, row: StateRow, gone: LineageBroken) -> CommitFailed:
+        """Gives up loads of a flush that nobody can finish; `prepare` makes another intermediate table after it.
+
+        Nothing of it is in the destination, and without its table no merge of it can get there any more.
+        """
+        _LOG.warning("%s: %s; what was loaded of them is thrown away, nothing was merged", self.where, gone.what)
+        self.bigquery.delete_table(row.intermediate)
+        return CommitFailed(f"the intermediate table {row.intermediate} was thrown away", where=self.where)
+
+    def settle(self) -> None:
+        """Moves the state row to what merges have done whose runs died before they moved it."""
+        row = self.state.read()
+        while row is not None:
+            job = self.attempts_on(row).closed(applies)
+            after = state_after(job) if job else None
+            if after is None:
+                return
+            _LOG.info("%s: batch %d was merged by a run that died", self.where, after.batch_number)
+            self.state.move(row, after)
+            row = self.state.read()
+
+    def _remember_deletes(self, loader: Loader, row: StateRow) -> None:
+        """Fills an intermediate table that stands for a lost one with the deletes that were merged before.
+
+        Merged rows come along; the next clean-up takes them out.
+        """
+        if row.committed is None or not lacks_deletes(self._staged(loader.intermediate)):
+            return
+        known = loader.context.intermediate.landed()
+        merged = tuple(b for b in known.batches if b.number <= row.committed.batch_number)
+        if not known.complete or not merged:
+            _LOG.warning(
+                "%s: the intermediate table was lost, and with it which keys were deleted before batch %d, which is "
+                "the first that is still landed: a change of such a key that is older than its delete, and still to "
+                "come, will bring its row back",
+                self.where,
+                merged[0].number if merged else row.next_batch,
+            )
+        if merged:
+            loader.copy(Flush(merged, self.table.rows_a_load))
+        self.bigquery.update_table(*with_deletes(self._staged(loader.intermediate)))
 
     def _loader(self, context: MergeContext, intermediate: str, touched: tuple[int, int] | None = None) -> Loader:
-        schema, order = self._schema(intermediate), self._order
+        schema, order = list(self._staged(intermediate).schema), self._order
         return Loader(
             bigquery=self.bigquery,
             context=context,
@@ -165,16 +219,17 @@ class Merging:
             as_landed=touched is None and self._takes_landed_rows and says_op(schema),
         )
 
-    def _schema(self, intermediate: str) -> Sequence[SchemaField]:
+    def _staged(self, intermediate: str) -> Table:
         found = self.bigquery.find_table(intermediate)
         if found is None:
             raise TableReplaced(
                 f"the intermediate table {intermediate} is gone", where=self.where, remedy="run again: another is made"
             )
-        return list(found.schema)
+        return found
 
     def _apply(self, loader: Loader, attempts: JobSequence, flush: Flush) -> Job:
         text, values = self._bound(loader, flush)
+        text = with_state(text, CommittedState.after(flush.last))
         labels = flush.labels("merge", loader.context.run_id)
 
         def submit(job_id: str) -> Job:
@@ -200,11 +255,12 @@ class Merging:
         landed = [b for b in context.intermediate.landed().batches if batches[0].number <= b.number <= until]
         flush = Flush(tuple(landed), self.table.rows_a_load)
         touched = (batches[0].number, batches[-1].number) if self.table.needs_key else None
+        self._remember_deletes(self._loader(context, row.intermediate), row)
         staging = self._replay_table(row)
         try:
             loader = self._loader(context, staging, touched)
             rows = clock.time("load", lambda: loader.copy(flush))
-            if self._keeps_deletes:
+            if self.keeps_deletes:
                 loader.copy_deletes(row.intermediate, committed.batch_number)
             failpoint("bigquery.replay-loaded")
             job = clock.time("merge", lambda: self._replay(loader, row, flush))
@@ -215,7 +271,7 @@ class Merging:
     def _replay_table(self, row: StateRow) -> str:
         """A table of this replay alone, with the same columns. It goes away by itself should the run die."""
         name = f"{row.intermediate}_replay_{uuid.uuid4().hex[:12]}"
-        staged = self._schema(row.intermediate)
+        staged = self._staged(row.intermediate).schema
         table = intermediate_table(self.bigquery.table_id(name), self.pipeline, self.table.table, staged)
         table.labels = {**table.labels, "batchmerge-replay": "1"}
         table.expires = datetime.now(UTC) + timedelta(days=1)
@@ -238,7 +294,7 @@ class Merging:
         return job
 
     @property
-    def _keeps_deletes(self) -> bool:
+    def keeps_deletes(self) -> bool:
         """Where an order is named, deletes stay known: an older change that comes later must not bring a row back."""
         return self._order is not None and self.table.mode in ("upsert_delete", "delete")
 
@@ -250,7 +306,7 @@ class Merging:
     @property
     def clean_up(self) -> CleanUp:
         """What follows each merge."""
-        return CleanUp(self.bigquery, self.pipeline, self.table, self.state, self._keeps_deletes, self.where)
+        return CleanUp(self.bigquery, self.pipeline, self.table, self.state, self.keeps_deletes, self.where)
 
     def _row(self) -> StateRow:
         row = self.state.read()

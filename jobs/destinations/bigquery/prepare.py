@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,12 +13,21 @@ from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.flush import applies
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import load_prefix
+from jobs.destinations.bigquery.read import count_rows
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState, identity
-from jobs.destinations.bigquery.tables import destination_table, evolve, intermediate_table
+from jobs.destinations.bigquery.tables import (
+    destination_table,
+    evolve,
+    intermediate_table,
+    knowing_pipeline,
+    knows_pipeline,
+)
 from jobs.spec.tables import Evolution
 from resources.bigquery import BigQuery
-from resources.errors import CommitFailed, ConfigurationError, TableReplaced
+from resources.errors import CommitFailed, ConfigurationError, InvariantBroken, TableReplaced
+
+_LOG = logging.getLogger("batchmerge")
 
 
 def check_identity(row: StateRow, present: bigquery.Table | None, where: str) -> None:
@@ -44,6 +54,7 @@ class Preparation:
     Attributes:
         staged: the intermediate table's schema.
         merge_attempts: the sequence of what is applied on top of a state.
+        keeps_deletes: the intermediate table keeps deletes that were merged.
     """
 
     bigquery: BigQuery
@@ -53,6 +64,7 @@ class Preparation:
     staged: Sequence[SchemaField]
     state: TableState
     merge_attempts: Callable[[StateRow], JobSequence]
+    keeps_deletes: bool
 
     @property
     def _where(self) -> str:
@@ -62,12 +74,14 @@ class Preparation:
         """What was done, or with `dry_run` would be done, for people.
 
         Raises:
-            SchemaRefused, ConfigurationError, TableReplaced: before anything is written.
+            SchemaRefused, ConfigurationError, TableReplaced, InvariantBroken: before anything is written.
         """
         row = self.state.read()
         found = self.bigquery.find_table(self.table.table)
         if row is not None:
             check_identity(row, found, self._where)
+        elif found is not None and knows_pipeline(found, self.pipeline):
+            self._lost_state()
         done = self._destination(found is not None, dry_run)
         if dry_run:
             return [*done, *self._planned(row)]
@@ -79,7 +93,29 @@ class Preparation:
         elif not row.committed and row.table_created != identity(found):
             self.state.renew(row, identity(found))
             row = self._row()
+        if not knows_pipeline(found, self.pipeline):
+            # Before its first row: so it is known that a table without a state row has lost it.
+            self.bigquery.update_table(*knowing_pipeline(found, self.pipeline))
         return [*done, *self._intermediate(row)]
+
+    def _lost_state(self) -> None:
+        """The table had a state row, and has none: what it holds, nobody knows.
+
+        Merging everything again leaves a row a key; other rows would come twice.
+        """
+        rows = count_rows(self.bigquery, self.table, self.columns)
+        if not rows:
+            return
+        lost = f"the table has {rows} rows, and its row in `{self.state.state_table}` is gone"
+        if self.table.mode in ("upsert", "upsert_delete"):
+            _LOG.warning("%s: %s: all batches that are still landed are merged again", self._where, lost)
+            return
+        raise InvariantBroken(
+            f"{lost}: the landed batches would be added a second time",
+            where=self._where,
+            remedy="bring the row back (BigQuery keeps deleted rows for a week: `FOR SYSTEM_TIME AS OF`), or drop the "
+            "table: the next run fills a new one from what is landed",
+        )
 
     def _destination(self, exists: bool, dry_run: bool) -> list[str]:
         wanted = [c.field for c in self.columns]
@@ -119,7 +155,9 @@ class Preparation:
             return [f"{row.intermediate}: {change}" for change in changes]
         row = self._replace_lost(row)
         table_id = self.bigquery.table_id(row.intermediate)
-        self.bigquery.create_table(intermediate_table(table_id, self.pipeline, self.table.table, self.staged))
+        lacks_deletes = self.keeps_deletes and row.committed is not None
+        wanted = intermediate_table(table_id, self.pipeline, self.table.table, self.staged, lacks_deletes)
+        self.bigquery.create_table(wanted)
         return [f"create {row.intermediate}"]
 
     def _replace_lost(self, row: StateRow) -> StateRow:

@@ -70,7 +70,7 @@ class TableState:
         self._pipeline = pipeline
         self._table = table
         self._suffix = suffix
-        self._state_table = f"{table.split('.', maxsplit=1)[0]}.{STATE_TABLE}"
+        self.state_table = f"{table.split('.', maxsplit=1)[0]}.{STATE_TABLE}"
         self._where = f"bigquery {table}"
 
     def read(self) -> StateRow | None:
@@ -86,7 +86,7 @@ class TableState:
             return None
         if len(rows) > 1:
             raise InvariantBroken(
-                f"{self._state_table} has {len(rows)} rows for this table",
+                f"{self.state_table} has {len(rows)} rows for this table",
                 where=self._where,
                 remedy="find out which one is true, and delete the others",
             )
@@ -163,9 +163,9 @@ class TableState:
             )
 
     def _create_table(self) -> bigquery.Table:
-        wanted = bigquery.Table(self._bigquery.table_id(self._state_table), schema=_SCHEMA)
+        wanted = bigquery.Table(self._bigquery.table_id(self.state_table), schema=_SCHEMA)
         wanted.description = "Committed state of the tables that Batchmerge keeps. Do not edit."
-        return self._bigquery.find_table(self._state_table) or self._bigquery.create_table(wanted)
+        return self._bigquery.find_table(self.state_table) or self._bigquery.create_table(wanted)
 
     def _new_generation(self) -> dict[str, str]:
         generation = uuid.uuid4().hex[:12]
@@ -178,7 +178,7 @@ class TableState:
         return {"pipeline": self._pipeline, "table_name": self._table}
 
     def _text(self, template: str) -> str:
-        return render("bigquery", template, table=self._bigquery.table_id(self._state_table))
+        return render("bigquery", template, table=self._bigquery.table_id(self.state_table))
 
 
 def identity(table: bigquery.Table) -> str:

@@ -18,6 +18,7 @@ from sql import render
 
 _DAY_MS = 24 * 3600 * 1000
 _ATTEMPTS = 5
+_DELETES = "batchmerge-deletes"
 
 
 def destination_table(table_id: str, spec: BigQueryTable, columns: Sequence[Column]) -> bigquery.Table:
@@ -38,17 +39,49 @@ def destination_table(table_id: str, spec: BigQueryTable, columns: Sequence[Colu
     return table
 
 
-def intermediate_table(table_id: str, pipeline: str, dest: str, fields: Fields) -> bigquery.Table:
+def intermediate_table(
+    table_id: str, pipeline: str, dest: str, fields: Fields, lacks_deletes: bool = False
+) -> bigquery.Table:
     """An intermediate table: partitioned by ingestion time, clustered by what merges and clean-up filter by.
 
     Partitioned tables also have a far larger daily quota of modifications than others (vendor page "Quotas").
+
+    Args:
+        lacks_deletes: it stands for a lost one that kept deletes, which are to be brought back before it is used.
     """
     table = bigquery.Table(table_id, schema=list(fields))
     table.time_partitioning = bigquery.TimePartitioning(type_="DAY")
     table.clustering_fields = ["batchNumber"]
     table.labels = {"batchmerge-pipeline": label(pipeline), "batchmerge-table": label(dest)}
+    if lacks_deletes:
+        table.labels = {**table.labels, _DELETES: "lost"}
     table.description = f"Changes on their way into {dest}. Kept by Batchmerge, emptied after each merge."
     return table
+
+
+def knows_pipeline(table: bigquery.Table, pipeline: str) -> bool:
+    """Whether the destination table has had a state row of this pipeline."""
+    return _of(pipeline) in table.labels
+
+
+def knowing_pipeline(table: bigquery.Table, pipeline: str) -> tuple[bigquery.Table, list[str]]:
+    """What to write to a destination table that has a state row of this pipeline."""
+    table.labels = {**table.labels, _of(pipeline): "1"}
+    return table, ["labels"]
+
+
+def _of(pipeline: str) -> str:
+    return label(f"batchmerge-of-{pipeline}")
+
+
+def lacks_deletes(table: bigquery.Table) -> bool:
+    return bool(table.labels.get(_DELETES) == "lost")
+
+
+def with_deletes(table: bigquery.Table) -> tuple[bigquery.Table, list[str]]:
+    """What to write to an intermediate table that has its deletes again."""
+    table.labels = {**table.labels, _DELETES: "kept"}
+    return table, ["labels"]
 
 
 def evolve(

@@ -1,0 +1,143 @@
+"""What BigQuery's tables do when a part of what is kept beside them is lost, on the emulator."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.destinations.bigquery.state import STATE_TABLE
+from resources.connections import Connections, load_connections
+from resources.errors import InvariantBroken
+from tests.kit import model
+from tests.kit.bigquery import bigquery_flow, destination, rows, select, service
+from tests.kit.command import Command
+from tests.kit.engine import Engine, catalog, session
+from tests.kit.flow import Flow
+from tests.kit.interrupting import Died, at_failpoints
+from tests.kit.records import Record, bootstrap, produce, random_changes
+
+STATE = f"tests.{STATE_TABLE}"
+
+
+@pytest.fixture(scope="module")
+def spark(bigquery: Path) -> Iterator[SparkSession]:
+    with session(load_connections(bigquery / "connections.yaml")) as opened:
+        yield opened
+
+
+def tell(engine: Engine, seed: int) -> list[Record]:
+    records = random_changes(seed, 40, 10, 2, bad=0)
+    produce(bootstrap(engine.connections), engine.flow.topic, records)
+    return records
+
+
+def die_at(point: str, engine: Engine) -> None:
+    """A run that merges dies there."""
+
+    def act(name: str) -> None:
+        if name == point:
+            raise Died(name)
+
+    with at_failpoints(act), suppress(Died):
+        engine.advance()
+        raise AssertionError(f"{point} was not reached")
+
+
+@pytest.mark.parametrize("point", ["bigquery.first-load", "bigquery.loaded", "bigquery.merged"])
+def test_flush_whose_batches_are_not_landed_any_more(
+    point: str, connections: Connections, spark: SparkSession, topic: Callable[..., str], batchmerge: Command
+) -> None:
+    """What was only loaded is thrown away; what was merged is known, although the state did not say so yet."""
+    flow = bigquery_flow(topic(partitions=2), ["append"], load_rows=25)
+    engine = Engine(flow, connections, spark)
+    records = tell(engine, 1)
+    engine.advance()
+    records += tell(engine, 2)
+    die_at(point, engine)
+    catalog(connections)._catalog.drop_table(engine.pipeline.intermediate.identifier)
+    code, said = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
+    assert (code, "All offsets stay" in said) == (0, True), said
+    records += tell(engine, 3)
+    engine.advance()
+    assert rows(connections, flow.table("append")) == model.expected(records, "append")
+    records += tell(engine, 4)
+    engine.advance()
+    assert rows(connections, flow.table("append")) == model.expected(records, "append")
+    left = [t for t, _ in service(connections).tables("tests") if t.startswith(f"tests._{flow.name}_append_")]
+    row = destination(flow, "append", connections).state.read()
+    assert row is not None
+    assert left == [row.intermediate]
+
+
+def test_lost_state_of_a_full_table(
+    connections: Connections,
+    spark: SparkSession,
+    topic: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Where nothing tells rows apart the run stops, and both ways out that it names work; keys are merged again."""
+    flow = bigquery_flow(topic(partitions=2), ["append", "upsert_delete"])
+    engine = Engine(flow, connections, spark)
+    records = tell(engine, 1)
+    engine.advance()
+    (kept,) = select(connections, f"SELECT TO_JSON_STRING(s) AS row FROM {STATE} AS s WHERE {named(flow, 'append')}")
+    copy = f"tests.kept_{flow.name}"
+    service(connections).change(f"CREATE TABLE {copy} AS SELECT * FROM {STATE} WHERE {named(flow, 'append')}", {}, "t")
+    for mode in flow.modes:
+        service(connections).change(f"DELETE FROM {STATE} WHERE {named(flow, mode)}", {}, "test")
+    records += tell(engine, 2)
+    engine.land()
+    with pytest.raises(InvariantBroken, match=f"its row in `{STATE}` is gone") as refused:
+        engine.merge("append")
+    assert "FOR SYSTEM_TIME AS OF" in refused.value.remedy
+    with caplog.at_level(logging.WARNING, "batchmerge"):
+        engine.merge("upsert_delete")
+    assert "all batches that are still landed are merged again" in caplog.text
+    assert rows(connections, flow.table("upsert_delete")) == model.expected(records, "upsert_delete")
+
+    service(connections).change(f"INSERT INTO {STATE} SELECT * FROM {copy}", {}, "test")
+    assert select(connections, f"SELECT TO_JSON_STRING(s) AS row FROM {STATE} AS s WHERE {named(flow, 'append')}") == [
+        kept
+    ]
+    engine.merge("append")
+    assert rows(connections, flow.table("append")) == model.expected(records, "append")
+
+    service(connections).change(f"DELETE FROM {STATE} WHERE {named(flow, 'append')}", {}, "test")
+    service(connections).delete_table(flow.table("append"))
+    engine.merge("append")
+    assert rows(connections, flow.table("append")) == model.expected(records, "append")
+
+
+def named(flow: Flow, mode: str) -> str:
+    return f"pipeline = '{flow.name}' AND table_name = '{flow.table(mode)}'"
+
+
+@pytest.mark.parametrize("mode", ["upsert_delete", "delete"])
+def test_deletes_that_were_merged_are_known_after_the_intermediate_table_was_lost(
+    mode: str, connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    flow = bigquery_flow(topic(), [mode])
+    flow.overrides["changes"] = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "amount"}
+    engine = Engine(flow, connections, spark)
+
+    def happens(*changes: tuple[int, str, float]) -> None:
+        told = [Record(0, key, {"id": key, "name": op, "amount": at, "op": op}) for key, op, at in changes]
+        produce(bootstrap(connections), flow.topic, told)
+        engine.advance()
+
+    happens((1, "c", 1), (2, "c", 1))
+    happens((1, "d", 7), (2, "u", 2))
+    row = destination(flow, mode, connections).state.read()
+    assert row is not None
+    service(connections).delete_table(row.intermediate)
+    happens((1, "u", 6), (3, "c", 1))
+    after = rows(connections, flow.table(mode))
+    assert [row for row in after if row[0] == 1] == []
+    assert (3, "c", 1.0) in after
+    happens((1, "u", 5), (1, "u", 8))
+    assert [row for row in rows(connections, flow.table(mode)) if row[0] == 1] == [(1, "u", 8.0)]
