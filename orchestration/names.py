@@ -9,12 +9,15 @@ import dagster as dg
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
+from resources.errors import ConfigurationError
 
 PIPELINE_TAG = "batchmerge/pipeline"
 # When a schedule asked for the run, which may start later than in its hour.
 ASKED_AT_TAG = "batchmerge/asked_at"
 # Tables that a run does not take, because an earlier one has them still to do.
 LEFT_OUT_TAG = "batchmerge/left_out"
+# A launch by hand that goes on although a person has paused the pipeline.
+ALTHOUGH_PAUSED_TAG = "batchmerge/although_paused"
 # The process of a run, so that others can see whether it lives.
 PROCESS_TAG = "batchmerge/process"
 # Dagster sets it on the runs of a backfill.
@@ -38,6 +41,21 @@ def table_key(table: Table) -> dg.AssetKey:
     """``<kind>/<database>/<table>``, with the connection in it where it is not the usual one of its kind."""
     other = [] if table.on_usual_connection else [table.connection]
     return dg.AssetKey([table.kind, *other, *table.table.split(".")])
+
+
+def table_named(pipeline: str, spec: PipelineSpec, text: str) -> Table:
+    """The table that a person names: as in the file, with its kind before it, or as its asset.
+
+    Raises:
+        ConfigurationError: there is none, or more than one.
+    """
+    known = {"/".join(table_key(table).path): table for table in spec.tables}
+    found = [t for key, t in known.items() if text in (key, t.table, f"{t.kind} {t.table}")]
+    if len(found) != 1:
+        problem = "more than one table" if found else "no table"
+        remedy = f"name one of {', '.join(known)}"
+        raise ConfigurationError(f"pipeline {pipeline} has {problem} {text!r}", remedy=remedy)
+    return found[0]
 
 
 def op_name(pipeline: str, key: dg.AssetKey) -> str:

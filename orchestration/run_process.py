@@ -51,6 +51,19 @@ def where(tags: Mapping[str, str]) -> str:
     return "" if not pid else f"process {pid}" + ("" if host == socket.gethostname() else f" on {host}")
 
 
+def pid_of(tags: Mapping[str, str], run_id: str) -> int | None:
+    """The process id of a run on this machine; None where nothing says so."""
+    host, pid, _, of_run = _parts(tags)
+    return int(pid) if pid and host == socket.gethostname() and of_run in ("", run_id) else None
+
+
+def kill(tags: Mapping[str, str], run_id: str) -> None:
+    """Ends the run's process, if it is on this machine and lives."""
+    pid = pid_of(tags, run_id)
+    if pid and fate(tags, run_id) == "alive":
+        end([psutil.Process(pid)], _PATIENCE)
+
+
 def end_leftovers(run_id: str) -> int:
     """Ends steps of a dead run that live on in processes of their own; how many there were."""
     left = [process for process in psutil.process_iter() if _run_of(process) == run_id]

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from orchestration.cli.output import error, with_json
 from resources.errors import BatchmergeError, TransientError
 
 # name -> (where it is, the line of `batchmerge --help`)
@@ -23,6 +24,9 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("orchestration.cli.services:down", "Stop them. Their data stays."),
     "demo": ("orchestration.cli.demo:demo", "Real flights from Kafka into three tables, and the proof."),
     "run": ("orchestration.cli.run:run", "Advance a pipeline: land what is new, merge it into its tables."),
+    "pause": ("orchestration.cli.pause:pause", "Stop a pipeline, or a table of it, until it is resumed."),
+    "resume": ("orchestration.cli.pause:resume", "Let it go on."),
+    "restart": ("orchestration.cli.pause:restart", "End what is under way of it, and run it."),
     "replay": ("orchestration.cli.replay:replay", "Bring records into tables again: landed ones, or from Kafka."),
     "maintain": ("orchestration.cli.maintain:maintain", "Compact, expire and clean up the tables of a pipeline."),
     "plan": ("orchestration.cli.plan:plan", "Show what the next run of a pipeline would do, without doing it."),
@@ -37,6 +41,8 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("orchestration.cli.status:status", "Show how services and pipelines are."),
 }
 
+# They show or serve something, and have nothing to hand to a program at their end.
+_FOR_EYES = ("demo", "ui", "metrics")
 TERMINAL, TRANSIENT, CANCELLED = 2, 3, 130
 
 
@@ -52,7 +58,7 @@ class _Commands(click.Group):
         module, function = _COMMANDS[cmd_name][0].split(":")
         command = getattr(importlib.import_module(module), function)
         assert isinstance(command, click.Command)
-        return command
+        return command if cmd_name in _FOR_EYES else with_json(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -93,5 +99,5 @@ def main() -> None:
         click.echo("cancelled", err=True)
         sys.exit(CANCELLED)
     except BatchmergeError as problem:
-        click.echo(f"batchmerge: {problem}", err=True)
+        error(problem)
         sys.exit(TRANSIENT if isinstance(problem, TransientError) else TERMINAL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import click
 
@@ -11,6 +12,7 @@ from jobs.destinations.base import Destination
 from jobs.landing.transform import analyse
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
+from orchestration.cli import output
 from orchestration.files import open_pipeline, pipeline_file, pipeline_names
 from resources.connections import Connections, load_connections
 from resources.errors import BatchmergeError, TransientError
@@ -18,6 +20,14 @@ from resources.spark import spark_errors
 
 _LIMIT = 30
 Question = tuple[str, Callable[[], object]]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What was looked at, and what is wrong with it."""
+
+    what: str
+    problem: BatchmergeError | None = None
 
 
 @click.command()
@@ -29,29 +39,35 @@ def check(pipelines: tuple[str, ...], files_only: bool) -> None:
     All pipelines, or only PIPELINES. Changes nothing. All mistakes in files are reported at once, each with line and
     column. Exit code 2: something has to be mended; 3: a system does not answer now.
     """
-    problems: list[BatchmergeError] = []
+    found = list[_Answer]()
     connections: Connections | None = None
     try:
         connections = load_connections()
-        click.echo(f"ok    {connections.origin}: {', '.join(connections.names())}")
+        found.append(_right("connections", f"{connections.origin}: {', '.join(connections.names())}"))
     except BatchmergeError as problem:
-        problems += _report("connections", problem)
+        found.append(_wrong("connections", problem))
     for name in pipelines or pipeline_names():
-        try:
-            if connections is None:
-                pipeline_file(name)
-                click.echo(f"ok    pipeline {name}: file")
-                continue
-            pipeline = open_pipeline(name, connections)
-            destinations = pipeline.destinations()
-        except BatchmergeError as problem:
-            problems += _report(f"pipeline {name}", problem)
-            continue
-        click.echo(f"ok    pipeline {name}: file and connection names")
-        for what, ask in [] if files_only else _questions(pipeline, destinations):
-            problems += _answer(f"pipeline {name}: {what}", ask, pipeline)
+        found += _check(name, connections, files_only)
+    output.result(found)
+    problems = [answer.problem for answer in found if answer.problem]
     if problems:
         sys.exit(3 if all(isinstance(problem, TransientError) for problem in problems) else 2)
+
+
+def _check(name: str, connections: Connections | None, files_only: bool) -> Iterator[_Answer]:
+    try:
+        if connections is None:
+            pipeline_file(name)
+            yield _right(f"pipeline {name}: file")
+            return
+        pipeline = open_pipeline(name, connections)
+        destinations = pipeline.destinations()
+    except BatchmergeError as problem:
+        yield _wrong(f"pipeline {name}", problem)
+        return
+    yield _right(f"pipeline {name}: file and connection names")
+    for what, ask in [] if files_only else _questions(pipeline, destinations):
+        yield _answer(f"pipeline {name}: {what}", ask, pipeline)
 
 
 def _questions(pipeline: Pipeline, destinations: list[Destination]) -> Iterator[Question]:
@@ -76,15 +92,19 @@ def _dry_run(destination: Destination) -> Callable[[], object]:
     return lambda: destination.prepare(dry_run=True)
 
 
-def _answer(what: str, ask: Callable[[], object], pipeline: Pipeline) -> list[BatchmergeError]:
+def _answer(what: str, ask: Callable[[], object], pipeline: Pipeline) -> _Answer:
     try:
         with_timeout(_LIMIT, what, ask, lambda: pipeline.interrupt("check"))
     except BatchmergeError as problem:
-        return _report(what, problem)
-    click.echo(f"ok    {what}")
-    return []
+        return _wrong(what, problem)
+    return _right(what)
 
 
-def _report(what: str, problem: BatchmergeError) -> list[BatchmergeError]:
-    click.echo(f"WRONG {what}: {problem}")
-    return [problem]
+def _right(what: str, more: str = "") -> _Answer:
+    output.say(f"ok    {more or what}")
+    return _Answer(what)
+
+
+def _wrong(what: str, problem: BatchmergeError) -> _Answer:
+    output.say(f"WRONG {what}: {problem}")
+    return _Answer(what, problem)

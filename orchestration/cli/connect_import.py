@@ -13,6 +13,7 @@ from jobs.connect_import import offsets as stopped_at
 from jobs.connect_import.building import Imported
 from jobs.connect_import.configuration import Configuration, read_configuration
 from jobs.connect_import.writing import connections_file, pipeline_file, report
+from orchestration.cli import output
 from orchestration.files import FOLDER
 from resources.clickhouse import ClickHouseServer
 from resources.connections import (
@@ -63,19 +64,26 @@ def import_(
 
 def _show(imported: Imported, write: bool) -> None:
     for line in report(imported):
-        click.echo(line)
-    click.echo("\nEntries for the connections file:\n")
-    click.echo(connections_file(imported))
+        output.say(line)
+    output.say("\nEntries for the connections file:\n")
+    output.say(connections_file(imported))
     if not write:
-        click.echo(f"orchestration/defs/{imported.name}/defs.yaml:\n")
-        click.echo(pipeline_file(imported))
+        output.say(f"orchestration/defs/{imported.name}/defs.yaml:\n")
+        output.say(pipeline_file(imported))
+        output.result(_plain(imported, None))
         return
     path = FOLDER / imported.name / "defs.yaml"
     if path.exists():
         raise ConfigurationError("the file exists", where=str(path), remedy="remove it, or rename the connector")
     path.parent.mkdir(parents=True)
     path.write_text(pipeline_file(imported))
-    click.echo(f"written to {path}; the pipeline is paused")
+    output.say(f"written to {path}; the pipeline is paused")
+    output.result(_plain(imported, path))
+
+
+def _plain(imported: Imported, path: Path | None) -> dict[str, object]:
+    texts = {"connections": connections_file(imported), "pipeline": pipeline_file(imported)}
+    return {"name": imported.name, **texts, "report": list(report(imported)), "written": str(path) if path else None}
 
 
 def _columns(text: str | None, option: str) -> dict[str, str]:
@@ -115,7 +123,7 @@ def _start(configuration: Configuration, imported: Imported, connections: Connec
     if stopped_at.keeper_state_counts(configuration):
         server, table = _clickhouse(connections), clickhouse.state_table(configuration)
         found = stopped_at.after_keeper_state(found, stopped_at.keeper_rows(server, table), f"{server.where}, {table}")
-    click.echo(f"begins where group {connect.group(configuration)} stopped: {len(found)} partitions\n")
+    output.say(f"begins where group {connect.group(configuration)} stopped: {len(found)} partitions\n")
     return stopped_at.start(found)
 
 

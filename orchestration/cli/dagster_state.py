@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorStatus
 
+from jobs.spec.pipeline import PipelineSpec
 from orchestration.names import PIPELINE_TAG
+from orchestration.pauses import Pauses, read_pauses
 from resources.connections import data_folder
 
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
@@ -29,15 +31,17 @@ class DagsterState:
         stopped: schedules and sensors that somebody has stopped in Dagster.
         errors: per pipeline why its newest finished run failed, if it did.
         runs: per pipeline the runs under way, for people.
+        pauses: per pipeline what a person has paused of it.
     """
 
     daemon: bool = False
     stopped: frozenset[str] = frozenset()
     errors: dict[str, str] = field(default_factory=dict)
     runs: dict[str, list[str]] = field(default_factory=dict)
+    pauses: dict[str, Pauses] = field(default_factory=dict)
 
 
-def dagster_state(names: Sequence[str]) -> DagsterState:
+def dagster_state(specs: Mapping[str, PipelineSpec]) -> DagsterState:
     """Asks the instance of the data folder. Nothing where Dagster was never used here."""
     home = Path(os.environ.get("DAGSTER_HOME", data_folder() / "dagster"))
     if not home.exists():
@@ -48,8 +52,9 @@ def dagster_state(names: Sequence[str]) -> DagsterState:
         return DagsterState(
             daemon=time.time() - max(heartbeats, default=0.0) < _SILENT,
             stopped=frozenset(state.name for state in states if state.status == InstigatorStatus.STOPPED),
-            errors={name: error for name in names if (error := _last_error(instance, name))},
-            runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in names},
+            errors={name: error for name in specs if (error := _last_error(instance, name))},
+            runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in specs},
+            pauses={name: read_pauses(instance, name, spec) for name, spec in specs.items()},
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -14,8 +13,8 @@ from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.listing import letters, summary
 from jobs.dead_letters.retry import retry as retry_letters
 from jobs.pipeline import Pipeline
+from orchestration.cli import output
 from orchestration.cli.progress import engine_log
-from orchestration.cli.report import console
 from orchestration.files import open_pipeline
 from resources.connections import load_connections
 
@@ -33,8 +32,7 @@ def dead_letters() -> None:
 @click.argument("pipeline")
 @click.option("--rows", type=click.IntRange(min=1), metavar="N", help="Show the first N of each table one by one.")
 @click.option("--values", is_flag=True, help="Show keys and values too; needs --rows.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_(pipeline: str, rows: int | None, values: bool, as_json: bool) -> None:
+def list_(pipeline: str, rows: int | None, values: bool) -> None:
     """Show the dead letters of PIPELINE: how many of which kind, or one by one.
 
     Also rows that a table could not take. Values are shown only with --values.
@@ -43,9 +41,9 @@ def list_(pipeline: str, rows: int | None, values: bool, as_json: bool) -> None:
         raise click.UsageError("--values needs --rows")
     opened = open_pipeline(pipeline, load_connections())
     if rows is not None:
-        _show([_row(letter) for letter in _letters(opened, rows, values)], _ROWS + (_VALUES if values else ()), as_json)
+        _show([_row(letter) for letter in _letters(opened, rows, values)], _ROWS + (_VALUES if values else ()))
     else:
-        _show([asdict(group) for group in summary(opened)], _GROUPS, as_json)
+        _show([asdict(group) for group in summary(opened)], _GROUPS)
 
 
 @dead_letters.command()
@@ -58,17 +56,19 @@ def retry(pipeline: str) -> None:
     """
     with engine_log():
         done = retry_letters(open_pipeline(pipeline, load_connections()))
-    click.echo(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")
+    output.say(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")
     for letter in done.stay:
         place = f"{letter.topic}-{letter.partition}@{letter.offset}"
-        click.echo(f"  stays: {place}: {letter.stage}, {letter.kind}: {letter.message}")
+        output.say(f"  stays: {place}: {letter.stage}, {letter.kind}: {letter.message}")
     if (more := done.tried - done.recovered - len(done.stay)) > 0:
         command = f"batchmerge dead-letters list {pipeline} --rows {done.tried - done.recovered}"
-        click.echo(f"  and {more:,} more: `{command}`")
+        output.say(f"  and {more:,} more: `{command}`")
     for table, replayed in done.replayed.items():
         counts = replayed.merged.counts
         numbers = f"{counts.inserted:,} inserted, {counts.updated:,} updated, {counts.deleted:,} deleted"
-        click.echo(f"  {table}: batches {replayed.batches[0].number} to {replayed.batches[-1].number}: {numbers}")
+        output.say(f"  {table}: batches {replayed.batches[0].number} to {replayed.batches[-1].number}: {numbers}")
+    tables = {table: asdict(replayed.merged.counts) for table, replayed in done.replayed.items()}
+    output.result({"tried": done.tried, "recovered": done.recovered, "tables": tables})
 
 
 def _letters(pipeline: Pipeline, most: int, values: bool) -> Iterator[DeadLetter]:
@@ -93,14 +93,12 @@ def _text(raw: bytes | None) -> str | None:
         return "base64:" + base64.b64encode(raw).decode()
 
 
-def _show(found: list[dict[str, object]], columns: tuple[str, ...], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps([{name: row[name] for name in ("table", *columns)} for row in found], indent=2))
-        return
+def _show(found: list[dict[str, object]], columns: tuple[str, ...]) -> None:
+    output.result([{name: row[name] for name in ("table", *columns)} for row in found])
     if not found:
-        click.echo("no dead letters")
+        output.say("no dead letters")
         return
     table = Table(*columns)
     for row in found:
         table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
-    console().print(table)
+    output.show(table)

@@ -18,7 +18,8 @@ from orchestration.cli.flights import Flights
 from orchestration.cli.flights_proof import is_same, read_tables
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import RunResult, run_job
-from orchestration.cli.report import batches, console, outcome, show_run
+from orchestration.cli.output import console
+from orchestration.cli.report import batches, outcome, show_run
 from orchestration.files import pipeline_spec
 from resources.connections import data_folder, load_connections
 from resources.local import stack

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+import yaml
 
 from jobs.infer.propose import propose
+from orchestration.cli import output
 from orchestration.files import pipeline_names, pipeline_spec
 from resources.connections import Connections, KafkaConnection, SchemaRegistryConnection, load_connections
 from resources.kafka import KafkaCluster
@@ -38,8 +40,7 @@ def infer(pipeline_or_topic: str, connection: str | None, registry: str | None, 
         )
         registries = registries or source.registries
     cluster = KafkaCluster(connection or "kafka", connections.get(connection or "kafka", KafkaConnection))
-    for topic in topics:
-        _show(cluster, topic, _registry(connections, registries), records)
+    output.result([_show(cluster, topic, _registry(connections, registries), records) for topic in topics])
 
 
 def _registry(connections: Connections, names: list[str]) -> SchemaRegistry | None:
@@ -48,13 +49,19 @@ def _registry(connections: Connections, names: list[str]) -> SchemaRegistry | No
     return SchemaRegistry(names[0], connections.get(names[0], SchemaRegistryConnection)) if names else None
 
 
-def _show(cluster: KafkaCluster, topic: str, registry: SchemaRegistry | None, count: int) -> None:
+def _show(
+    cluster: KafkaCluster, topic: str, registry: SchemaRegistry | None, count: int
+) -> dict[str, str | int | dict[str, object] | None]:
+    """Prints what a topic's records have; the same for programs."""
     sample = newest_records(cluster, topic, count)
-    click.echo(f"# {topic}: {len(sample)} of its newest records\nsource:\n  connection: {cluster.name}")
-    click.echo(f"  topics: [{topic}]")
+    output.say(f"# {topic}: {len(sample)} of its newest records\nsource:\n  connection: {cluster.name}")
+    output.say(f"  topics: [{topic}]")
+    found: dict[str, str | int | dict[str, object] | None] = {"topic": topic, "records": len(sample)}
     for name, raw in (("key", [r.key for r in sample]), ("value", [r.value for r in sample])):
         proposal = propose([one for one in raw if one is not None], registry)
+        found[name] = yaml.safe_load(proposal.yaml(name))[name] if proposal else None
         if proposal is None:
-            click.echo(f"  # no record has a {name}")
+            output.say(f"  # no record has a {name}")
             continue
-        click.echo("\n".join(f"  {line}" for line in proposal.yaml(name).splitlines()))
+        output.say("\n".join(f"  {line}" for line in proposal.yaml(name).splitlines()))
+    return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,7 @@ def run_job(
     hours: tuple[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
     wait: bool = True,
+    assets: Sequence[dg.AssetKey] | None = None,
 ) -> RunResult:
     """One run of the pipeline's job.
 
@@ -84,12 +85,15 @@ def run_job(
         hours: first and last partition of a replay; None: the current hour.
         tags: further tags of the run.
         wait: for runs that hold a pool of this one.
+        assets: only these; None: all of the job's.
 
     Raises:
         Unavailable: another run holds a pool, and it is not to be waited for.
         KeyboardInterrupt: the process was asked to end (INT, TERM).
     """
     job = definitions.resolve_job_def(pipeline)
+    if assets is not None:
+        job = job.get_subset(asset_selection=set(assets))
     partitions = job.partitions_def
     assert partitions is not None
     tagged = {**(tags or {}), PIPELINE_TAG: pipeline}

@@ -8,10 +8,10 @@ import click
 import dagster as dg
 from rich.table import Table
 
+from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, execute
 from orchestration.cli.progress import engine_log
-from orchestration.cli.report import console
 from orchestration.files import pipeline_spec
 from orchestration.names import maintenance_job
 
@@ -29,6 +29,7 @@ def maintain(pipeline: str, no_wait: bool) -> None:
     with engine_log(), dagster_instance() as instance:
         result = execute(instance, job, {}, {}, not no_wait)
     _show(result)
+    output.result({"run_id": result.run_id, "done": _counts(result)})
     problems = [e.step_failure_data.user_failure_data for e in result.all_events if e.is_step_failure]
     for problem in problems:
         click.echo(problem.description if problem else "a step failed, see its log", err=True)
@@ -50,4 +51,10 @@ def _show(result: dg.ExecuteInProcessResult) -> None:
             count = f"{value.value:,}" if isinstance(value.value, int) else str(value.value)
             table.add_row(key if key != shown else "", name, count)
             shown = key
-    console().print(table)
+    output.show(table)
+
+
+def _counts(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, object]]:
+    """By asset what was counted, and how long it took."""
+    seen = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
+    return {"/".join(one.asset_key.path): {name: v.value for name, v in one.metadata.items()} for one in seen}

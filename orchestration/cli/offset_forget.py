@@ -6,6 +6,7 @@ import click
 
 from jobs.lineage import next_batches
 from jobs.pipeline import Pipeline
+from orchestration.cli import output
 from orchestration.cli.offset_reset import require_idle
 from orchestration.files import open_pipeline
 from resources.connections import load_connections
@@ -23,13 +24,15 @@ def forget(pipeline: str, table: str, yes: bool) -> None:
     """
     opened = open_pipeline(pipeline, load_connections())
     destination = opened.destination(table)
-    click.echo(_says(opened, destination.name))
+    output.say(_says(opened, destination.name))
     if not yes:
-        click.echo("Nothing was changed. Add --yes to do it.")
+        output.say("Nothing was changed. Add --yes to do it.")
+        output.result({"table": destination.name, "done": False})
         return
     require_idle(opened)
     done = destination.drop_state()
-    click.echo("Done." if done else f"{destination.name}: nothing was committed, so there is nothing to forget.")
+    output.say("Done." if done else f"{destination.name}: nothing was committed, so there is nothing to forget.")
+    output.result({"table": destination.name, "done": done})
 
 
 def _says(pipeline: Pipeline, name: str) -> str:

@@ -13,9 +13,9 @@ from jobs.batch import Batch, CommittedState
 from jobs.offset_reset import ResetState
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
+from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import end_dead
-from orchestration.cli.report import console
 from orchestration.files import open_pipeline
 from orchestration.sensors.busy import busy_reason
 from resources.connections import load_connections
@@ -107,11 +107,18 @@ def _reset(name: str, choice: Choice, table: str | None, accept_changes: bool, y
     batch = offset_reset.plan_reset(known, base, targets, dropped, meaning)
     _show(pipeline, known, base, batch)
     if not yes:
-        click.echo("Nothing was changed. Add --yes to do it.")
+        output.say("Nothing was changed. Add --yes to do it.")
+        output.result(_plain(base, batch, done=False))
         return
     require_idle(pipeline)
     offset_reset.commit(pipeline, known, base, batch)
-    click.echo(f"Done, as {batch}. The tables follow at the next run.")
+    output.say(f"Done, as {batch}. The tables follow at the next run.")
+    output.result(_plain(base, batch, done=True))
+
+
+def _plain(base: CommittedState, batch: Batch, *, done: bool) -> dict[str, object]:
+    then = {tp: batch.ranges[tp].end if tp in batch.ranges else None for tp in {*base.offsets, *batch.ranges}}
+    return {"done": done, "batch": batch.number, "now": base.offsets, "then": then}
 
 
 def require_idle(pipeline: Pipeline) -> None:
@@ -133,20 +140,20 @@ def _show(pipeline: Pipeline, known: ResetState, base: CommittedState, batch: Ba
         if now != then or base.topic_ids.get(tp.topic) != batch.topic_ids.get(tp.topic, ""):
             shown.add_row(str(tp), _number(now), _number(then), _note(tp, now, then, base, batch))
     if shown.row_count:
-        console().print(shown)
+        output.show(shown)
     else:
-        click.echo(f"All offsets stay: those of batch {base.batch_number}.")
+        output.say(f"All offsets stay: those of batch {base.batch_number}.")
     for one in offset_reset.impact(known, batch):
         if one.skipped or one.repeated:
-            click.echo(f"{one.table}: skips {one.skipped:,} offsets, gets {one.repeated:,} again")
+            output.say(f"{one.table}: skips {one.skipped:,} offsets, gets {one.repeated:,} again")
     if batch.spec_hash != base.spec_hash:
-        click.echo("Rows of before keep the meaning that `changes` had.")
+        output.say("Rows of before keep the meaning that `changes` had.")
     if "" in (batch.continues or {}):
         begin = ", ".join(n for n, state in known.tables.items() if state is None)
-        click.echo(f"{begin}: begins with this batch, without anything that was landed before")
+        output.say(f"{begin}: begins with this batch, without anything that was landed before")
     problem = offset_reset.validate(pipeline, known, offset_reset.state_after(base, batch))
     if problem:
-        click.echo(f"The next run would still fail: {problem}")
+        output.say(f"The next run would still fail: {problem}")
 
 
 def _note(tp: TopicPartition, now: int | None, then: int | None, base: CommittedState, batch: Batch) -> str:

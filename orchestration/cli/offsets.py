@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 from rich.table import Table
 
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
+from orchestration.cli import output
 from orchestration.cli.offset_forget import forget
 from orchestration.cli.offset_reset import reset, set_offsets
-from orchestration.cli.report import console
 from orchestration.files import open_pipeline
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
@@ -29,17 +27,14 @@ offsets.add_command(forget)
 
 @offsets.command()
 @click.argument("pipeline")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(pipeline: str, as_json: bool) -> None:
+def show(pipeline: str) -> None:
     """Show next offsets per topic-partition: in Kafka, landed, and in every table of PIPELINE."""
     columns = _columns(open_pipeline(pipeline, load_connections()))
-    if as_json:
-        click.echo(json.dumps({name: {str(tp): o for tp, o in found.items()} for name, found in columns.items()}))
-        return
+    output.result(columns)
     table = Table("topic-partition", *columns)
     for tp in sorted({tp for found in columns.values() for tp in found}):
         table.add_row(str(tp), *(_shown(found, tp) for found in columns.values()))
-    console().print(table)
+    output.show(table)
 
 
 def _columns(pipeline: Pipeline) -> dict[str, Offsets]:

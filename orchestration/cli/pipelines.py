@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -18,8 +19,10 @@ from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.time_limit import with_timeout
 from orchestration.cli.dagster_state import DagsterState, dagster_state
-from orchestration.components.metadata import lag_behind
-from orchestration.files import open_pipeline, pipeline_names
+from orchestration.components.metadata import caught_up_through, lag_behind
+from orchestration.files import open_pipeline, pipeline_names, pipeline_spec
+from orchestration.names import table_key
+from orchestration.pauses import Pauses
 from orchestration.sensors.busy import paused_reason
 from resources.connections import Connections, connections_path, load_connections
 from resources.errors import BatchmergeError
@@ -33,8 +36,11 @@ class TableStatus(BaseModel):
 
     Attributes:
         lag: records that Kafka has and the table has not; None where that cannot be told now.
-        vtts: valid-through timestamp.
+        seconds_behind: how long ago it had everything that there was; 0 where nothing waits.
+        vtts: valid-through timestamp: no record of before is missing, of any partition.
+        caught_up_through: the same, where a partition that was read to its end counts as of then.
         dead_letters: of the landing those that cannot be read; of a table the rows that it refuses.
+        paused: by whom and since when, where a person has paused it.
         problem: why the table cannot be asked now.
     """
 
@@ -42,8 +48,11 @@ class TableStatus(BaseModel):
     name: str
     batch: int | None = None
     lag: int | None = None
+    seconds_behind: float | None = None
     vtts: datetime | None = None
+    caught_up_through: datetime | None = None
     dead_letters: int | None = None
+    paused: str | None = None
     problem: str | None = None
 
 
@@ -81,10 +90,19 @@ def pipeline_status() -> Status:
     if not connections_path().exists():
         return Status()
     connections, names = load_connections(), pipeline_names()
-    state = dagster_state(names)
+    state = dagster_state(_specs(names))
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda name: _status(name, connections, state), names))
     return Status(daemon=state.daemon, pipelines=found)
+
+
+def _specs(names: Sequence[str]) -> dict[str, PipelineSpec]:
+    """Of the files that can be read; what is wrong with the others is told with their pipelines."""
+    found = {}
+    for name in names:
+        with suppress(BatchmergeError):
+            found[name] = pipeline_spec(name)
+    return found
 
 
 def _status(name: str, connections: Connections, state: DagsterState) -> PipelineStatus:
@@ -95,13 +113,17 @@ def _status(name: str, connections: Connections, state: DagsterState) -> Pipelin
         return PipelineStatus(name=name, tables=[], problem=str(problem))
     ends, place = _ends(pipeline), pipeline.intermediate
     tables = [_table(f"landing {place.identifier}", place.committed, partial(_quarantined, place), ends)]
-    tables += [_table(d.name, d.committed, partial(_refused, d), ends) for d in destinations]
-    paused = paused_reason(name, pipeline.spec)
+    pauses = state.pauses.get(name) or Pauses(name)
+    for d in destinations:
+        held = pauses.tables.get(table_key(d.table))
+        found = _table(d.name, d.committed, partial(_refused, d), ends)
+        tables.append(found.model_copy(update={"paused": str(held) if held else None}))
+    paused = paused_reason(pauses, pipeline.spec)
     return PipelineStatus(
         name=name,
         tables=tables,
         paused=paused is not None,
-        starts=f"nothing starts by itself: {paused}" if paused else _starts(name, pipeline.spec, state),
+        starts=f"nothing starts: {paused}" if paused else _starts(name, pipeline.spec, state),
         runs=state.runs.get(name, []),
         last_error=state.errors.get(name),
     )
@@ -139,11 +161,15 @@ def _table(
         dead_letters = _limited(name, count) if state else 0
     except BatchmergeError as problem:
         return TableStatus(name=name, problem=str(problem))
-    vtts = state.watermark.vtts if state else None
+    vtts, now = state.watermark.vtts if state else None, datetime.now(UTC)
+    lag = lag_behind(ends, state) if ends is not None else None
+    through = caught_up_through(state.watermark if state else None, lag, now)
     return TableStatus(
         name=name,
         batch=state.batch_number if state else None,
-        lag=lag_behind(ends, state) if ends is not None else None,
+        lag=lag,
+        seconds_behind=round((now - through).total_seconds(), 1) if through else None,
+        caught_up_through=through,
         vtts=datetime.fromtimestamp(vtts / 1000, UTC) if vtts is not None else None,
         dead_letters=dead_letters,
     )

@@ -7,6 +7,7 @@ import sys
 import click
 
 from jobs.run_plan import plan_run, plan_text
+from orchestration.cli import output
 from orchestration.files import open_pipeline
 from resources.connections import load_connections
 from resources.errors import TransientError
@@ -22,6 +23,7 @@ def plan(pipeline: str, sql: bool) -> None:
     added, the SQL and the commit. Exit code 2: something in it would fail and has to be mended; 3: try again later.
     """
     found = plan_run(open_pipeline(pipeline, load_connections()))
-    click.echo(plan_text(found, with_sql=sql))
+    output.say(plan_text(found, with_sql=sql))
+    output.result(found)
     if found.problems:
         sys.exit(3 if all(isinstance(problem, TransientError) for problem in found.problems) else 2)

@@ -15,8 +15,8 @@ from jobs.replay.landed import Replayed, replay_batches
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, run_job, wait_until_idle
 from orchestration.cli.offset_reset import place
+from orchestration.cli.output import console
 from orchestration.cli.progress import engine_log
-from orchestration.cli.report import console
 from orchestration.cli.run import finish
 from orchestration.files import open_pipeline, pipeline_spec
 from resources.connections import load_connections

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
-from rich.console import Console
 from rich.table import Table
 
+from orchestration.cli import output
 from orchestration.cli.job_runs import RunResult, Step
 
 _LANDED = ("read", "landed", "quarantined", "skipped", "filtered", "gaps")
 _MERGED = ("changes", "inserted", "updated", "deleted")
-
-
-def console() -> Console:
-    """Where results go; as wide as the terminal, or wide enough for a file."""
-    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
 
 
 def show_run(result: RunResult) -> None:
@@ -26,10 +19,11 @@ def show_run(result: RunResult) -> None:
         table.add_column(column, justify="right" if column in ("seconds", "lag") else "left")
     for step in result.steps:
         table.add_row(step.asset, batches(step), outcome(step), _number(step, "seconds"), _number(step, "lag"))
-    console().print(table)
+    output.show(table)
     for step in result.steps:
         if step.problem:
             click.echo(f"{step.asset}: {step.problem}", err=True)
+    output.result(result)
 
 
 def batches(step: Step) -> str:

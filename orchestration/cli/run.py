@@ -15,6 +15,8 @@ from resources.connections import load_connections
 from resources.errors import BatchmergeError
 
 if TYPE_CHECKING:
+    from jobs.spec.pipeline import PipelineSpec
+    from jobs.spec.tables import Table
     from orchestration.cli.job_runs import RunResult
 
 # For one look at Kafka.
@@ -26,7 +28,8 @@ _PATIENCE = 15
 @click.option("--until-caught-up", is_flag=True, help="Land batch after batch until Kafka has nothing more.")
 @click.option("--max-batches", type=click.IntRange(min=0), help="Land at most so many batches (0: until caught up).")
 @click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
-def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: bool) -> None:
+@click.option("--although-paused", is_flag=True, help="Also where somebody has paused the pipeline, or a table of it.")
+def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: bool, although_paused: bool) -> None:
     """Advance PIPELINE: land what is new in Kafka, merge it into every table.
 
     The run shows up in Dagster like any other (`batchmerge ui`). Exit code 2: something has to be mended; 3: try again
@@ -35,17 +38,50 @@ def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: 
     if until_caught_up and max_batches is not None:
         raise click.UsageError("give --until-caught-up or --max-batches, not both")
     spec = pipeline_spec(pipeline)
-    # Imported late: a wrong name should not wait for Dagster.
-    from orchestration.cli.instance import dagster_instance
-    from orchestration.cli.job_runs import definitions_of, run_job
-
     config: dict[str, object] = {"until_caught_up": until_caught_up}
     if max_batches is not None:
         config["max_batches"] = max_batches
     if until_caught_up or max_batches is not None:
         _say_what_is_ahead(pipeline, max_batches)
+    advance(pipeline, spec, config, wait=not no_wait, although_paused=although_paused)
+
+
+def advance(
+    pipeline: str,
+    spec: PipelineSpec,
+    config: dict[str, object],
+    *,
+    only: Table | None = None,
+    wait: bool = True,
+    although_paused: bool = False,
+) -> None:
+    """One run in this process, shown, which ends the process with its exit code.
+
+    Args:
+        only: just this table, and no landing.
+
+    Raises:
+        Paused: somebody has paused the pipeline, and it is not to run all the same.
+    """
+    # Imported late: a wrong name should not wait for Dagster.
+    from orchestration.cli.instance import dagster_instance
+    from orchestration.cli.job_runs import definitions_of, run_job
+    from orchestration.names import ALTHOUGH_PAUSED_TAG, landing_key, table_key
+    from orchestration.pauses import read_pauses, require_not_paused
+
     with engine_log(), dagster_instance() as instance:
-        result = run_job(instance, definitions_of(pipeline, spec), pipeline, config, wait=not no_wait)
+        assets, tags = [table_key(only)] if only else None, {ALTHOUGH_PAUSED_TAG: "true"}
+        if not although_paused:
+            tags, paused = {}, read_pauses(instance, pipeline, spec)
+            require_not_paused(paused)
+            if paused.tables and not only:
+                tables = [key for key in map(table_key, spec.tables) if key not in paused.tables]
+                assets = [landing_key(pipeline), *tables]
+            for key in paused.tables:
+                click.echo(f"left out: {paused.reason(key)}", err=True)
+        result = run_job(
+            instance, definitions_of(pipeline, spec), pipeline, config, tags=tags, wait=wait, assets=assets
+        )
     finish(result)
 
 

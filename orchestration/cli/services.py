@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from orchestration.cli import output
 from resources.connections import data_folder
 from resources.local import stack
 
@@ -16,11 +17,13 @@ def up(only: str | None) -> None:
     They listen on 127.0.0.1 only and run until `batchmerge down`. Ports are chosen at the first start and kept.
     """
     names = [name.strip() for name in only.split(",") if name.strip()] if only is not None else None
-    site = stack.up(data_folder(), names, click.echo)
-    click.echo(f"connections are in {site.home / 'connections.yaml'}")
+    site = stack.up(data_folder(), names, output.say)
+    output.result([service.model_dump() for service in stack.status(data_folder())])
+    output.say(f"connections are in {site.home / 'connections.yaml'}")
 
 
 @click.command()
 def down() -> None:
     """Stop the local services, and `batchmerge ui`. Their data and their ports stay for the next `up`."""
-    stack.down(data_folder(), click.echo)
+    stack.down(data_folder(), output.say)
+    output.result([service.model_dump() for service in stack.status(data_folder())])

@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
-import json
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestration.cli import output
 from resources.connections import data_folder
 from resources.local import stack
 
 if TYPE_CHECKING:
     from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus
 
+# Seconds between two looks of --watch.
+_AGAIN = 2.0
 _DAEMON = {
     True: "Dagster's daemon runs: schedules and sensors start runs.",
     False: "No Dagster daemon runs: nothing starts by itself. `batchmerge ui` starts one; `batchmerge run` needs none.",
 }
 _WORDS = """
+behind: records that Kafka has and the table has not, and how long ago it had everything (caught up through)
 complete through: every record up to this time is in the table, of every partition (VTTS, valid-through timestamp)
 dead letters: records that cannot be read, or that the table refuses: `batchmerge dead-letters list <pipeline>`"""
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: services and pipelines.")
-def status(as_json: bool) -> None:
-    """Show each service (state, process id, address, log) and each pipeline: whether it starts by itself, its last
-    error, and per table the batch, the lag, up to when it is complete, and its dead letters.
+@click.option("--watch", is_flag=True, help="Look again every two seconds, until Ctrl-C.")
+def status(watch: bool) -> None:
+    """Show each service (state, process id, address, log) and each pipeline: whether it starts by itself or who has
+    paused it, its last error, and per table the batch, how far it is behind, up to when it is complete, and its dead
+    letters.
 
     Exit code 3 if a service that was started does not answer, or a table cannot be asked.
     """
     # Imported late: Dagster and Spark take two seconds that the other commands here need not wait for.
     from orchestration.cli.pipelines import pipeline_status
 
-    services, found = stack.status(data_folder()), pipeline_status()
-    if as_json:
-        shown = {"services": [s.model_dump() for s in services], **found.model_dump(mode="json")}
-        click.echo(json.dumps(shown, indent=2))
-    else:
-        for line in [*map(_service, services), *_pipelines(found)]:
-            click.echo(line)
+    while True:
+        services, found = stack.status(data_folder()), pipeline_status()
+        lines = [*map(_service, services), *_pipelines(found)]
+        if watch:
+            click.clear()
+        for line in lines:
+            output.say(line)
+        output.result({"services": services, **found.model_dump(mode="json")})
+        if not watch:
+            break
+        time.sleep(_AGAIN)
     silent = any(one.state in ("silent", "died") for one in services)
     if silent or any(table.problem for pipeline in found.pipelines for table in pipeline.tables):
         sys.exit(3)
@@ -70,11 +79,27 @@ def _pipeline(pipeline: PipelineStatus) -> list[str]:
 
 def _table(table: TableStatus) -> str:
     if table.problem:
-        return table.problem
-    lag = "unknown" if table.lag is None else f"{table.lag:,}"
-    parts = [f"batch {table.batch or 0}", f"lag {lag}"]
+        return "; ".join(filter(None, (table.paused, table.problem)))
+    parts = [*([table.paused] if table.paused else []), f"batch {table.batch or 0}", _behind(table)]
     if table.vtts:
         parts.append(f"complete through {table.vtts:%Y-%m-%d %H:%M:%S} UTC")
     if table.dead_letters:
         parts.append(f"{table.dead_letters:,} dead letters")
     return ", ".join(parts)
+
+
+def _behind(table: TableStatus) -> str:
+    if table.lag is None:
+        return "lag unknown: Kafka does not answer"
+    if table.lag == 0:
+        return "caught up"
+    since = "" if table.seconds_behind is None else f" and {_duration(table.seconds_behind)}"
+    return f"{table.lag:,} records{since} behind"
+
+
+def _duration(seconds: float) -> str:
+    """``40 s``, ``3 min``, ``5 h`` or ``2 days``."""
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -6,11 +6,12 @@ import logging
 import sys
 
 import click
+from dagster import AssetCheckEvaluation
 from rich.table import Table
 
+from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of
-from orchestration.cli.report import console
 from orchestration.files import pipeline_spec
 
 
@@ -42,7 +43,8 @@ def verify(pipeline: str, rows: int) -> None:
         shown.add_row(
             "/".join(check.asset_key.path), check.check_name, _word(check.passed), "; ".join(filter(None, parts))
         )
-    console().print(shown)
+    output.show(shown)
+    output.result([_plain(check) for check in checks])
     if not result.success:
         failed = [event for event in result.all_events if event.is_step_failure]
         for event in failed:
@@ -50,6 +52,12 @@ def verify(pipeline: str, rows: int) -> None:
             click.echo(str(data.description if data else "the job failed; see its run in Dagster"), err=True)
         sys.exit(2)
     sys.exit(0 if all(check.passed for check in checks) else 1)
+
+
+def _plain(check: AssetCheckEvaluation) -> dict[str, object]:
+    facts = {name: value.value for name, value in check.metadata.items()}
+    named = {"asset": "/".join(check.asset_key.path), "check": check.check_name, "passed": check.passed}
+    return {**named, "description": check.description, "facts": facts}
 
 
 def _word(passed: bool) -> str:

@@ -27,13 +27,16 @@ def run_landing(
     with as_failures(), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run.run_id)
-        result = _report(pipeline, replayed) if replayed else _land(context, pipeline, config)
+        result = _report(pipeline, replayed) if replayed else _land(context, launch, pipeline, config)
         results = checks.landing_results(key, pipeline.intermediate.landed().batches)
     yield dg.MaterializeResult(asset_key=key, check_results=results, **result)
     raise_for_checks(results, "/".join(key.path))
 
 
-def _land(context: dg.AssetExecutionContext, pipeline: Pipeline, config: LandConfig) -> dict[str, Any]:
+def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline, config: LandConfig) -> dict[str, Any]:
+    if held := launch.held(context):
+        context.log.info("nothing is landed: %s", held)
+        return _shown(pipeline, [], 0.0)
     began, done = time.monotonic(), list[LandedBatch]()
 
     def work() -> None:
@@ -41,6 +44,9 @@ def _land(context: dg.AssetExecutionContext, pipeline: Pipeline, config: LandCon
             done.append(batch)
             rate = metadata.total(done).read / (time.monotonic() - began)
             context.log.info("%s is landed; %.0f records/s so far", batch.batch, rate)
+            if held := launch.held(context):
+                context.log.info("no more is landed: %s", held)
+                return
 
     limit = pipeline.spec.batch.time_limit_seconds
     with_timeout(limit, f"landing of {pipeline.name}", work, lambda: pipeline.interrupt("landing"))

@@ -9,9 +9,11 @@ import dagster as dg
 
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import Table
 from orchestration.components.config import Mode
 from orchestration.components.window import Window, replays
-from orchestration.names import ASKED_AT_TAG, BACKFILL_TAG
+from orchestration.names import ASKED_AT_TAG, BACKFILL_TAG, table_key
+from orchestration.pauses import holds_step, read_pauses
 from resources.connections import load_connections
 
 
@@ -36,6 +38,22 @@ class Launch:
         backfill = context.run.tags.get(BACKFILL_TAG) is not None
         return window if replays(mode, backfill, window, _asked_at(context)) else None
 
+    def held(
+        self,
+        context: dg.AssetExecutionContext | dg.OpExecutionContext,
+        table: Table | None = None,
+        *,
+        replays: bool = False,
+    ) -> str | None:
+        """Why a person wants the step to do nothing now, or no more; None where it may go on.
+
+        Raises:
+            Paused: the run was launched by hand although somebody has paused the pipeline.
+        """
+        pauses = read_pauses(context.instance, self.name, self.spec)
+        key = table_key(table) if table else None
+        return holds_step(pauses, key, context.run.tags, _asked_at(context), replays=replays)
+
 
 def _window(context: dg.AssetExecutionContext) -> Window | None:
     if not (context.has_partition_key or context.has_partition_key_range):
@@ -44,7 +62,7 @@ def _window(context: dg.AssetExecutionContext) -> Window | None:
     return Window(found.start.astimezone(UTC), found.end.astimezone(UTC))
 
 
-def _asked_at(context: dg.AssetExecutionContext) -> datetime:
+def _asked_at(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> datetime:
     """When the run was asked for: for a re-executed run, when its first one was."""
     run = context.run
     if ASKED_AT_TAG in run.tags:

@@ -15,6 +15,7 @@ from orchestration.components.failures import as_failures, retry_policy
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.executor import step_processes
+from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import paused_reason
 
 # Two tables at a time: maintenance leaves room for the pipelines beside it.
@@ -54,8 +55,8 @@ def maintenance_schedule(launch: Launch, job: dg.JobDefinition) -> dg.ScheduleDe
         default_status=dg.DefaultScheduleStatus.RUNNING if running else dg.DefaultScheduleStatus.STOPPED,
         description=f"Maintenance of {launch.name}, beside its runs.",
     )
-    def tick() -> dg.RunRequest | dg.SkipReason:
-        paused = paused_reason(launch.name, launch.spec)
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        paused = paused_reason(read_pauses(context.instance, launch.name, launch.spec), launch.spec)
         return dg.SkipReason(paused) if paused else dg.RunRequest()
 
     return tick
@@ -67,7 +68,7 @@ def _landing_op(launch: Launch) -> dg.OpDefinition:
     def work(pipeline: Pipeline) -> tuple[str, str, Iterator[Done]]:
         return pipeline.intermediate.identifier, LANDING, maintain_landing(pipeline)
 
-    return _op(launch, key, names.pool(key), work)
+    return _op(launch, None, key, names.pool(key), work)
 
 
 def _table_op(launch: Launch, table: Table) -> dg.OpDefinition:
@@ -75,11 +76,15 @@ def _table_op(launch: Launch, table: Table) -> dg.OpDefinition:
         destination: Destination = pipeline.destination_of(table)
         return destination.name, role_of(destination), maintain_table(pipeline, destination)
 
-    return _op(launch, names.table_key(table), names.table_pool(launch.name, launch.spec, table), work)
+    return _op(launch, table, names.table_key(table), names.table_pool(launch.name, launch.spec, table), work)
 
 
 def _op(
-    launch: Launch, key: dg.AssetKey, pool: str, work: Callable[[Pipeline], tuple[str, str, Iterator[Done]]]
+    launch: Launch,
+    table: Table | None,
+    key: dg.AssetKey,
+    pool: str,
+    work: Callable[[Pipeline], tuple[str, str, Iterator[Done]]],
 ) -> dg.OpDefinition:
     options = launch.spec.maintenance
 
@@ -91,6 +96,9 @@ def _op(
     )
     def maintain(context: dg.OpExecutionContext) -> None:
         with as_failures(), engine_log_in_run(context.log):
+            if held := launch.held(context, table):
+                context.log.info("no maintenance: %s", held)
+                return
             pipeline = launch.open(context.run_id)
             where, role, tasks = work(pipeline)
             done = with_timeout(

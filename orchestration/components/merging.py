@@ -50,7 +50,12 @@ def run_merge(
         destination = pipeline.destination_of(table)
 
         def work() -> _Done:
-            return _replay(pipeline, destination, replayed) if replayed else _advance(pipeline, destination)
+            if replayed:
+                return _replay(pipeline, destination, replayed)
+            if held := launch.held(context, table):
+                context.log.info("nothing is merged: %s", held)
+                return _settled(pipeline, destination, (), None, None)
+            return _advance(pipeline, destination)
 
         done = with_timeout(
             table.time_limit_seconds, destination.name, work, lambda: pipeline.interrupt(destination.name)

@@ -14,6 +14,7 @@ from orchestration.components.assets import landing_asset, table_asset, topic_sp
 from orchestration.components.automation import pipeline_job, pipeline_schedule
 from orchestration.components.launch import Launch
 from orchestration.components.maintenance import maintenance_job, maintenance_schedule
+from orchestration.components.pause_jobs import pause_jobs
 from orchestration.components.plan_job import plan_job
 from orchestration.components.verify import check_keys, verify_checks, verify_job
 from orchestration.loading import WrongPipelineFiles
@@ -75,7 +76,7 @@ class KafkaPipeline(dg.Component):
         return dg.Definitions(
             assets=[*topic_specs(self.name, self.spec), landing, *tables],
             asset_checks=[verify_checks(launch)],
-            jobs=[job, plan_job(launch), verify_job(launch), maintenance],
+            jobs=[job, plan_job(launch), verify_job(launch), maintenance, *pause_jobs(launch)],
             schedules=[pipeline_schedule(launch, job, hours), maintenance_schedule(launch, maintenance)],
             sensors=[
                 *([lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else []),

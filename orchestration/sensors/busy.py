@@ -16,6 +16,7 @@ import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.names import BACKFILL_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key, op_name, table_key
+from orchestration.pauses import Pauses, read_pauses
 
 _UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
@@ -49,9 +50,9 @@ class Free:
         return dg.RunRequest(partition_key=hour, tags={**tags, **more}, asset_selection=self.assets)
 
 
-def paused_reason(name: str, spec: PipelineSpec) -> str | None:
+def paused_reason(pauses: Pauses, spec: PipelineSpec) -> str | None:
     """Why nothing of the pipeline starts by itself; None where it may."""
-    return f"{name} is paused (`paused: true` in its file)" if spec.paused else None
+    return pauses.reason() or (f"{pauses.pipeline} is paused (`paused: true` in its file)" if spec.paused else None)
 
 
 def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> Free:
@@ -59,13 +60,14 @@ def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec)
 
     It goes on beside a backfill, which may take hours: pools keep the two apart, table by table.
     """
-    if paused := paused_reason(name, spec):
+    pauses = read_pauses(instance, name, spec)
+    if paused := paused_reason(pauses, spec):
         return Free(hold=paused)
     landing, tables = landing_key(name), [table_key(table) for table in spec.tables]
     busy = still_to_do(instance, name, spec, replays=False)
     if landing in busy:
         return Free(hold=busy[landing])
-    left_out = {key: busy[key] for key in tables if key in busy}
+    left_out = {key: why for key in tables if (why := pauses.reason(key) or busy.get(key))}
     if not left_out:
         return Free()
     if spec.commit == "together":
@@ -75,8 +77,7 @@ def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec)
 
 def busy_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:
     """Which run, backfills too, is at work on the pipeline's tables, or will be; None where there is none."""
-    keys = _keys(name, spec)
-    return next((_named(run, name) for run in _runs(instance) if _selected(run, name, keys)), None)
+    return next((_named(run, name) for run in runs_of(instance, name, spec)), None)
 
 
 def still_to_do(
@@ -96,6 +97,12 @@ def still_to_do(
             selected = {key for key in selected if op_name(name, key) not in ended}
         found.update(dict.fromkeys(selected, _named(run, name)))
     return found
+
+
+def runs_of(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> list[dg.DagsterRun]:
+    """Runs under way, backfills too, that are about the pipeline's tables."""
+    keys = _keys(name, spec)
+    return [run for run in _runs(instance) if _selected(run, name, keys)]
 
 
 def _keys(name: str, spec: PipelineSpec) -> set[dg.AssetKey]:

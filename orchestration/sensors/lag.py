@@ -13,6 +13,7 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
+from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import Free, free_to_advance, paused_reason
 from orchestration.sensors.waiting import Cursor, Waiting, moved, observe, reason_to_run, requested, waiting
 from resources.connections import load_connections
@@ -54,8 +55,11 @@ def tick(
     cursor, hour = observe(before, seen, now), hours.get_last_partition_key()
     # Event rows are kept for good: one only where something has moved.
     events = _events(name, spec, seen, cursor, now, hour) if moved(before, cursor) or context.cursor is None else []
-    reason = reason_to_run(spec.trigger, seen, cursor, now)
-    free = free_to_advance(context.instance, name, spec) if reason else Free(hold=paused_reason(name, spec))
+    pauses = read_pauses(context.instance, name, spec)
+    # A paused table stays behind, and no run would change that.
+    counted = cursor.model_copy(update={"tables_since": None}) if pauses.tables else cursor
+    reason = reason_to_run(spec.trigger, seen, counted, now)
+    free = free_to_advance(context.instance, name, spec) if reason else Free(hold=paused_reason(pauses, spec))
     if reason is None or free.hold:
         why = (
             free.hold or f"{seen.landing} records wait, {seen.tables} landed ones are not in every table: no run is due"

@@ -21,6 +21,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
 from orchestration.names import PIPELINE_TAG, table_key
+from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import paused_reason, still_to_do
 from orchestration.sensors.leases import Cursor, after_asking, is_due, left_behind, read_cursor
 from resources.connections import load_connections
@@ -91,8 +92,13 @@ def tick(
             shown[one.table.table] = version
             events.append(dg.AssetObservation(table_key(one.table), metadata=_metadata(one.leases, ends)))
     # A backfill finishes what a dead run has begun, as a recovery run does.
-    busy, paused = still_to_do(context.instance, name, spec), paused_reason(name, spec)
-    hold = {one.table.table: paused or busy.get(table_key(one.table)) for one in looked}
+    busy, pauses = still_to_do(context.instance, name, spec), read_pauses(context.instance, name, spec)
+    paused = paused_reason(pauses, spec)
+    hold = {
+        one.table.table: paused or pauses.reason(key) or busy.get(key)
+        for one in looked
+        for key in (table_key(one.table),)
+    }
     requests, asked, skipped = _recover(looked, cursor, hours, context.instance, hold)
     return dg.SensorResult(
         run_requests=requests,

@@ -22,6 +22,7 @@ from orchestration.dead_runs import end_dead_runs
 from orchestration.names import PIPELINE_TAG, PROCESS_TAG
 from orchestration.pool_waits import holders
 from orchestration.run_process import process_tags
+from orchestration.stopping import stop_runs
 from resources.connections import Connections
 from tests.kit.flow import ROOT, Flow, rows
 from tests.kit.model import expected
@@ -265,3 +266,28 @@ def test_the_run_of_a_daemon_waits_for_a_live_one_asleep(
             _is_asleep(psutil.Process(waiting.pid), log)
             instance.event_log_storage.free_concurrency_slots_for_run(live.run_id)
             assert waiting.wait(_PATIENCE) == 0, log.read_text()
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_person_ends_a_run_even_one_that_hangs(
+    hangs: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, pids, log = tmp_path / "location.py", tmp_path / "pids", tmp_path / "log"
+    program.write_text(_LOCATION)
+    pids.mkdir()
+    (pids / "hang").touch()
+    monkeypatch.setenv("PIDS", str(pids))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        with _process([sys.executable, str(program)], log) as started:
+            _until(lambda: len(list(pids.iterdir())) == 2, log)
+            (step,) = [psutil.Process(int(path.name)) for path in pids.iterdir() if path.name.isdigit()]
+            if hangs:
+                started.send_signal(signal.SIGSTOP)
+                monkeypatch.setattr("orchestration.stopping._PATIENCE", 0.0)
+            (line,) = stop_runs(instance, instance.get_runs())
+            assert ("was killed" in line) == hangs
+            _until(lambda: started.poll() is not None, log)
+            _until(lambda: not step.is_running() or step.status() == psutil.STATUS_ZOMBIE, log)
+        assert instance.get_runs()[0].status == STATUS.CANCELED
+        assert not holders(instance, ["the/table"])

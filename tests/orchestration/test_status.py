@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_nothing_is_known_where_dagster_was_never_used(home: Path) -> None:
     del home
-    assert dagster_state(["p"]) == DagsterState()
+    assert dagster_state({"p": Flow("t", ["append"]).spec}) == DagsterState()
 
 
 @pytest.mark.parametrize(("silent_for", "runs"), [(5, True), (600, False)])
@@ -37,7 +37,8 @@ def test_a_daemon_runs_as_long_as_it_says_so(home: Path, silent_for: int, runs: 
         beat = DaemonHeartbeat(time.time() - silent_for, "SCHEDULER", str(uuid.uuid4()), [])
         instance.add_daemon_heartbeat(beat)
         run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: "p"})
-    found = dagster_state(["p", "q"])
+    spec = Flow("t", ["append"]).spec
+    found = dagster_state({"p": spec, "q": spec})
     assert (found.daemon, found.errors) == (runs, {})
     assert found.runs == {"p": [f"run {run.run_id[:8]} is started"], "q": []}
 
@@ -51,7 +52,8 @@ def test_what_starts_a_pipeline() -> None:
 
 def test_a_paused_pipeline_and_its_dead_letters() -> None:
     tables = [
-        TableStatus(name="landing lake.p_tmp", batch=3, lag=0, dead_letters=1200),
+        TableStatus(name="landing lake.p_tmp", batch=3, lag=0, seconds_behind=0, dead_letters=1200),
+        TableStatus(name="iceberg a.u", batch=2, lag=4, seconds_behind=400, paused="paused by anna since now"),
         TableStatus(name="iceberg a.t", batch=2, lag=None, vtts=datetime(2026, 5, 1, tzinfo=UTC), dead_letters=0),
         TableStatus(name="clickhouse a.t", problem="no answer"),
     ]
@@ -59,9 +61,10 @@ def test_a_paused_pipeline_and_its_dead_letters() -> None:
     lines = _pipelines(Status(daemon=True, pipelines=[paused]))
     assert lines[0] == "Dagster's daemon runs: schedules and sensors start runs."
     assert lines[1:3] == ["pipeline p: nothing starts by itself: p is paused", "  last run failed: why"]
-    assert [line.split(maxsplit=2)[2] for line in lines[3:6]] == [
-        "batch 3, lag 0, 1,200 dead letters",
-        "batch 2, lag unknown, complete through 2026-05-01 00:00:00 UTC",
+    assert [line.split(maxsplit=2)[2] for line in lines[3:7]] == [
+        "batch 3, caught up, 1,200 dead letters",
+        "paused by anna since now, batch 2, 4 records and 7 min behind",
+        "batch 2, lag unknown: Kafka does not answer, complete through 2026-05-01 00:00:00 UTC",
         "no answer",
     ]
     assert "VTTS" in lines[-2]

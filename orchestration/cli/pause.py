@@ -1,0 +1,82 @@
+"""`batchmerge pause | resume | restart`: a person's hands on what runs by itself."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+
+import click
+
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import Table
+from orchestration import pauses
+from orchestration.cli import output
+from orchestration.cli.instance import dagster_instance
+from orchestration.cli.progress import engine_log
+from orchestration.cli.run import advance
+from orchestration.files import pipeline_spec
+from orchestration.names import table_named
+from orchestration.sensors.busy import runs_of
+from orchestration.stopping import stop_runs
+
+
+@click.command()
+@click.argument("pipeline")
+@click.argument("table", required=False)
+def pause(pipeline: str, table: str | None) -> None:
+    """From now on nothing of PIPELINE starts: no schedule, no trigger, no maintenance, no run by hand.
+
+    With TABLE only that table stays as it is; landing and the other tables go on, and it catches up when it is resumed.
+    What is under way ends with its current batch. Replays are still yours to start.
+    """
+    spec, wanted = _named(pipeline, table)
+    with dagster_instance() as instance:
+        made = pauses.pause(instance, pipeline, spec, wanted, _who())
+        runs = [run.run_id for run in runs_of(instance, pipeline, spec)]
+    end = f"batchmerge resume {pipeline}" + (f" '{table}'" if table else "")
+    output.say(f"{table or pipeline} is {made}; `{end}` lets it go on")
+    for run_id in runs:
+        output.say(f"run {run_id[:8]} is under way: it lands and merges no further batch")
+    output.result({"pipeline": pipeline, "table": table, "paused": made, "runs": runs})
+
+
+@click.command()
+@click.argument("pipeline")
+@click.argument("table", required=False)
+def resume(pipeline: str, table: str | None) -> None:
+    """Let PIPELINE, with all of its tables, or only TABLE go on from where it stands, at its next tick."""
+    spec, wanted = _named(pipeline, table)
+    with dagster_instance() as instance:
+        ended = pauses.resume(instance, pipeline, spec, wanted, _who())
+    for line in ended or [f"{table or pipeline} was not paused"]:
+        output.say(f"resumed: {line}" if ended else line)
+    if spec.paused:
+        output.say(f"{pipeline} still starts nothing by itself: `paused: true` is in its file")
+    output.result({"pipeline": pipeline, "table": table, "resumed": ended})
+
+
+@click.command()
+@click.argument("pipeline")
+@click.argument("table", required=False)
+@click.option("--although-paused", is_flag=True, help="Also where somebody has paused it.")
+def restart(pipeline: str, table: str | None, although_paused: bool) -> None:
+    """End what is under way of PIPELINE, also what hangs, free what it holds, and run it in this process.
+
+    With TABLE only that table is merged then. Nothing is lost: the new run goes on from what is committed.
+    """
+    spec, wanted = _named(pipeline, table)
+    with engine_log(), dagster_instance() as instance:
+        if not although_paused:
+            pauses.require_not_paused(pauses.read_pauses(instance, pipeline, spec))
+        for line in stop_runs(instance, runs_of(instance, pipeline, spec)):
+            output.say(line)
+    advance(pipeline, spec, {}, only=wanted, although_paused=although_paused)
+
+
+def _named(pipeline: str, table: str | None) -> tuple[PipelineSpec, Table | None]:
+    spec = pipeline_spec(pipeline)
+    return spec, table_named(pipeline, spec, table) if table else None
+
+
+def _who() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"

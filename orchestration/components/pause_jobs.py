@@ -1,0 +1,56 @@
+"""Pause and resume as Dagster jobs: the buttons of people who have no command line."""
+
+from collections.abc import Callable
+
+import dagster as dg
+from pydantic import Field
+
+from jobs.spec.tables import Table
+from orchestration import pauses
+from orchestration.components.failures import as_failures
+from orchestration.components.launch import Launch
+from orchestration.names import table_named
+
+
+class PauseConfig(dg.Config):
+    """Options of both."""
+
+    table: str | None = Field(default=None, description="Only this table, as in the file. Left out: the pipeline.")
+    by: str | None = Field(default=None, description="Your name, for others to see.")
+
+
+def pause_jobs(launch: Launch) -> list[dg.JobDefinition]:
+    """Named ``<pipeline>_pause`` and ``<pipeline>_resume``."""
+
+    def pause(instance: dg.DagsterInstance, table: Table | None, by: str) -> list[str]:
+        return [str(pauses.pause(instance, launch.name, launch.spec, table, by))]
+
+    def resume(instance: dg.DagsterInstance, table: Table | None, by: str) -> list[str]:
+        return pauses.resume(instance, launch.name, launch.spec, table, by)
+
+    whole = "or of one of its tables" if len(launch.spec.tables) > 1 else "or of its table"
+    return [
+        _job(launch, "pause", f"Nothing of {launch.name} {whole} starts from now on, until it is resumed.", pause),
+        _job(launch, "resume", f"Lets {launch.name} go on from where it stands, with all of its tables.", resume),
+    ]
+
+
+def _job(
+    launch: Launch,
+    verb: str,
+    description: str,
+    work: Callable[[dg.DagsterInstance, Table | None, str], list[str]],
+) -> dg.JobDefinition:
+    @dg.op(name=f"{launch.name}__{verb}", out=dg.Out(dg.Nothing))
+    def switch(context: dg.OpExecutionContext, config: PauseConfig) -> None:
+        with as_failures():
+            table = table_named(launch.name, launch.spec, config.table) if config.table else None
+            by = config.by or f"somebody in Dagster (run {context.run_id[:8]})"
+            for line in work(context.instance, table, by) or ["nothing was paused"]:
+                context.log.info(line)
+
+    @dg.job(name=f"{launch.name}_{verb}", description=description, executor_def=dg.in_process_executor)
+    def job() -> None:
+        switch()
+
+    return job

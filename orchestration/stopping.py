@@ -1,0 +1,71 @@
+"""Ends runs that a person wants to be over: queued, in the daemon's hands, in a terminal, or hung."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+import dagster as dg
+from dagster_shared.error import DagsterError
+
+from orchestration.dead_runs import end_dead_runs, name_of
+from orchestration.run_process import end_leftovers, fate, kill, pid_of
+from resources.errors import Unavailable
+
+# Seconds that a run has to end by itself, before its process is killed; and that it then has to be gone.
+_PATIENCE, _LOOK = 20.0, 0.1
+
+
+def stop_runs(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun]) -> list[str]:
+    """Cancels these runs and waits until they are over; a line for each.
+
+    Raises:
+        Unavailable: one runs on another machine and does not end.
+    """
+    for run in runs:
+        _ask(instance, run)
+    return [_wait(instance, run) for run in runs]
+
+
+def _ask(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    pid = pid_of(run.tags, run.run_id)
+    if pid and fate(run.tags, run.run_id) == "alive":
+        instance.report_run_canceling(run)
+        os.kill(pid, signal.SIGINT)
+        return
+    try:
+        instance.run_coordinator.cancel_run(run.run_id)
+    except DagsterError:  # its code server is gone: the process, if there is one, is looked at below
+        instance.report_run_canceling(run)
+
+
+def _wait(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    ends = time.monotonic() + _PATIENCE
+    while not _is_over(instance, run.run_id):
+        if time.monotonic() > ends:
+            return _kill(instance, run.run_id)
+        end_dead_runs(instance)
+        time.sleep(_LOOK)
+    return f"{name_of(run)} is cancelled"
+
+
+def _kill(instance: dg.DagsterInstance, run_id: str) -> str:
+    run = instance.get_run_by_id(run_id)
+    assert run
+    if fate(run.tags, run_id) == "unknown":
+        raise Unavailable(
+            f"{name_of(run)} does not end, and its process is not on this machine",
+            remedy="end it there, or mark it as failed in Dagster; then try again",
+        )
+    kill(run.tags, run_id)
+    end_leftovers(run_id)
+    instance.report_run_canceled(run, f"it did not end within {_PATIENCE:.0f} s and was killed")
+    instance.event_log_storage.free_concurrency_slots_for_run(run_id)
+    return f"{name_of(run)} did not end by itself and was killed"
+
+
+def _is_over(instance: dg.DagsterInstance, run_id: str) -> bool:
+    run = instance.get_run_by_id(run_id)
+    return run is None or run.is_finished

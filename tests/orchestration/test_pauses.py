@@ -1,0 +1,106 @@
+"""What a person has paused does not start, everywhere and at once, and goes on from where it stood."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from orchestration import pauses
+from orchestration.components.launch import Launch
+from orchestration.components.pause_jobs import pause_jobs
+from orchestration.names import ALTHOUGH_PAUSED_TAG, LEFT_OUT_TAG, landing_key, table_key
+from orchestration.pauses import Pause, Paused, Pauses, holds_step, read_pauses
+from orchestration.sensors.busy import free_to_advance
+from resources.errors import ConfigurationError
+from tests.kit.flow import Flow
+
+FLOW = Flow("t", ["append", "upsert"], name="p")
+FIRST, SECOND = FLOW.spec.tables
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+BEFORE, AFTER = NOW - timedelta(minutes=1), NOW + timedelta(minutes=1)
+
+
+def test_it_outlives_the_process_and_names_who_was_first(tmp_path: Path) -> None:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        assert read_pauses(instance, "p", FLOW.spec) == Pauses("p")
+        pauses.pause(instance, "p", FLOW.spec, None, "anna@host")
+        assert pauses.pause(instance, "p", FLOW.spec, None, "ben@host").by == "anna@host"
+        pauses.pause(instance, "p", FLOW.spec, FIRST, "ben@host")
+        shown = instance.fetch_observations(landing_key("p"), limit=1).records[0].asset_observation
+        assert shown
+        assert str(shown.description).startswith("paused by anna@host since 2")
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        found = read_pauses(instance, "p", FLOW.spec)
+        assert found.whole
+        assert list(found.tables) == [table_key(FIRST)]
+        assert not read_pauses(instance, "q", FLOW.spec).whole
+        assert len(pauses.resume(instance, "p", FLOW.spec, None, "ben@host")) == 2
+        assert read_pauses(instance, "p", FLOW.spec) == Pauses("p")
+
+
+def test_a_paused_table_is_left_out_and_the_others_go_on(instance: dg.DagsterInstance) -> None:
+    pauses.pause(instance, "p", FLOW.spec, FIRST, "anna")
+    free = free_to_advance(instance, "p", FLOW.spec)
+    assert free.assets == [landing_key("p"), table_key(SECOND)]
+    asked = free.request("2026-05-01-12:00", {})
+    assert f"{'/'.join(table_key(FIRST).path)} is paused by anna" in asked.tags[LEFT_OUT_TAG]
+
+    pauses.pause(instance, "p", FLOW.spec, None, "ben")
+    assert str(free_to_advance(instance, "p", FLOW.spec).hold).startswith("p is paused by ben since ")
+    assert len(pauses.resume(instance, "p", FLOW.spec, FIRST, "anna")) == 1
+    assert free_to_advance(instance, "p", FLOW.spec).hold
+    pauses.resume(instance, "p", FLOW.spec, None, "anna")
+    assert free_to_advance(instance, "p", FLOW.spec).assets is None
+
+
+def test_tables_that_commit_together_are_paused_together(instance: dg.DagsterInstance) -> None:
+    together = FLOW.spec.model_copy(update={"commit": "together"})
+    with pytest.raises(ConfigurationError, match="pause them all"):
+        pauses.pause(instance, "p", together, FIRST, "anna")
+
+
+WHOLE = Pauses("p", Pause(by="anna", since=NOW))
+ONE = Pauses("p", tables={table_key(FIRST): Pause(by="anna", since=NOW)})
+
+
+@pytest.mark.parametrize(
+    ("found", "tags", "asked_at", "replays", "held"),
+    [
+        (WHOLE, {}, BEFORE, False, True),
+        (WHOLE, {"dagster/schedule_name": "s"}, AFTER, False, True),
+        (WHOLE, {"dagster/retry_number": "1"}, AFTER, False, True),
+        (WHOLE, {ALTHOUGH_PAUSED_TAG: "true"}, AFTER, False, False),
+        (WHOLE, {}, AFTER, True, False),
+        (ONE, {}, AFTER, False, True),
+        (Pauses("p"), {}, AFTER, False, False),
+    ],
+)
+def test_what_is_on_its_way_does_nothing_more(
+    found: Pauses, tags: dict[str, str], asked_at: datetime, replays: bool, held: bool
+) -> None:
+    assert (holds_step(found, table_key(FIRST), tags, asked_at, replays=replays) is not None) == held
+
+
+def test_a_launch_by_hand_is_refused_with_the_choices() -> None:
+    with pytest.raises(Paused, match=r"p is paused by anna since .* `batchmerge resume p`; or .*--although-paused"):
+        holds_step(WHOLE, table_key(FIRST), {}, AFTER, replays=False)
+
+
+def test_the_buttons_do_the_same(instance: dg.DagsterInstance) -> None:
+    pause, resume = pause_jobs(Launch("p", FLOW.spec))
+
+    def press(button: dg.JobDefinition, **config: str) -> None:
+        ops = {node.name: {"config": config} for node in button.all_node_defs}
+        assert button.execute_in_process(instance=instance, run_config={"ops": ops}).success
+
+    press(pause, table=FIRST.table, by="Anna")
+    press(pause)
+    found = read_pauses(instance, "p", FLOW.spec)
+    assert [one.by for one in found.tables.values()] == ["Anna"]
+    assert found.whole
+    assert found.whole.by.startswith("somebody in Dagster (run ")
+    press(resume)
+    assert read_pauses(instance, "p", FLOW.spec) == Pauses("p")
