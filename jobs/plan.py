@@ -118,6 +118,27 @@ def refuse_cut_off(committed: CommittedState, ends: Mapping[TopicPartition, int 
         )
 
 
+def refuse_other_topics(batch: Batch, topic_ids: Mapping[str, str]) -> None:
+    """After its ranges were read, before anything of them is published: they were those of the planned topics.
+
+    Args:
+        topic_ids: as Kafka says them then.
+
+    Raises:
+        TopicRecreated: one was deleted and created again since the plan.
+    """
+    for topic in sorted({tp.topic for tp, r in batch.ranges.items() if len(r)}):
+        planned, found = batch.topic_ids.get(topic), topic_ids.get(topic)
+        if planned is not None and found != planned:
+            raise TopicRecreated(
+                f"the topic was recreated while {batch} was read: its id is {found}, planned was {planned}. Nothing of "
+                "it is kept",
+                where=f"topic {topic}",
+                remedy="run again: what is committed of the old topic then decides how to go on",
+                topic=topic,
+            )
+
+
 def bound(backlog: Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:
     """Cuts a backlog to `max_records` offsets: one for every partition that has any, the rest in proportion.
 

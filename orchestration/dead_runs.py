@@ -17,7 +17,13 @@ from orchestration.run_process import end_leftovers, fate, where
 
 # A step of a finished run may still be at its last words.
 _GRACE = 60
-_IN_PROGRESS = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+# A run of a command that was killed right after it had made the run is never started.
+_IN_PROGRESS = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 
 
 @dataclass

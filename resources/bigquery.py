@@ -25,6 +25,7 @@ from google.api_core.retry import Retry
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery
 from google.cloud.bigquery.retry import DEFAULT_RETRY
+from google.cloud.bigquery.table import RowIterator
 from google.oauth2 import service_account
 
 from resources.bigquery_errors import NETWORK, bigquery_errors, job_failure
@@ -35,6 +36,7 @@ _LOG = logging.getLogger("batchmerge")
 
 Job = bigquery.QueryJob | bigquery.LoadJob
 Value = str | int | float | None
+_Parameter = bigquery.ScalarQueryParameter | bigquery.ArrayQueryParameter
 
 
 @dataclass(frozen=True)
@@ -131,20 +133,27 @@ class BigQuery:
     def read(self, text: str, values: Mapping[str, Value], where: str) -> list[bigquery.Row]:
         """The rows of a SELECT."""
         with bigquery_errors(where):
-            job_config = bigquery.QueryJobConfig(query_parameters=_parameters(values))
-            found = self.client.query_and_wait(
-                text, job_config=job_config, retry=self._retry, wait_timeout=self.connection.retry_seconds
-            )
-            return list(found)
+            return list(self._answer(text, _parameters(values)))
 
     def arrow(self, text: str, where: str, arrays: Sequence[bigquery.ArrayQueryParameter] = ()) -> pa.Table:
         """The rows of a SELECT as Arrow."""
         with bigquery_errors(where):
-            job_config = bigquery.QueryJobConfig(query_parameters=list(arrays))
-            found = self.client.query_and_wait(
-                text, job_config=job_config, retry=self._retry, wait_timeout=self.connection.retry_seconds
+            return self._answer(text, arrays).to_arrow(create_bqstorage_client=False)
+
+    def _answer(self, text: str, parameters: Sequence[_Parameter]) -> RowIterator:
+        """What a SELECT answers."""
+        config = bigquery.QueryJobConfig(query_parameters=list(parameters))
+
+        def ask() -> RowIterator:
+            return self.client.query_and_wait(
+                text, job_config=config, retry=self._retry, wait_timeout=self.connection.retry_seconds
             )
-            return found.to_arrow(create_bqstorage_client=False)
+
+        try:
+            return ask()
+        except google_errors.Conflict:
+            # Where an answer is lost the client asks again under the same id, which is taken if the query was run.
+            return ask()
 
     def change(self, text: str, values: Mapping[str, Value], where: str) -> int:
         """Runs one statement under an id of its own; returns how many rows it changed.

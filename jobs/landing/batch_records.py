@@ -21,6 +21,7 @@ from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.plan import refuse_other_topics
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
 
@@ -67,6 +68,16 @@ class BatchRecords:
                 "revision": F.lit(None).cast("bigint"),
             }
         ).select(schema.names)
+
+    def check_topics(self) -> None:
+        """After the records were read.
+
+        Raises:
+            TopicRecreated: they may be those of another topic than the batch was planned for.
+        """
+        topics = sorted({tp.topic for tp, r in self.batch.ranges.items() if len(r)})
+        if topics:
+            refuse_other_topics(self.batch, self.kafka.describe(topics)[0])
 
     def find_failing(self, spark: SparkSession, problem: PySparkException) -> None:
         """Finds the records that the transform fails on; raises the problem where that is not its cause."""

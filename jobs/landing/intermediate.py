@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch, LandedBatches, landed_to_properties
+from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, LandedBatches, landed_to_properties
 from jobs.changes.columns import CHANGES, landing_schema
 from jobs.evolution import plan_evolution
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import Attempt
-from jobs.iceberg.history import History, ancestors, landed_batches, read_history, state_properties
+from jobs.iceberg.history import History, ancestors, landed_batches, landing_pipeline, read_history, state_properties
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.ranges import LandedRanges, Selection, land_ranges
@@ -23,13 +23,14 @@ from jobs.offsets import Offsets
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
 from jobs.watermark import Watermark
-from resources.errors import CommitFailed, TableReplaced
+from resources.errors import CommitFailed, ConfigurationError, TableReplaced
 from resources.iceberg import IcebergCatalog, catalog_errors
 from resources.kafka import KafkaCluster
 from resources.spark import spark_errors
 
 _LOG = logging.getLogger("batchmerge")
 
+_OWNER = PREFIX + "lands-for"
 # Every batch adds one snapshot and one metadata file; old metadata files go with the commits that replace them.
 _PROPERTIES = {
     "format-version": "2",
@@ -71,12 +72,29 @@ class IntermediateTable:
         wanted = landing_schema(self.spec)
         table = self.catalog.load(self.identifier)
         if table is None:
-            self.catalog.create(self.identifier, iceberg_schema(wanted), properties=_PROPERTIES)
+            properties = {**_PROPERTIES, _OWNER: self.pipeline}
+            made = self.catalog.create(self.identifier, iceberg_schema(wanted), properties=properties)
+            self._check_owner(made)
             return [f"create {self.identifier}"]
+        self._check_owner(table)
         changes = plan_evolution(self.identifier, arrow_schema(table), wanted, Evolution())
         apply_changes(table, changes)
         self._stamp_schema(self.catalog.require(self.identifier))
         return [f"{self.identifier}: {change}" for change in changes]
+
+    def _check_owner(self, table: Table) -> None:
+        """Names of two pipelines may make one: `a` with the suffix `b_tmp`, and `a_b` with `tmp`.
+
+        Raises:
+            ConfigurationError: another pipeline lands here.
+        """
+        owner = table.properties.get(_OWNER) or landing_pipeline(table.metadata) or self.pipeline
+        if owner != self.pipeline:
+            raise ConfigurationError(
+                f"pipeline {owner} lands its batches in this table",
+                where=self.identifier,
+                remedy="give one of the two another `intermediate.suffix` or `intermediate.namespace`",
+            )
 
     def _stamp_schema(self, table: Table) -> None:
         """Sees to a snapshot with the present schema: a batch is read at a snapshot, and with that one's schema.

@@ -66,8 +66,10 @@ def land_ranges(
 
     Raises:
         InvariantBroken: the counts do not add up. BadRecords: the policy is `fail`, or there are too many.
+        TopicRecreated: while they were read.
     """
     written = _write(spark, records, attempt, selection)
+    records.check_topics()
     elsewhere = 0 if selection.bad_records or skip else written.quarantined
     selected = written.landed + written.quarantined
     added = selected if selection.only_missing else attempt.added_rows() + elsewhere

@@ -18,6 +18,7 @@ from resources.errors import ConfigurationError, OffsetsGone, SourceError, Topic
 from tests.kit import model
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
+from tests.kit.interrupting import at_failpoints
 from tests.kit.records import Record, bootstrap, produce
 
 
@@ -154,6 +155,18 @@ def test_recreated_topic_is_noticed(
     with pytest.raises(TopicRecreated, match="recreated"):
         one.advance()
     assert one.read("append") == [(1, "a", 1.0)]
+
+    def recreate(point: str) -> None:
+        if point == "land.begun":
+            admin.delete_topics([name])[name].result(timeout=30)
+            until(made_again)
+            produce(servers, name, [put(4), put(5)])
+
+    late = engine(name)
+    with at_failpoints(recreate), pytest.raises(TopicRecreated, match="while batch 1"):
+        late.advance()
+    late.advance()
+    assert [row[0] for row in late.read("append")] == [4, 5], "nothing of the topic before it is known"
 
 
 def test_where_a_pipeline_begins(

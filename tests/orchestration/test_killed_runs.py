@@ -154,7 +154,8 @@ def test_only_what_is_surely_dead_is_ended(home: Path) -> None:
             assert _claim(instance, f"pool/{made.run_id}", made)
             return made
 
-        dead = [run(STATUS.STARTED, pid=str(gone.pid)), run(STATUS.STARTED, start="1@0")]
+        dead = [run(status, start="1@0") for status in (STATUS.STARTED, STATUS.STARTING, STATUS.NOT_STARTED)]
+        dead.append(run(STATUS.STARTED, pid=str(gone.pid)))
         cancelled, ended = run(STATUS.CANCELING, start="1@0"), run(STATUS.SUCCESS, start="1@0")
         deleted = dg.DagsterRun("p")
         assert _claim(instance, f"pool/{deleted.run_id}", deleted)
@@ -162,6 +163,7 @@ def test_only_what_is_surely_dead_is_ended(home: Path) -> None:
         instance.report_run_failed(just_now)
         others = [
             run(STATUS.STARTED),
+            run(STATUS.NOT_STARTED),
             run(STATUS.STARTED, start=f"{psutil.Process().create_time():.0f}", run_id=""),
             run(STATUS.STARTED, pid=str(gone.pid), host="elsewhere"),
             run(STATUS.STARTED, pid=str(gone.pid), run_id="of the run that this one tries again"),
@@ -176,7 +178,7 @@ def test_only_what_is_surely_dead_is_ended(home: Path) -> None:
         assert sorted(line.split()[1] for line in told) == sorted(run.run_id[:8] for run in over)
         assert all(f"freed pool/{run.run_id}" in "\n".join(told) for run in over)
         now = [r.status if (r := instance.get_run_by_id(run.run_id)) else None for run in over]
-        assert now == [STATUS.FAILURE, STATUS.FAILURE, STATUS.CANCELED, STATUS.SUCCESS, None]
+        assert now == [*[STATUS.FAILURE] * 4, STATUS.CANCELED, STATUS.SUCCESS, None]
         assert not holders(instance, [f"pool/{run.run_id}" for run in over])
         assert _claim(instance, f"pool/{dead[0].run_id}", queued)
         assert all(holders(instance, [f"pool/{run.run_id}"]) for run in others)

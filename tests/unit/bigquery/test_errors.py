@@ -68,6 +68,21 @@ def test_our_own_errors_pass_through() -> None:
     assert found.value is ours
 
 
+def test_a_query_that_meets_its_own_id_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = BigQuery("b", BigQueryConnection(kind="bigquery", project="p", endpoint="http://127.0.0.1:1"))
+    answers: list[Exception | list[str]] = [google.Conflict("Already Exists: Job"), ["row"]]
+
+    def answer(*_: object, **__: object) -> list[str]:
+        given = answers.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    monkeypatch.setattr(found.client, "query_and_wait", answer)
+    assert found.read("SELECT 1", {}, "d.t") == ["row"]
+    assert answers == []
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -1,0 +1,35 @@
+"""Whose an intermediate table is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.landing.intermediate import IntermediateTable
+from jobs.spec.pipeline import PipelineSpec
+from resources.connections import IcebergConnection
+from resources.errors import ConfigurationError
+from resources.iceberg import IcebergCatalog
+
+
+def test_names_of_two_pipelines_that_make_one(tmp_path: Path) -> None:
+    connection = IcebergConnection(
+        kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+
+    def table(pipeline: str, suffix: str) -> IntermediateTable:
+        spec = PipelineSpec.model_validate(
+            {
+                "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long"}}},
+                "intermediate": {"suffix": suffix},
+                "tables": [{"kind": "iceberg", "table": "d.t", "mode": "append"}],
+            }
+        )
+        return IntermediateTable(pipeline, spec, IcebergCatalog("lake", connection))
+
+    assert table("a", "b_tmp").prepare() == ["create landing.a_b_tmp"]
+    assert table("a", "b_tmp").prepare() == []
+    with pytest.raises(ConfigurationError, match="pipeline a lands its batches in this table") as refused:
+        table("a_b", "tmp").prepare()
+    assert "intermediate.suffix" in refused.value.remedy
