@@ -319,6 +319,10 @@ class Destination(ABC):
         del batch_number
         return None
 
+    def dataset(self) -> tuple[str, str]:
+        """Namespace and name of the table for lineage tools; by OpenLineage's naming, where it knows the system."""
+        return f"{self.table.kind}://{self.table.connection}", self.table.table
+
     def maintain(self, session: Callable[[], SparkSession]) -> Iterator[Done]:
         """Upkeep by `spec.maintenance`, task by task (`jobs.maintenance.report.do`); nothing before the first batch.
 

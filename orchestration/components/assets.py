@@ -26,7 +26,7 @@ from orchestration.components.failures import retry_policy
 from orchestration.components.landing import run_landing
 from orchestration.components.launch import Launch
 from orchestration.components.merging import run_merge
-from orchestration.components.metadata import column_schema
+from orchestration.components.metadata import column_lineage, column_schema
 from resources.errors import ConfigurationError
 
 # Characters; a table of thousands of columns would make every page heavy.
@@ -92,6 +92,7 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.Ass
 def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinition) -> dg.AssetsDefinition:
     """One destination table."""
     spec, key, kind = launch.spec, names.table_key(table), kind_of(table)
+    columns = _columns(spec, table)
     asset = dg.AssetSpec(
         key,
         deps=_upstream(launch, table),
@@ -105,7 +106,8 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
         description=_description(spec, table),
         metadata={
             "dagster/table_name": f"{table.connection}.{table.table}",
-            "dagster/column_schema": column_schema(_columns(spec, table)),
+            "dagster/column_schema": column_schema(columns),
+            "dagster/column_lineage": column_lineage(columns, names.landing_key(launch.name)),
         },
     )
 
@@ -118,7 +120,7 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
         retry_policy=retry_policy(spec.retry),
     )
     def merge(context: dg.AssetExecutionContext, config: MergeConfig) -> Iterator[dg.MaterializeResult[Any]]:
-        yield from run_merge(context, launch, key, table, config)
+        yield from run_merge(context, launch, key, table, columns, config)
 
     return merge
 

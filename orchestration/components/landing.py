@@ -11,6 +11,7 @@ from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
+from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig
 from orchestration.components.failures import as_failures, raise_for_checks
@@ -27,7 +28,10 @@ def run_landing(
     with as_failures(), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run.run_id)
-        result = _report(pipeline, replayed) if replayed else _land(context, launch, pipeline, config)
+        place = open_lineage.landing(pipeline.intermediate)
+        with open_lineage.reported(pipeline, "landing", open_lineage.topics(pipeline), place) as work:
+            result = _report(pipeline, replayed) if replayed else _land(context, launch, pipeline, config)
+            work.rows = result["metadata"]["landed"].value
         results = checks.landing_results(key, pipeline.intermediate.landed().batches)
     yield dg.MaterializeResult(asset_key=key, check_results=results, **result)
     raise_for_checks(results, "/".join(key.path))

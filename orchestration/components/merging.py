@@ -14,9 +14,11 @@ from jobs.destinations.registry import kind_of
 from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_time, replay_from_kafka
 from jobs.replay.landed import replay_window
+from jobs.spec.columns import RowColumn
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
 from jobs.verify.drift import schema_drift
+from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.config import MergeConfig
 from orchestration.components.failures import as_failures, raise_for_checks
@@ -41,7 +43,12 @@ class _Done:
 
 
 def run_merge(
-    context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, table: Table, config: MergeConfig
+    context: dg.AssetExecutionContext,
+    launch: Launch,
+    key: dg.AssetKey,
+    table: Table,
+    columns: Sequence[RowColumn],
+    config: MergeConfig,
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Merges within the table's time limit, so that a hanging system delays nobody else for longer."""
     with as_failures(), engine_log_in_run(context.log):
@@ -57,9 +64,13 @@ def run_merge(
                 return _settled(pipeline, destination, (), None, None)
             return _advance(pipeline, destination)
 
-        done = with_timeout(
-            table.time_limit_seconds, destination.name, work, lambda: pipeline.interrupt(destination.name)
-        )
+        landed = open_lineage.landing(pipeline.intermediate)
+        table_set = open_lineage.destination(destination, columns, landed)
+        with open_lineage.reported(pipeline, destination.name, [landed], table_set) as told:
+            done = with_timeout(
+                table.time_limit_seconds, destination.name, work, lambda: pipeline.interrupt(destination.name)
+            )
+            told.rows = done.merged.counts.inserted + done.merged.counts.updated if done.merged else 0
         now, behind = datetime.now(UTC), lag(pipeline, done.after)
     watermark = done.after.watermark if done.after else None
     results = checks.table_results(key, done.after, done.landed, done.batches)

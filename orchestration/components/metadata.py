@@ -98,6 +98,11 @@ def column_schema(columns: Sequence[RowColumn]) -> dg.TableSchema:
     )
 
 
+def column_lineage(columns: Sequence[RowColumn], landing: dg.AssetKey) -> dg.TableColumnLineage:
+    """Which part of a landed row each column is made from."""
+    return dg.TableColumnLineage({c.name: [dg.TableColumnDep(landing, ".".join(c.path))] for c in columns})
+
+
 def total(batches: Sequence[LandedBatch]) -> Counts:
     """The counts of several batches together."""
     every = [b.counts for b in batches]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -31,7 +32,9 @@ def _hour(at: datetime) -> str:
     return at.strftime("%Y-%m-%d-%H:00")
 
 
-def test_run_shows_what_it_did(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
+def test_run_shows_what_it_did(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance, lineage: list[dict[str, Any]]
+) -> None:
     flow = Flow(topic(partitions=2), ["upsert_delete"], max_records=300)
     records = random_changes(seed=1, count=500, keys=60, partitions=2)
     produce(bootstrap(connections), flow.topic, records)
@@ -59,6 +62,36 @@ def test_run_shows_what_it_did(connections: Connections, topic: Topic, instance:
     checks = events(instance, second, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     assert len(checks) == 8
     assert all(event.asset_check_evaluation_data.passed for event in checks)
+    _check_lineage(flow, lineage, first.run_id, table)
+
+
+def _check_lineage(flow: Flow, sent: list[dict[str, Any]], run_id: str, table: Mapping[str, Any]) -> None:
+    assert [event["eventType"] for event in sent] == ["START", "COMPLETE"] * 4
+    landing, merge = sent[1], sent[7]
+    assert landing["run"]["facets"]["parent"]["run"]["runId"] == run_id
+    assert landing["job"]["name"] == f"{flow.name}.landing"
+    assert landing["inputs"][0]["name"] == flow.topic
+    assert landing["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] > 0
+    (read,), (written,) = merge["inputs"], merge["outputs"]
+    assert (read["namespace"], read["name"]) == tuple(landing["outputs"][0][n] for n in ("namespace", "name"))
+    assert written["name"] == flow.table("upsert_delete")
+    assert written["outputFacets"]["outputStatistics"]["rowCount"] == table["inserted"] + table["updated"]
+    columns = {field["name"] for field in written["facets"]["schema"]["fields"]}
+    origins = written["facets"]["columnLineage"]["fields"]
+    assert columns == origins.keys()
+    assert [place["field"] for place in origins["name"]["inputFields"]] == ["value.name"]
+
+
+def test_lineage_tells_a_failure_and_never_causes_one(
+    topic: Topic, instance: dg.DagsterInstance, lineage: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = Flow("no-such-topic", ["append"], overrides=NO_DELAY)
+    assert not advance(instance, missing).success
+    assert [event["eventType"] for event in lineage] == ["START", "FAIL"]
+    assert "no-such-topic" in lineage[1]["run"]["facets"]["errorMessage"]["message"]
+
+    monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")  # nobody listens there
+    assert advance(instance, Flow(topic(), ["append"], overrides=NO_DELAY)).success
 
 
 def test_run_without_news_changes_nothing(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:

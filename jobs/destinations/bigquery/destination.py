@@ -76,6 +76,9 @@ class BigQueryDestination(Destination):
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         return self.merging.replay(context, committed, batches)
 
+    def dataset(self) -> tuple[str, str]:
+        return "bigquery", f"{self.connection.project}.{self.table.table}"
+
     def drop_state(self) -> bool:
         row = self.state.read()
         if row is None:

@@ -75,6 +75,9 @@ class ClickHouseDestination(Destination):
         results = [shard.replay(context, committed, batches) for shard in self.shards]
         return self._merged(results, began, sum(b.counts.landed for b in batches))
 
+    def dataset(self) -> tuple[str, str]:
+        return f"clickhouse://{self.connection.endpoints[0]}", self.table.table
+
     def drop_state(self) -> bool:
         done = [drop_state(shard) for shard in self.shards]
         return any(done)

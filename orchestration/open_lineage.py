@@ -1,0 +1,86 @@
+"""OpenLineage: every landing and merge as a run of a job with its datasets and columns.
+
+Sent by OpenLineage's own client where its environment names a receiver (`OPENLINEAGE_URL`, or its other variables).
+A receiver that does not answer is a warning in the run's log: lineage never stops data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from jobs.destinations.base import Destination
+from jobs.iceberg import FORMAT
+from jobs.landing.landing_table import LandingTable
+from jobs.pipeline import Pipeline
+from jobs.spec.columns import RowColumn
+from resources.connections import KafkaConnection
+
+_RECEIVERS = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT__TYPE")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Topic or table, as OpenLineage names it (its naming conventions).
+
+    Attributes:
+        columns: with the places in `origin` that they are made from; none where they are not told.
+        origin: what the columns are made from.
+    """
+
+    namespace: str
+    name: str
+    columns: tuple[RowColumn, ...] = ()
+    origin: Dataset | None = None
+
+
+@dataclass
+class Work:
+    """What a step has written; filled in while it works.
+
+    Attributes:
+        rows: written to the output; None where that is not known.
+    """
+
+    rows: int | None = None
+
+
+def topics(pipeline: Pipeline) -> list[Dataset]:
+    """The pipeline's topics; a pattern stands for those that match it."""
+    source = pipeline.spec.source
+    connection = pipeline.connections.get(source.connection, KafkaConnection)
+    server = connection.bootstrap_servers.split(",")[0].strip()
+    return [Dataset(f"kafka://{server}", name) for name in ([source.pattern] if source.pattern else source.topics)]
+
+
+def landing(place: LandingTable) -> Dataset:
+    return Dataset(f"{FORMAT}://{place.catalog.name}", place.identifier)
+
+
+def destination(table: Destination, columns: Sequence[RowColumn], origin: Dataset) -> Dataset:
+    return Dataset(*table.dataset(), tuple(columns), origin)
+
+
+@contextmanager
+def reported(pipeline: Pipeline, job: str, inputs: Sequence[Dataset], output: Dataset) -> Iterator[Work]:
+    """Tells the receiver that the job begins, and how it ends. Without a receiver it does nothing.
+
+    Args:
+        job: the step's name within the pipeline.
+    """
+    work = Work()
+    if not any(os.environ.get(name) for name in _RECEIVERS):
+        yield work
+        return
+    from orchestration.open_lineage_sender import Sender  # its client is loaded only where it is wanted
+
+    sender = Sender(pipeline.name, pipeline.run_id, job, inputs, output)
+    sender.began()
+    try:
+        yield work
+    except BaseException as problem:
+        sender.failed(problem)
+        raise
+    sender.completed(work.rows)
