@@ -14,6 +14,7 @@ from resources.iceberg import IcebergCatalog
 
 
 def test_names_of_two_pipelines_that_make_one(tmp_path: Path) -> None:
+    (tmp_path / "catalog.db").touch()
     connection = IcebergConnection(
         kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
     )
