@@ -72,12 +72,12 @@ def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
     if run.is_finished:
         if not ended and time.time() - (record.end_time or 0) < _GRACE:
             return None
-        end_leftovers(run_id)
+        end_leftovers(run_id, run.tags)
         return f"{name_of(run)} has ended ({run.status.value.lower()})"
     if not ended:
         return None
     reason = f"{where(run.tags)} is gone (killed, or the machine restarted)"
-    if left := end_leftovers(run_id):
+    if left := end_leftovers(run_id, run.tags):
         reason += f"; ended {left} processes of its steps, which lived on"
     if run.status == dg.DagsterRunStatus.CANCELING:
         instance.report_run_canceled(run, reason)

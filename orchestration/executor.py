@@ -18,6 +18,9 @@ from dagster._core.executor.multiprocess import MultiprocessExecutor
 from orchestration.pool_waits import PoolWaits, waiting_for_pools
 from orchestration.run_process import RUN_VARIABLE, process_tags
 
+# What the processes of a pipeline's steps import: in the warm process, or in the fork server of a run without one.
+PRELOAD = ("orchestration.components", "pyiceberg.catalog.sql", "pyspark.sql.connect.session")
+
 
 class _StepProcesses(MultiprocessExecutor):
     def execute(self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan) -> Iterator[DagsterEvent]:

@@ -1,23 +1,38 @@
-"""Starts runs in their code server, as Dagster does by itself, and tells run monitoring which of them died with it.
+"""Starts runs, by a fork of a process that is warm or as Dagster does by itself, and tells run monitoring which died.
 
-Without this a run whose code server was killed stays "started" for `max_runtime_seconds`; until then its tables' pools
-are taken, and schedule and sensors wait for it.
+The first run after the daemon's start, or after a reload, starts in the code server, while a warm process loads the
+same definitions. So do all runs of a code server that may be on another machine, or that another interpreter serves.
+
+Without word of the dead a run whose code server was killed stays "started" for `max_runtime_seconds`; until then its
+tables' pools are taken, and schedule and sensors wait for it.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
 import time
+from typing import Any
 
 import dagster as dg
-from dagster._core.launcher import CheckRunHealthResult, WorkerStatus
+from dagster._core.code_pointer import ModuleCodePointer
+from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, WorkerStatus
+from dagster._core.remote_origin import (
+    CodeLocationOrigin,
+    GrpcServerCodeLocationOrigin,
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+)
+from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._grpc.client import DagsterGrpcClient
 from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionResult
 from dagster._serdes import deserialize_value
 from dagster_shared.error import DagsterError
 
-from orchestration.run_process import end_leftovers, fate
+from orchestration.run_process import end_leftovers, fate, pid_of, process_tags
+from orchestration.warm.client import WarmProcesses
 
 # A code server that is only busy answers one of these.
 _PAUSES, _TIMEOUT = (2.0, 5.0, 0.0), 10
@@ -25,6 +40,38 @@ _PAUSES, _TIMEOUT = (2.0, 5.0, 0.0), 10
 
 class WatchedRunLauncher(dg.DefaultRunLauncher):
     """For `run_launcher` of `dagster.yaml`, beside `run_monitoring` and `run_retries`."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._warm = WarmProcesses()
+
+    def launch_run(self, context: LaunchRunContext) -> None:
+        pid = self._fork(context)
+        if pid is None:
+            super().launch_run(context)
+        else:
+            self._instance.add_run_tags(context.dagster_run.run_id, process_tags(context.dagster_run.run_id, pid))
+
+    def _fork(self, context: LaunchRunContext) -> int | None:
+        run, code = context.dagster_run, context.job_code_origin
+        if context.workspace is None or run.remote_job_origin is None or code is None:
+            return None
+        location = run.remote_job_origin.repository_origin.code_location_origin
+        if not _is_here(location) or not isinstance(code.repository_origin.code_pointer, ModuleCodePointer):
+            return None
+        server = context.workspace.get_code_location(location.location_name)
+        if not isinstance(server, GrpcServerCodeLocation):
+            return None
+        return self._warm.start_run(self._instance, code.repository_origin, server.server_id, run.run_id)
+
+    def terminate(self, run_id: str) -> bool:
+        run = self._instance.get_run_by_id(run_id)
+        pid = pid_of(run.tags, run_id) if run else None
+        if run is None or pid is None or run.is_finished or fate(run.tags, run_id) != "alive":
+            return bool(super().terminate(run_id))  # type: ignore[no-untyped-call]
+        self._instance.report_run_canceling(run)
+        os.kill(pid, signal.SIGINT)
+        return True
 
     @property
     def supports_check_run_worker_health(self) -> bool:
@@ -40,7 +87,7 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         """
         known_fate = fate(run.tags, run.run_id)
         if known_fate == "ended":
-            end_leftovers(run.run_id)
+            end_leftovers(run.run_id, run.tags)
             self._instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its process has ended")
         if known_fate == "alive" or GRPC_INFO_TAG not in run.tags:
@@ -57,6 +104,13 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
                     "" if known else "its code server does not know the run: it was restarted",
                 )
         return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its code server does not answer")
+
+
+def _is_here(location: CodeLocationOrigin) -> bool:
+    """Whether its code server surely shares this machine and this environment: the daemon, or `dagster dev`, has
+    started it."""
+    started_by_us = isinstance(location, GrpcServerCodeLocationOrigin) and location.socket is not None
+    return sys.platform == "linux" and (started_by_us or isinstance(location, ManagedGrpcPythonEnvCodeLocationOrigin))
 
 
 def _knows(server: dict[str, str | int | bool], run_id: str) -> bool:

@@ -14,6 +14,8 @@ from resources.errors import ConfigurationError
 PIPELINE_TAG = "batchmerge/pipeline"
 # When a schedule asked for the run, which may start later than in its hour.
 ASKED_AT_TAG = "batchmerge/asked_at"
+# What the pipeline file was when the run was launched, as a hash.
+FILE_TAG = "batchmerge/file"
 # Tables that a run does not take, because an earlier one has them still to do.
 LEFT_OUT_TAG = "batchmerge/left_out"
 # A launch by hand that goes on although a person has paused the pipeline.

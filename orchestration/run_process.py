@@ -22,9 +22,9 @@ _PATIENCE = 5
 Fate = Literal["alive", "ended", "unknown"]
 
 
-def process_tags(run_id: str) -> dict[str, str]:
-    """Names this very process as that of the run."""
-    process = psutil.Process()
+def process_tags(run_id: str, pid: int | None = None) -> dict[str, str]:
+    """Names this very process, or the one with this id, as that of the run."""
+    process = psutil.Process(pid)
     return {PROCESS_TAG: f"{socket.gethostname()} {process.pid} {_started(process)} {run_id}"}
 
 
@@ -64,9 +64,13 @@ def kill(tags: Mapping[str, str], run_id: str) -> None:
         end([psutil.Process(pid)], _PATIENCE)
 
 
-def end_leftovers(run_id: str) -> int:
-    """Ends steps of a dead run that live on in processes of their own; how many there were."""
-    left = [process for process in psutil.process_iter() if _run_of(process) == run_id]
+def end_leftovers(run_id: str, tags: Mapping[str, str]) -> int:
+    """Ends steps of a dead run that live on in processes of their own; how many there were.
+
+    They are known by their environment; those of a forked run, whose environment cannot be seen, by its session.
+    """
+    session = pid_of(tags, run_id)
+    left = [p for p in psutil.process_iter() if _run_of(p) == run_id or (session and _session_of(p) == session)]
     end(left, _PATIENCE)
     return len(left)
 
@@ -95,6 +99,15 @@ def _started(process: psutil.Process, like: str = "@") -> str:
 @cache
 def _boot() -> str:
     return _BOOT_ID.read_text().strip()[:8]
+
+
+def _session_of(process: psutil.Process) -> int | None:
+    """The id of the process that began its session; a session's leader itself is no leftover."""
+    try:
+        found = os.getsid(process.pid)
+    except OSError:
+        return None
+    return found if found not in (process.pid, os.getsid(0)) else None
 
 
 def _run_of(process: psutil.Process) -> str | None:

@@ -60,7 +60,7 @@ def _kill(instance: dg.DagsterInstance, run_id: str) -> str:
             remedy="end it there, or mark it as failed in Dagster; then try again",
         )
     kill(run.tags, run_id)
-    end_leftovers(run_id)
+    end_leftovers(run_id, run.tags)
     instance.report_run_canceled(run, f"it did not end within {_PATIENCE:.0f} s and was killed")
     instance.event_log_storage.free_concurrency_slots_for_run(run_id)
     return f"{name_of(run)} did not end by itself and was killed"

@@ -38,7 +38,7 @@ class BatchBounds(Spec):
 
     max_records: int = Field(1_000_000, gt=0, description="upper bound of offsets in one batch")
     max_batches: int = Field(
-        1, ge=0, description="batches that one run lands; 0 lands until caught up. A launch may say otherwise"
+        0, ge=0, description="batches that one run lands; 0: until caught up, for minutes. A launch may say otherwise"
     )
     time_limit_seconds: int = Field(3600, gt=0, description="after this the landing stops and is retried later")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from orchestration.compute_logs import leave_in_terminal
 from resources.connections import data_folder
 from resources.local.locks import exclusive
 
@@ -26,6 +27,7 @@ def dagster_home() -> Path:
 
 
 def dagster_instance() -> dg.DagsterInstance:
+    leave_in_terminal()
     # Two that make the tables of a new instance at once get in each other's way.
     with exclusive(dagster_home() / "lock"):
         return dg.DagsterInstance.get()

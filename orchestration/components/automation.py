@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import dagster as dg
 
 from orchestration.components.launch import Launch
-from orchestration.executor import step_processes
-from orchestration.names import ASKED_AT_TAG, PIPELINE_TAG
+from orchestration.executor import PRELOAD, step_processes
+from orchestration.names import ASKED_AT_TAG, FILE_TAG, PIPELINE_TAG
 from orchestration.sensors.busy import free_to_advance
-
-# What a step's process imports; the fork server does it once per run.
-_PRELOAD = ["orchestration.components", "pyiceberg.catalog.sql", "pyspark.sql.connect.session"]
+from orchestration.sensors.idle import file_hash, idle_reason
 
 
 def pipeline_job(
@@ -28,15 +26,16 @@ def pipeline_job(
         launch.name,
         selection=dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(*others),
         description=launch.spec.description or None,
-        tags={PIPELINE_TAG: launch.name},
-        executor_def=step_processes(len(assets), _PRELOAD),
+        tags={PIPELINE_TAG: launch.name, FILE_TAG: file_hash(launch.spec)},
+        executor_def=step_processes(len(assets), PRELOAD),
     )
 
 
 def pipeline_schedule(
     launch: Launch, job: dg.UnresolvedAssetJobDefinition, hours: dg.HourlyPartitionsDefinition
 ) -> dg.ScheduleDefinition:
-    """Runs what is free of the job on the current hour: nothing where it is paused, or a run of it lands or waits."""
+    """Runs what is free of the job on the current hour: nothing where it is paused, a run of it lands or waits, or
+    nothing is new."""
 
     @dg.schedule(
         name=f"{launch.name}_schedule",
@@ -49,8 +48,8 @@ def pipeline_schedule(
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         free = free_to_advance(context.instance, launch.name, launch.spec)
-        if free.hold:
-            return dg.SkipReason(free.hold)
+        if reason := free.hold or idle_reason(context.instance, launch.name, launch.spec):
+            return dg.SkipReason(reason)
         # Dagster allows a tick only hours up to its own time. A tick that comes late has still asked in its hour.
         asked_at = context.scheduled_execution_time
         with dg.partition_loading_context(effective_dt=asked_at):

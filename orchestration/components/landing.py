@@ -20,6 +20,9 @@ from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
 from resources.errors import TransientError
 
+# Seconds that a run lands batch after batch before its tables get them; the next run lands meanwhile.
+_TURN = 300.0
+
 
 def run_landing(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, config: LandConfig
@@ -43,6 +46,9 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
         return _shown(pipeline, [], 0.0)
     began, done = time.monotonic(), list[LandedBatch]()
 
+    limit = pipeline.spec.batch.time_limit_seconds
+    enough = float("inf") if config.until_caught_up else min(_TURN, limit / 2)
+
     def work() -> None:
         for batch in protocol.land(pipeline, config.batches(pipeline.spec.batch.max_batches)):
             done.append(batch)
@@ -51,8 +57,10 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
             if held := launch.held(context):
                 context.log.info("no more is landed: %s", held)
                 return
+            if time.monotonic() - began > enough:
+                context.log.info("the tables' turn; the next run goes on landing")
+                return
 
-    limit = pipeline.spec.batch.time_limit_seconds
     with_timeout(limit, f"landing of {pipeline.name}", work, lambda: pipeline.interrupt("landing"))
     if not done:
         context.log.info("Kafka has nothing new")

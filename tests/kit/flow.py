@@ -66,7 +66,7 @@ class Flow:
                 "value": {"format": "json", "columns": COLUMNS},
             },
             "changes": {"key": {"columns": ["id"]}, "op": {"field": "op"}},
-            "batch": {"max_records": self.max_records},
+            "batch": {"max_records": self.max_records, "max_batches": 1},
             "tables": tables,
             **self.overrides,
         }

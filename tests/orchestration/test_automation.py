@@ -166,6 +166,23 @@ def test_a_paused_pipeline_starts_nothing_says_so_and_goes_on_from_its_offsets(
     assert len(rows(connections, flow.table("append"))) == 8
 
 
+def test_a_tick_starts_no_run_where_nothing_is_new(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = _flow(topic(), records=1)
+    produce(bootstrap(connections), flow.topic, _records(3))
+    assert _scheduled(instance, flow, "schedule").run_requests
+    run_id = advance(instance, flow).run_id
+    tick = _scheduled(instance, flow, "schedule")
+    told = f"nothing new since run {run_id[:8]} of {flow.name}"
+    assert (tick.run_requests or [], tick.skip_message) == ([], told)
+    flow.overrides["freshness"] = {"warn_minutes": 7, "fail_minutes": 9}
+    assert _scheduled(instance, flow, "schedule").run_requests, "the file is another one"
+    del flow.overrides["freshness"]
+    produce(bootstrap(connections), flow.topic, _records(1))
+    assert _scheduled(instance, flow, "schedule").run_requests
+
+
 def test_a_topic_that_appears_under_a_running_pattern_is_read_from_its_first_record(
     connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:

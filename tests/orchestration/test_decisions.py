@@ -23,8 +23,9 @@ from orchestration.components import KafkaPipeline, checks, metadata
 from orchestration.components.config import LandConfig, Mode
 from orchestration.components.failures import raise_for_checks
 from orchestration.components.window import Window, replays
-from orchestration.names import LEFT_OUT_TAG, PIPELINE_TAG, landing_key
+from orchestration.names import FILE_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
+from orchestration.sensors.idle import file_hash, settles
 from orchestration.sensors.waiting import Cursor, Waiting, observe, reason_to_run, requested, waiting
 from resources.errors import ConfigurationError
 from tests.kit.flow import Flow
@@ -284,3 +285,38 @@ def test_the_pipeline_goes_on_beside_a_backfill_but_nothing_else_replays_or_reco
     assert free_to_advance(instance, "p", flow.spec) == Free()
     assert "of p is started" in str(busy_reason(instance, "p", flow.spec))
     assert list(still_to_do(instance, "p", flow.spec)) == [table]
+
+
+_FLOW = Flow("t", ["append"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "tags", "age", "answer"),
+    [
+        ({}, {}, 60, True),
+        ({}, {}, 3700, False),
+        ({"freshness": Freshness(warn_minutes=10, fail_minutes=20)}, {}, 400, False),
+        ({}, {LEFT_OUT_TAG: "a table"}, 60, False),
+        ({}, {FILE_TAG: "another file"}, 60, False),
+    ],
+)
+def test_what_a_run_has_settled(
+    changes: dict[str, object], tags: dict[str, str], age: float, answer: bool, instance: dg.DagsterInstance
+) -> None:
+    spec = _FLOW.spec.model_copy(update=changes)
+    tags = {FILE_TAG: file_hash(spec), **tags}
+    run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags=tags)
+    instance.report_engine_event("done", run)
+    instance.handle_run_event(run.run_id, dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, "p"))
+    record = instance.get_run_record_by_id(run.run_id)
+    assert record
+    assert record.end_time
+    assert settles(record, spec, record.end_time + age) == answer
+
+
+def test_a_failed_run_settles_nothing(instance: dg.DagsterInstance) -> None:
+    tags = {FILE_TAG: file_hash(_FLOW.spec)}
+    run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.FAILURE, tags=tags)
+    record = instance.get_run_record_by_id(run.run_id)
+    assert record
+    assert not settles(record, _FLOW.spec, time.time())

@@ -1,0 +1,119 @@
+"""The daemon's side: one warm process per code location, as that was last loaded."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+
+import dagster as dg
+from dagster._core.origin import RepositoryPythonOrigin
+from dagster._serdes import serialize_value
+
+from resources.errors import Unavailable
+
+_LOG = logging.getLogger("batchmerge")
+# A fork takes milliseconds; whoever has not answered for so long never will.
+_PATIENCE = 20.0
+# Threads that numpy and pyarrow else start when they are imported: the first multiplies matrices, the second gives
+# memory back in the background.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+# Not as a main module, which each step would look for.
+_SERVER = "from orchestration.warm.server import main; main()"
+
+
+class WarmProcess:
+    """Starts loading when it is made; `is_ready` says when it can fork."""
+
+    def __init__(self, origin: RepositoryPythonOrigin, instance: dg.DagsterInstance) -> None:
+        self._ref = serialize_value(instance.get_ref())
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    *(origin.executable_path or sys.executable, "-c", _SERVER),
+                    *(str(theirs.fileno()), serialize_value(origin), self._ref),
+                ],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=os.environ | _ONE_THREAD,
+                cwd=getattr(origin.code_pointer, "working_directory", None) or os.getcwd(),
+            )
+        self._socket, self._answers = ours, ours.makefile()
+        self._ready = threading.Event()
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._ready.is_set() and self._process.poll() is None
+
+    def start_run(self, run_id: str) -> int:
+        """The process id of the run.
+
+        Raises:
+            Unavailable: it does not answer any more; the run may be started in another way.
+        """
+        try:
+            self._socket.settimeout(_PATIENCE)
+            self._socket.sendall(json.dumps({"run": run_id, "instance": self._ref}).encode() + b"\n")
+            return int(json.loads(self._answers.readline())["pid"])
+        except (OSError, ValueError) as problem:
+            self.retire()
+            raise Unavailable(f"the warm process does not answer ({problem})") from None
+
+    def retire(self) -> None:
+        """It ends with the last of its runs."""
+        self._ready.clear()
+        try:
+            self._socket.sendall(b"{}\n")
+        except OSError:
+            self._process.kill()
+
+    def _wait(self) -> None:
+        try:
+            ready = "ready" in json.loads(self._answers.readline())
+        except (OSError, ValueError):
+            ready = False
+        if ready:
+            self._ready.set()
+        else:
+            code = self._process.wait()
+            _LOG.warning("no warm process (it ended with %d, see above): runs start in their code server", code)
+
+
+@dataclass
+class WarmProcesses:
+    """By definitions. One that does not come up is not tried again before the location is reloaded."""
+
+    _known: dict[str, tuple[str, WarmProcess]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start_run(
+        self, instance: dg.DagsterInstance, origin: RepositoryPythonOrigin, server_id: str, run_id: str
+    ) -> int | None:
+        """The process id of the run; None where it is to be started in another way, for now or for good.
+
+        Args:
+            server_id: of the code server as it is now: another one after each reload.
+        """
+        key = serialize_value(origin)
+        with self._lock:
+            loaded, warm = self._known.get(key, ("", None))
+            if warm is None or loaded != server_id:
+                if warm:
+                    warm.retire()
+                self._known[key] = (server_id, WarmProcess(origin, instance))
+                return None
+            if not warm.is_ready:
+                return None
+            try:
+                return warm.start_run(run_id)
+            except Unavailable as problem:
+                _LOG.warning("%s", problem)
+                del self._known[key]
+                return None

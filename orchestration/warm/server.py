@@ -1,0 +1,147 @@
+"""The warm process: loads a code location's definitions once, then forks a run for each request.
+
+Requests and answers are JSON, a line each, over a socket pair with the daemon. An empty request: no further run comes.
+The end of the stream: the daemon has ended, and so do its runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any, NoReturn
+
+from dagster import DagsterInstance
+from dagster._cli.api import _execute_run_command_body
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.origin import RepositoryPythonOrigin
+from dagster._serdes import deserialize_value
+from dagster._utils.hosted_user_process import recon_repository_from_origin
+from dagster._utils.interrupts import capture_interrupts, setup_interrupt_handlers
+
+from orchestration.executor import PRELOAD
+from orchestration.run_process import RUN_VARIABLE
+from orchestration.warm.steps import die_with, serve_steps
+
+# Seconds that runs have to end in order, after the daemon's end.
+_PATIENCE = 10.0
+
+
+def main() -> None:
+    """With the socket's number, the code location and the instance as arguments."""
+    descriptor, origin, ref = sys.argv[1:]
+    with socket.socket(fileno=int(descriptor)) as control:
+        _load(deserialize_value(origin, RepositoryPythonOrigin), ref)
+        if (threads := len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1) > 1:
+            sys.exit(f"{threads} threads after loading: what is forked could hang")
+        # Runs that are asked to end from a terminal are asked one by one, or by the daemon's end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        gc.collect()
+        gc.freeze()  # pages stay shared with the runs
+        control.sendall(b'{"ready": 1}\n')
+        runs = _Runs()
+        is_open = _serve(control, runs)
+    if is_open:
+        runs.wait()
+    else:
+        runs.end()
+
+
+def _load(origin: RepositoryPythonOrigin, ref: str) -> None:
+    # What an instance imports, and the variables that Dagster hands to a code location. Closed: no connection is open.
+    with DagsterInstance.from_ref(deserialize_value(ref, InstanceRef)) as instance:
+        instance.inject_env_vars(None)
+        instance.get_runs(limit=1)
+        instance.event_log_storage.get_concurrency_keys()
+    for name in PRELOAD:
+        importlib.import_module(name)
+    definition = recon_repository_from_origin(origin).get_definition()
+    for job in definition.get_all_jobs():
+        job.asset_layer  # noqa: B018  built now, for all runs
+    _remember(origin.code_pointer, definition)
+
+
+def _remember(pointer: Any, definition: Any) -> None:
+    """A run, and each of its steps, asks for its job by a pointer, which would load all definitions again."""
+    original = ReconstructableRepository.get_definition
+
+    def get_definition(self: Any) -> Any:
+        return definition if self.pointer == pointer and self.repository_load_data is None else original(self)
+
+    ReconstructableRepository.get_definition = get_definition  # type: ignore[method-assign]
+
+
+class _Runs:
+    """Process ids of the runs that were forked and have not ended."""
+
+    def __init__(self) -> None:
+        self._pids = set[int]()
+
+    def add(self, pid: int) -> None:
+        self._pids.add(pid)
+
+    def reap(self) -> bool:
+        """Whether any run is left."""
+        for pid in list(self._pids):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self._pids.discard(pid)
+        return bool(self._pids)
+
+    def wait(self, seconds: float = float("inf")) -> None:
+        ends = time.monotonic() + seconds
+        while self.reap() and time.monotonic() < ends:
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        """In order, if they can: cancelled and told so. What is left is killed with this process."""
+        for pid in self._pids:
+            os.kill(pid, signal.SIGINT)
+        self.wait(_PATIENCE)
+
+
+def _serve(control: socket.socket, runs: _Runs) -> bool:
+    """Until nothing more comes; False where the daemon has ended."""
+    requests = control.makefile()
+    while True:
+        while not select.select([control], [], [], 1.0)[0]:
+            runs.reap()
+        line = requests.readline()
+        if not line:
+            return False
+        if not (request := json.loads(line)):
+            return True
+        warm = os.getpid()
+        if (pid := os.fork()) == 0:
+            requests.close()
+            control.close()
+            _run(request["run"], request["instance"], warm)
+        runs.add(pid)
+        control.sendall(json.dumps({"pid": pid}).encode() + b"\n")
+
+
+def _run(run_id: str, ref: str, warm: int) -> NoReturn:
+    """The forked process of a run."""
+    status = 1
+    try:
+        os.environ[RUN_VARIABLE] = run_id
+        os.setsid()  # its steps are found by it, and a Ctrl-C for others does not reach it
+        die_with(warm)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        serve_steps()
+        setup_interrupt_handlers()
+        with capture_interrupts(), DagsterInstance.from_ref(deserialize_value(ref, InstanceRef)) as instance:
+            status = _execute_run_command_body(run_id, instance, lambda _event: None, True)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

@@ -1,0 +1,192 @@
+"""Runs that are forked from a warm process: a real daemon, its code server, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dagster as dg
+import psutil
+import pytest
+from dagster._core.storage.tags import GRPC_INFO_TAG
+
+from orchestration.cli.instance import SETTINGS
+from orchestration.run_process import fate, pid_of
+from resources.local.ports import free_port
+from tests.kit.dagster_dev import ask, started
+
+T = TypeVar("T")
+STATUS = dg.DagsterRunStatus
+_PATIENCE = 300
+
+# Real engines: each works after the fork.
+_LOCATION = """
+import os, time
+from pathlib import Path
+import dagster as dg
+from orchestration.executor import step_processes
+
+WHERE = Path(os.environ["PIDS"])
+
+def calls_over_grpc():  # as Spark Connect's client does
+    import grpc
+    from concurrent.futures import ThreadPoolExecutor
+    echo = grpc.unary_unary_rpc_method_handler(lambda asked, _: asked)
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", {"Echo": echo})])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        assert channel.unary_unary("/test/Echo")(b"said", timeout=60, wait_for_ready=True) == b"said"
+    server.stop(None)
+
+@dg.op
+def engines():
+    import pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
+    from confluent_kafka.admin import AdminClient
+    pq.write_table(pa.table({"a": range(100_000)}), WHERE / "table.parquet")
+    assert pc.sum(pq.read_table(WHERE / "table.parquet")["a"]).as_py() == 4_999_950_000
+    AdminClient({"bootstrap.servers": "127.0.0.1:1"}).poll(0.1)
+    calls_over_grpc()
+    print("said by a step")
+
+@dg.op(pool="the/table")
+def hangs():
+    WHERE.joinpath(str(os.getpid())).touch()
+    while WHERE.joinpath("hang").exists():
+        time.sleep(0.05)
+
+@dg.job(executor_def=step_processes(2))
+def job():
+    engines()
+    hangs()
+
+defs = dg.Definitions(jobs=[job])
+"""
+_LAUNCH = """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+_RELOAD = 'mutation { reloadRepositoryLocation(repositoryLocationName: "location") { __typename } }'
+_TERMINATE = "mutation($r: String!) { terminateRun(runId: $r) { __typename } }"
+
+
+class _Dagster:
+    """A running page and daemon, with what a person does there."""
+
+    def __init__(self, address: str, group: int, instance: dg.DagsterInstance, pids: Path, log: Path) -> None:
+        self.address, self.group, self.instance, self.pids, self.log = address, group, instance, pids, log
+
+    def until(self, wanted: Callable[[], T]) -> T:
+        end = time.monotonic() + _PATIENCE
+        while not (found := wanted()):
+            assert time.monotonic() < end, self.log.read_text()[-5000:]
+            time.sleep(0.05)
+        return found
+
+    def launch(self) -> str:
+        selector = {"repositoryLocationName": "location", "repositoryName": "__repository__", "jobName": "job"}
+        found: dict[str, Any] = ask(self.address, _LAUNCH, {"p": {"selector": selector, "mode": "default"}})
+        return str(found["launchRun"]["run"]["runId"])
+
+    def run(self, run_id: str) -> dg.DagsterRun:
+        found = self.instance.get_run_by_id(run_id)
+        assert found
+        return found
+
+    def is_(self, run_id: str, status: dg.DagsterRunStatus) -> Callable[[], bool]:
+        return lambda: self.run(run_id).status == status
+
+    def forked(self) -> str:
+        """A run that was forked, and has succeeded; those before it were not, because nothing was warm yet."""
+        while True:
+            run_id = self.launch()
+            self.until(lambda: self.run(run_id).is_finished)  # noqa: B023  called before the next turn
+            assert self.run(run_id).status == STATUS.SUCCESS, self.log.read_text()[-5000:]
+            if GRPC_INFO_TAG not in self.run(run_id).tags:
+                return run_id
+
+    def hanging(self) -> tuple[str, psutil.Process]:
+        """A run whose second step hangs, and that step's process."""
+        for path in self.pids.iterdir():
+            path.unlink()
+        (self.pids / "hang").touch()
+        run_id = self.launch()
+        step = self.until(lambda: [int(path.name) for path in self.pids.iterdir() if path.name.isdigit()])
+        return run_id, psutil.Process(step[0])
+
+
+@pytest.fixture
+def dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Dagster]:
+    with _dagster(tmp_path, monkeypatch) as found:
+        yield found
+
+
+@contextmanager
+def _dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Dagster]:
+    (tmp_path / "location.py").write_text(_LOCATION)
+    home, pids, log = tmp_path / "dagster", tmp_path / "pids", tmp_path / "log"
+    for folder in (home, pids):
+        folder.mkdir()
+    (home / "dagster.yaml").write_text(SETTINGS.read_text())
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.setenv("PIDS", str(pids))
+    command = [sys.executable, "-m", "dagster", "dev", "-m", "location", "-d", str(tmp_path), "--host", "127.0.0.1"]
+    with (
+        dg.DagsterInstance.from_config(str(home)) as instance,
+        started(command, free_port(()), {}, log) as (address, process),
+    ):
+        yield _Dagster(address, process.pid, instance, pids, log)
+
+
+def _lives(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_forked_run_works_is_cancelled_dies_and_is_renewed(dagster: _Dagster) -> None:
+    run_id = dagster.forked()
+    logs = dagster.instance.compute_log_manager
+    (captured,) = [
+        entry.dagster_event.logs_captured_data
+        for entry in dagster.instance.all_logs(run_id, of_type=dg.DagsterEventType.LOGS_CAPTURED)
+        if entry.dagster_event and "engines" in (entry.dagster_event.logs_captured_data.step_keys or [])
+    ]
+    assert b"said by a step" in (logs.get_log_data([run_id, "compute_logs", captured.file_key]).stdout or b"")
+
+    # Cancelled from the page, which is another process than the one that has launched it.
+    cancelled, step = dagster.hanging()
+    ask(dagster.address, _TERMINATE, {"r": cancelled})
+    dagster.until(dagster.is_(cancelled, STATUS.CANCELED))
+    dagster.until(lambda: not _lives(step))
+
+    # Killed: its steps end with it, run monitoring tells Dagster, and the pool is free for the next run.
+    killed, step = dagster.hanging()
+    pid = pid_of(dagster.run(killed).tags, killed)
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    dagster.until(lambda: not _lives(step))
+    dagster.until(lambda: dagster.run(killed).is_finished)
+    assert fate(dagster.run(killed).tags, killed) == "ended"
+    (dagster.pids / "hang").unlink()
+    for again in dagster.instance.get_runs(dg.RunsFilter(statuses=[STATUS.QUEUED, STATUS.STARTED])):
+        dagster.until(lambda: dagster.run(again.run_id).is_finished)  # noqa: B023  Dagster's own second try
+
+    # A reloaded location has other definitions, and so another warm process.
+    ask(dagster.address, _RELOAD, {})
+    first = dagster.launch()
+    dagster.until(dagster.is_(first, STATUS.SUCCESS))
+    dagster.forked()
+
+
+def test_runs_end_with_everything_else(dagster: _Dagster) -> None:
+    dagster.forked()
+    run_id, step = dagster.hanging()
+    pid = pid_of(dagster.run(run_id).tags, run_id)
+    assert pid
+    run = psutil.Process(pid)
+    os.killpg(dagster.group, signal.SIGKILL)
+    dagster.until(lambda: not _lives(run) and not _lives(step))
