@@ -182,12 +182,22 @@ class CommittedState:
 
 @dataclass(frozen=True)
 class MergeCounts:
-    """What a merge did to a destination table, in rows; `changes` is what was landed, before one per key is left."""
+    """What a merge did to a destination table, in rows.
+
+    Attributes:
+        changes: what was landed, before one per key is left.
+        refused: landed rows that the table's system cannot store, kept as dead letters beside the table.
+        skipped: such rows of which nothing is kept (`on_bad_record: skip`).
+        out_of_range: landed rows with a value that was set to one that it can (`out_of_range: clamp | null`).
+    """
 
     changes: int = 0
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+    refused: int = 0
+    skipped: int = 0
+    out_of_range: int = 0
 
 
 def landed_to_properties(landed: LandedBatch) -> dict[str, str]:

@@ -24,6 +24,7 @@ from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.recovered import finish_retry
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination, Merged, Transaction
+from jobs.destinations.refused_rows import log_refused
 from jobs.events.publishing import LandingEvents, publish_table_events
 from jobs.failpoints import failpoint
 from jobs.lineage import next_batches
@@ -186,4 +187,5 @@ def _publish_events(pipeline: Pipeline, wanted: Pending, done: MergedBatches | N
         return
     first, last = done.batches[0].number, done.batches[-1].number
     _LOG.info("merged batches %d to %d into %s", first, last, wanted.destination.name)
+    log_refused(pipeline.name, wanted.destination.name, done.merged.counts)
     publish_table_events(pipeline, wanted.destination, wanted.landed, done.batches, done.merged.reference)

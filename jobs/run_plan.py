@@ -24,6 +24,7 @@ class TablePlan:
         steps: what would be created or changed before.
         sql: what brings the changes into the table; empty where that is no statement.
         problem: why its part of the run would fail.
+        warnings: columns with rows that are certain to be refused.
     """
 
     name: str
@@ -35,6 +36,7 @@ class TablePlan:
     sql: str = ""
     commit: str = ""
     problem: BatchmergeError | None = None
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
             steps=destination.prepare(dry_run=True),
             sql=kind.statement(pipeline.spec, destination.table),
             commit=kind.capabilities.commit,
+            warnings=list(kind.refuses(pipeline.spec, destination.table)),
         )
     except BatchmergeError as problem:
         return TablePlan(name, mode, problem=problem)
@@ -121,6 +124,7 @@ def plan_text(plan: RunPlan, with_sql: bool = True) -> str:
     for table in plan.tables:
         lines.append(f"  {table.name} ({table.mode}): {_table(table, plan.batch)}")
         lines += [f"    first: {step}" for step in table.steps]
+        lines += [f"    warning: {warning}" for warning in table.warnings]
         if table.commit:
             lines.append(f"    commit: {table.commit}")
         if with_sql and table.sql:

@@ -86,6 +86,7 @@ class Capabilities:
             only `verify` asks for duplicate keys.
         commits_together: `Destination.transaction` commits several tables of one connection at once.
         lands_directly: an append table can stand in for the intermediate table (`Destination.as_landing`).
+        refuses: there are rows that can be landed and that its system cannot store (`jobs.destinations.refusal`).
         leases: a run holds a lease while it writes, so that a dead run leaves something behind (`Destination.leases`).
     """
 
@@ -98,6 +99,7 @@ class Capabilities:
     counts_keys_at_merge: bool = False
     commits_together: bool = False
     lands_directly: bool = False
+    refuses: bool = False
     leases: bool = False
 
 
@@ -143,6 +145,14 @@ class Kind(ABC, Generic[T]):
 
         From the pipeline file alone. Columns that options name and the table lacks are reported elsewhere
         (`Table.named_columns`): they are passed over here.
+        """
+        del spec, table
+        return iter(())
+
+    def refuses(self, spec: PipelineSpec, table: T) -> Iterator[str]:
+        """Columns with rows that are certain to be refused, in sentences for `check` and `plan`.
+
+        From the pipeline file alone.
         """
         del spec, table
         return iter(())
@@ -340,6 +350,10 @@ class Destination(ABC):
     def dead_letter_groups(self) -> Iterator[DeadLetterGroup]:
         """The landed rows that the system refused, counted by what is wrong with them."""
         return iter(())
+
+    def refused(self) -> Mapping[int, int]:
+        """How many landed rows the system refuses, by batch; the letters above are theirs (`refuses`)."""
+        return {}
 
     def leases(self) -> list[LeaseState]:
         """Who holds the table and which batch is under way, one per endpoint that has had a run (`leases`).

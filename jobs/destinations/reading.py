@@ -9,7 +9,10 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from jobs.destinations.held_values import brought_in_range
+from jobs.destinations.refusal import HeldColumn
 from jobs.spec.columns import RowColumn
+from jobs.spec.tables import OutOfRange
 
 
 class TableReader(ABC):
@@ -21,14 +24,23 @@ class TableReader(ABC):
     Attributes:
         columns: of the table's rows, under their names there (`Kind.columns`).
         named_types: columns whose type in the table the pipeline file names, as they are declared.
+        held: what the columns hold, where values may be set to fit (`out_of_range`).
         empty_is_null: the system does not tell an empty array from a null one.
     """
 
     empty_is_null: ClassVar[bool] = False
 
-    def __init__(self, columns: Sequence[RowColumn], named_types: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        columns: Sequence[RowColumn],
+        named_types: Collection[str] = (),
+        held: Sequence[HeldColumn] = (),
+        out_of_range: OutOfRange = "refuse",
+    ) -> None:
         self.columns = list(columns)
         self.named_types = named_types
+        self._fitted = {c.label: c for c in held if out_of_range != "refuse" and c.may_be_set_to_fit}
+        self._out_of_range = out_of_range
 
     @abstractmethod
     def ask(self, template: str, **arguments: object) -> list[pa.Table]:
@@ -66,7 +78,7 @@ class TableReader(ABC):
         return int(sum(table["duplicates"][0].as_py() for table in self.ask("duplicate_keys", keys=keys)))
 
     def refused(self) -> pa.Table | None:
-        """``topic, partition, offset`` of the rows of the side table; None where there are none."""
+        """``topic, partition, offset, batch`` of the rows of the side table; None where there are none."""
         return None
 
     def rows(self, limit: int) -> pa.Table:
@@ -84,13 +96,14 @@ class TableReader(ABC):
         return pa.concat_tables(map(declared, found))
 
     def apart(self) -> list[RowColumn]:
-        """Columns whose values `differences` compares: nested ones, and those of `named_types`.
+        """Columns whose values `differences` compares: nested ones, those of `named_types`, and those set to fit.
 
         The others are compared by Spark, in their declared types. Keys and coordinates are never among these: by them
         rows are looked up.
         """
         values = [c for c in self.columns if c.path[0] == "value"]
-        return [c for c in values if pa.types.is_nested(c.type) or c.path[-1] in self.named_types]
+        named = (*self.named_types, *self._fitted)
+        return [c for c in values if pa.types.is_nested(c.type) or c.path[-1] in named or c.name in named]
 
     def texts(self) -> Mapping[str, str]:
         """Columns that ``some_rows`` is to give as text, with their types there."""
@@ -102,8 +115,16 @@ class TableReader(ABC):
         Args:
             expected: in the declared type. found: as `rows` gave them, in the same order.
         """
-        pairs = zip(self.stored(column, expected), found.to_pylist(), strict=True)
+        pairs = zip(self.stored(column, self._set_to_fit(column, expected)), found.to_pylist(), strict=True)
         return sum(normalize(one, self.empty_is_null) != normalize(other, self.empty_is_null) for one, other in pairs)
+
+    def _set_to_fit(self, column: RowColumn, values: pa.Array) -> pa.Array:
+        """As a merge has set them (`out_of_range`)."""
+        held = self._fitted.get(column.name)
+        if held is None or self._out_of_range == "refuse":
+            return values
+        whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        return brought_in_range(whole, held.held, self._out_of_range, held.nullable)
 
     def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
         """These values of a column that is `apart`, as `rows` gives them when the table holds them."""

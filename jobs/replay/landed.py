@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from jobs.batch import LandedBatch
 from jobs.commit_loop import retry_on_conflict
 from jobs.destinations.base import Destination, Merged
+from jobs.destinations.refused_rows import log_refused
 from jobs.lineage import next_batches
 from jobs.pipeline import Pipeline
 from resources.errors import ConfigurationError
@@ -79,6 +80,7 @@ def _replay(
         pipeline.check_generation(committed, batches)
         merged = destination.replay(pipeline.merge_context(destination), committed, batches)
         _LOG.info("replayed batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
+        log_refused(pipeline.name, destination.name, merged.counts)
         return Replayed(batches, merged)
 
     return retry_on_conflict(once, destination.table.max_commit_attempts, destination.name)

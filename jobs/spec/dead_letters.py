@@ -12,11 +12,15 @@ class DeadLetters(Spec):
     """Limits for bad records, and a topic for them."""
 
     max_share: float | None = Field(
-        None, gt=0, lt=1, description="a batch with more than this share of bad records stops; nothing of it is landed"
+        None,
+        gt=0,
+        lt=1,
+        description="a batch with more than this share of bad records stops; nothing of it is landed. A merge stops "
+        "too, uncommitted, where the table refuses so many of its rows",
     )
     share_from: int = Field(100, gt=0, description="batches of fewer records are not judged by their share")
     max_records: int | None = Field(
-        None, gt=0, description="a batch with more bad records than this stops; nothing of it is landed"
+        None, gt=0, description="a batch with more bad records than this stops, in the same way"
     )
     topic: str | None = Field(
         None,
@@ -37,10 +41,10 @@ class DeadLetters(Spec):
             raise Mistakes([Mistake(("max_share",), "a share of 1 never stops anything", "leave it out")])
         return given
 
-    def refused(self, bad: int, read: int) -> str:
-        """Why a batch with so many bad records among those read is stopped; empty where it is not."""
-        if self.max_records is not None and bad > self.max_records:
-            return f"more than `dead_letters.max_records: {self.max_records}`"
+    def refused(self, bad: int, read: int, batches: int = 1) -> str:
+        """Why batches with so many bad records among those read are stopped; empty where they are not."""
+        if self.max_records is not None and bad > self.max_records * batches:
+            return f"more than `dead_letters.max_records: {self.max_records}`{' a batch' if batches > 1 else ''}"
         if self.max_share is not None and read >= self.share_from and bad > self.max_share * read:
             return f"more than `dead_letters.max_share: {self.max_share:g}` of {read}"
         return ""

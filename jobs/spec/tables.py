@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,19 @@ from resources.config_files.mistakes import Path
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
 # The pattern of a table's name with the namespaces that it is in.
 TABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
+
+
+# What becomes of a value that the table's system cannot represent.
+OutOfRange = Literal["refuse", "clamp", "null"]
+
+
+def out_of_range_option(values: str) -> Any:
+    """The option of a kind that cannot represent some values; `values` says which."""
+    return Field(
+        "refuse",
+        description=f"{values}: refuse (the row is a dead letter), clamp (store the nearest value there is), or null. "
+        "Keys and the column of `changes.order_by` are always refused",
+    )
 
 
 class Evolution(Spec):

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from jobs.changes.routing import route_filter
+from jobs.destinations.refused_rows import list_command, retry_command
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.verify.reconciliation import Verdict
 
 
-def row_count_mismatches(spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
-    """Tables that should hold the same at the same batch, and do not."""
+def row_count_mismatches(pipeline: str, spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
+    """Tables that should hold the same at the same batch, and do not; with what they refuse, which may be why."""
 
     def what(pair: tuple[Table, Verdict]) -> tuple[str, str, int]:
         table, verdict = pair
@@ -20,7 +21,18 @@ def row_count_mismatches(spec: PipelineSpec, verdicts: Sequence[tuple[Table, Ver
 
     wrong = []
     for (_, _, batch), group in groupby(sorted(verdicts, key=what), key=what):
-        rows = {f"{table.kind} {table.table}": verdict.rows for table, verdict in group}
-        if len(set(rows.values())) > 1:
-            wrong.append(f"at batch {batch}: " + ", ".join(f"{name} has {n} rows" for name, n in rows.items()))
+        found = {f"{table.kind} {table.table}": verdict for table, verdict in group}
+        if len({verdict.rows for verdict in found.values()}) > 1:
+            said = ", ".join(f"{name} has {verdict.rows} rows{_refused(verdict)}" for name, verdict in found.items())
+            wrong.append(f"at batch {batch}: {said}{_remedy(pipeline, list(found.values()))}")
     return wrong
+
+
+def _refused(verdict: Verdict) -> str:
+    return f" and refuses {verdict.refused}" if verdict.refused else ""
+
+
+def _remedy(pipeline: str, verdicts: Sequence[Verdict]) -> str:
+    if not any(verdict.refused for verdict in verdicts):
+        return ""
+    return f" (see `{list_command(pipeline)}`, mend the table's options, then `{retry_command(pipeline)}`)"

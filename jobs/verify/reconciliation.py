@@ -12,6 +12,7 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
+from jobs.destinations.registry import kind_of
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import RowColumn
 from jobs.spec.tables import Table
@@ -40,6 +41,7 @@ class Verdict:
             brought them), or are not any more.
         wrong: sentences without values; empty where all is well.
         left_out: what was not compared, and why.
+        refused: landed rows that the table's system cannot store; they are not expected in it.
     """
 
     batch: int
@@ -49,6 +51,7 @@ class Verdict:
     beside: int = 0
     wrong: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    refused: int = 0
 
 
 def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdict:
@@ -81,6 +84,7 @@ class _Comparison:
         self._columns = [c for c in self._reader.columns if c not in self._apart]
         # Columns that some changes leave as they were.
         self._kept: tuple[RowColumn, ...] = ()
+        self._refused = self._reader.refused()
         self._keys = _keys(self._reader.columns, destination.table)
 
     def run(self, limit: int) -> Verdict:
@@ -88,22 +92,25 @@ class _Comparison:
         merged = [b for b in landed.batches if b.number <= self._state.batch_number]
         if not merged:
             return Verdict(self._state.batch_number, left_out=["all: retention has removed the landed batches"])
-        rows = self._reader.count()
+        rows, refused = self._reader.count(), len(self._refused) if self._refused else 0
         duplicates = self._reader.duplicate_keys() if self._destination.table.mode.startswith("upsert") else None
         wrong, beside = list[str](), 0
         # Of records that were not landed, a row may be right.
         whole = landed.complete and from_the_first(merged)
+        skips = kind_of(self._destination.table).capabilities.refuses and self._pipeline.spec.on_bad_record == "skip"
         with spark_errors(self._destination.name):
             self._expect(merged)
             if landed.complete:
                 should = self._spark.table(_EXPECTED).where("__expected").count()
-                missed = rows != should if whole else rows < should
+                # Of rows that were refused and skipped nothing is kept: so many may be missing.
+                missed = rows > should if skips else rows != should if whole else rows < should
                 wrong += [f"{rows} rows, landed changes make {should}"] if missed else []
                 beside = 0 if whole else max(0, rows - should)
             compared = self._compare(limit, wrong, merged, whole) if self._keys else 0
             self._spark.catalog.uncacheTable(_EXPECTED)
         left_out = [] if self._keys else ["all but the number of rows: nothing in a row says which record it is of"]
-        return Verdict(self._state.batch_number, rows, compared, duplicates, beside, wrong, left_out)
+        left_out += ["rows that are missing: refused ones are skipped (`on_bad_record: skip`)"] if skips else []
+        return Verdict(self._state.batch_number, rows, compared, duplicates, beside, wrong, left_out, refused)
 
     def _expect(self, merged: Sequence[LandedBatch]) -> None:
         """The rows that the table should and should not have, as a view that is computed once."""
@@ -113,7 +120,7 @@ class _Comparison:
         if may_leave_unchanged(spec, table, landed):
             reduction = reduction.with_unchanged(self._spark)
             self._kept = reduction.unchanged
-        text, refused = reduction.landed, self._reader.refused()
+        text, refused = reduction.landed, self._refused
         if refused is not None:
             self._spark.createDataFrame(refused).createOrReplaceTempView(_REFUSED)
             text = render("spark", "without_refused", rows=text, refused=[_REFUSED])

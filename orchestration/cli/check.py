@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import click
 
 from jobs.destinations.base import Destination
+from jobs.destinations.registry import kind_of
 from jobs.landing.transform import analyse
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
@@ -24,10 +25,11 @@ Question = tuple[str, Callable[[], object]]
 
 @dataclass(frozen=True)
 class _Answer:
-    """What was looked at, and what is wrong with it."""
+    """What was looked at, and what is wrong with it; or what is probably not meant."""
 
     what: str
     problem: BatchmergeError | None = None
+    warning: str | None = None
 
 
 @click.command()
@@ -37,7 +39,8 @@ def check(pipelines: tuple[str, ...], files_only: bool) -> None:
     """Check the connections file and the pipeline files, and ask every system that they name.
 
     All pipelines, or only PIPELINES. Changes nothing. All mistakes in files are reported at once, each with line and
-    column. Exit code 2: something has to be mended; 3: a system does not answer now.
+    column. Columns with rows that a table is certain to refuse are warned of. Exit code 2: something has to be mended;
+    3: a system does not answer now.
     """
     found = list[_Answer]()
     connections: Connections | None = None
@@ -66,6 +69,9 @@ def _check(name: str, connections: Connections | None, files_only: bool) -> Iter
         yield _wrong(f"pipeline {name}", problem)
         return
     yield _right(f"pipeline {name}: file and connection names")
+    for destination in destinations:
+        for warning in kind_of(destination.table).refuses(pipeline.spec, destination.table):
+            yield _unlikely(f"pipeline {name}: {destination.name}", warning)
     for what, ask in [] if files_only else _questions(pipeline, destinations):
         yield _answer(f"pipeline {name}: {what}", ask, pipeline)
 
@@ -103,6 +109,12 @@ def _answer(what: str, ask: Callable[[], object], pipeline: Pipeline) -> _Answer
 def _right(what: str, more: str = "") -> _Answer:
     output.say(f"ok    {more or what}")
     return _Answer(what)
+
+
+def _unlikely(what: str, warning: str) -> _Answer:
+    """What is no mistake, and probably not meant."""
+    output.say(f"WARN  {what}: {warning}")
+    return _Answer(what, warning=warning)
 
 
 def _wrong(what: str, problem: BatchmergeError) -> _Answer:

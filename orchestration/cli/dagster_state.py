@@ -12,7 +12,8 @@ import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorStatus
 
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.names import PIPELINE_TAG
+from orchestration.components.metadata import STALE_KEYS
+from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import Pauses, read_pauses
 from resources.connections import data_folder
 
@@ -31,6 +32,7 @@ class DagsterState:
         stopped: schedules and sensors that somebody has stopped in Dagster.
         errors: per pipeline why its newest finished run failed, if it did.
         runs: per pipeline the runs under way, for people.
+        stale: per table of each pipeline how many of its keys were stale at its last merge.
         pauses: per pipeline what a person has paused of it.
     """
 
@@ -39,6 +41,7 @@ class DagsterState:
     errors: dict[str, str] = field(default_factory=dict)
     runs: dict[str, list[str]] = field(default_factory=dict)
     pauses: dict[str, Pauses] = field(default_factory=dict)
+    stale: dict[dg.AssetKey, int] = field(default_factory=dict)
 
 
 def dagster_state(specs: Mapping[str, PipelineSpec]) -> DagsterState:
@@ -55,7 +58,19 @@ def dagster_state(specs: Mapping[str, PipelineSpec]) -> DagsterState:
             errors={name: error for name in specs if (error := _last_error(instance, name))},
             runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in specs},
             pauses={name: read_pauses(instance, name, spec) for name, spec in specs.items()},
+            stale=_stale(instance, [table_key(table) for spec in specs.values() for table in spec.tables]),
         )
+
+
+def _stale(instance: dg.DagsterInstance, tables: Sequence[dg.AssetKey]) -> dict[dg.AssetKey, int]:
+    found = dict[dg.AssetKey, int]()
+    for key in tables:
+        event = instance.get_latest_materialization_event(key)
+        made = event.asset_materialization if event else None
+        value = made.metadata.get(STALE_KEYS) if made else None
+        if value is not None and isinstance(value.value, int):
+            found[key] = value.value
+    return found
 
 
 def _runs(

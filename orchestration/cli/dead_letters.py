@@ -11,8 +11,11 @@ from rich.table import Table
 
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.listing import letters, summary
+from jobs.dead_letters.refused import retry_refused
 from jobs.dead_letters.retry import retry as retry_letters
+from jobs.destinations.refused_rows import list_command
 from jobs.pipeline import Pipeline
+from jobs.replay.landed import Replayed
 from orchestration.cli import output
 from orchestration.cli.progress import engine_log
 from orchestration.files import open_pipeline
@@ -49,13 +52,15 @@ def list_(pipeline: str, rows: int | None, values: bool) -> None:
 @dead_letters.command()
 @click.argument("pipeline")
 def retry(pipeline: str) -> None:
-    """Read the dead letters of PIPELINE again with its file as it is now; the good ones go into its tables.
+    """Read the dead letters of PIPELINE again with its file as it is now; the good ones go into its tables. So do the
+    rows that a table refused and does not any more.
 
     Each takes the place that it would have had, so newer changes of the same key stay. One that still cannot be read
     stays a dead letter, and stops no other. May be repeated at any time, also after it was killed.
     """
     with engine_log():
-        done = retry_letters(open_pipeline(pipeline, load_connections()))
+        opened = open_pipeline(pipeline, load_connections())
+        done, refused = retry_letters(opened), retry_refused(opened)
     output.say(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")
     for letter in done.stay:
         place = f"{letter.topic}-{letter.partition}@{letter.offset}"
@@ -64,11 +69,24 @@ def retry(pipeline: str) -> None:
         command = f"batchmerge dead-letters list {pipeline} --rows {done.tried - done.recovered}"
         output.say(f"  and {more:,} more: `{command}`")
     for table, replayed in done.replayed.items():
-        counts = replayed.merged.counts
-        numbers = f"{counts.inserted:,} inserted, {counts.updated:,} updated, {counts.deleted:,} deleted"
-        output.say(f"  {table}: batches {replayed.batches[0].number} to {replayed.batches[-1].number}: {numbers}")
+        _tell_replayed(table, replayed)
+    for table, rows in refused.items():
+        output.say(f"{rows.tried - rows.stay:,} of {rows.tried:,} rows that {table} refused are mended")
+        for replayed in rows.replayed:
+            _tell_replayed(table, replayed)
+        if rows.stay:
+            output.say(f"  {rows.stay:,} stay: mend the table's options by what `{list_command(pipeline)}` says")
+    if problems := [rows.problem for rows in refused.values() if rows.problem]:
+        raise problems[0]
     tables = {table: asdict(replayed.merged.counts) for table, replayed in done.replayed.items()}
-    output.result({"tried": done.tried, "recovered": done.recovered, "tables": tables})
+    mended = {table: {"tried": rows.tried, "mended": rows.tried - rows.stay} for table, rows in refused.items()}
+    output.result({"tried": done.tried, "recovered": done.recovered, "tables": tables, "refused": mended})
+
+
+def _tell_replayed(table: str, replayed: Replayed) -> None:
+    counts = replayed.merged.counts
+    numbers = f"{counts.inserted:,} inserted, {counts.updated:,} updated, {counts.deleted:,} deleted"
+    output.say(f"  {table}: batches {replayed.batches[0].number} to {replayed.batches[-1].number}: {numbers}")
 
 
 def _letters(pipeline: Pipeline, most: int, values: bool) -> Iterator[DeadLetter]:

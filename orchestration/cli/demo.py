@@ -90,7 +90,7 @@ def _run_until_caught_up(spec: PipelineSpec, max_batches: int) -> None:
             began = time.monotonic()
             result = run_job(instance, definitions, PIPELINE, {"max_batches": max_batches})
             if not result.success:
-                show_run(result)
+                show_run(result, PIPELINE)
                 sys.exit(1)
             _show_line(result, time.monotonic() - began)
             if all(step.metadata.get("lag") == 0 for step in result.steps):

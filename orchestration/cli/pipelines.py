@@ -39,7 +39,9 @@ class TableStatus(BaseModel):
         seconds_behind: how long ago it had everything that there was; 0 where nothing waits.
         vtts: valid-through timestamp: no record of before is missing, of any partition.
         caught_up_through: the same, where a partition that was read to its end counts as of then.
-        dead_letters: of the landing those that cannot be read; of a table the rows that it refuses.
+        dead_letters: of the landing: records that cannot be read.
+        stale_keys: of a table: keys of which it had an older row than was sent when it was last merged.
+        refused: of a table: landed rows that it cannot store.
         paused: by whom and since when, where a person has paused it.
         problem: why the table cannot be asked now.
     """
@@ -52,6 +54,8 @@ class TableStatus(BaseModel):
     vtts: datetime | None = None
     caught_up_through: datetime | None = None
     dead_letters: int | None = None
+    refused: int | None = None
+    stale_keys: int = 0
     paused: str | None = None
     problem: str | None = None
 
@@ -112,12 +116,14 @@ def _status(name: str, connections: Connections, state: DagsterState) -> Pipelin
     except BatchmergeError as problem:
         return PipelineStatus(name=name, tables=[], problem=str(problem))
     ends, place = _ends(pipeline), pipeline.intermediate
-    tables = [_table(f"landing {place.identifier}", place.committed, partial(_quarantined, place), ends)]
+    landing = f"landing {place.identifier}"
+    tables = [_table(landing, place.committed, "dead_letters", partial(_quarantined, place), ends)]
     pauses = state.pauses.get(name) or Pauses(name)
     for d in destinations:
         held = pauses.tables.get(table_key(d.table))
-        found = _table(d.name, d.committed, partial(_refused, d), ends)
-        tables.append(found.model_copy(update={"paused": str(held) if held else None}))
+        found = _table(d.name, d.committed, "refused", partial(_refused, d), ends)
+        stale = state.stale.get(table_key(d.table), 0)
+        tables.append(found.model_copy(update={"paused": str(held) if held else None, "stale_keys": stale}))
     paused = paused_reason(pauses, pipeline.spec)
     return PipelineStatus(
         name=name,
@@ -143,7 +149,7 @@ def _quarantined(place: LandingTable) -> int:
 
 
 def _refused(destination: Destination) -> int:
-    return sum(group.records for group in destination.dead_letter_groups())
+    return sum(destination.refused().values())
 
 
 def _ends(pipeline: Pipeline) -> Offsets | None:
@@ -154,11 +160,11 @@ def _ends(pipeline: Pipeline) -> Offsets | None:
 
 
 def _table(
-    name: str, ask: Callable[[], CommittedState | None], count: Callable[[], int], ends: Offsets | None
+    name: str, ask: Callable[[], CommittedState | None], counted: str, count: Callable[[], int], ends: Offsets | None
 ) -> TableStatus:
     try:
         state = _limited(name, ask)
-        dead_letters = _limited(name, count) if state else 0
+        number = _limited(name, count) if state else 0
     except BatchmergeError as problem:
         return TableStatus(name=name, problem=str(problem))
     vtts, now = state.watermark.vtts if state else None, datetime.now(UTC)
@@ -171,7 +177,7 @@ def _table(
         seconds_behind=round((now - through).total_seconds(), 1) if through else None,
         caught_up_through=through,
         vtts=datetime.fromtimestamp(vtts / 1000, UTC) if vtts is not None else None,
-        dead_letters=dead_letters,
+        **{counted: number},
     )
 
 

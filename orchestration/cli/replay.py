@@ -152,4 +152,4 @@ def _by_hours(pipeline: str, first: datetime, last: datetime | None, wait: bool)
     hours = (first.strftime("%Y-%m-%d-%H:00"), last.strftime("%Y-%m-%d-%H:00"))
     with engine_log(), dagster_instance() as instance:
         result = run_job(instance, definitions_of(pipeline, spec), pipeline, {"mode": "replay"}, hours=hours, wait=wait)
-    finish(result)
+    finish(result, pipeline)

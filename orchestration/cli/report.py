@@ -5,14 +5,15 @@ from __future__ import annotations
 import click
 from rich.table import Table
 
+from jobs.destinations.refused_rows import list_command, retry_command
 from orchestration.cli import output
 from orchestration.cli.job_runs import RunResult, Step
 
 _LANDED = ("read", "landed", "quarantined", "skipped", "filtered", "gaps")
-_MERGED = ("changes", "inserted", "updated", "deleted")
+_MERGED = ("changes", "inserted", "updated", "deleted", "refused", "skipped", "out of range", "stale keys")
 
 
-def show_run(result: RunResult) -> None:
+def show_run(result: RunResult, pipeline: str) -> None:
     """A table of the run's steps, and what failed."""
     table = Table(title=f"run {result.run_id}", title_justify="left")
     for column in ("asset", "batches", "what", "seconds", "lag"):
@@ -23,6 +24,9 @@ def show_run(result: RunResult) -> None:
     for step in result.steps:
         if step.problem:
             click.echo(f"{step.asset}: {step.problem}", err=True)
+        if refused := step.metadata.get("refused"):
+            see = f"see `{list_command(pipeline)}`, mend the table's options, then `{retry_command(pipeline)}`"
+            click.echo(f"{step.asset} refuses {refused:,} rows: {see}", err=True)
     output.result(result)
 
 

@@ -82,7 +82,7 @@ def advance(
         result = run_job(
             instance, definitions_of(pipeline, spec), pipeline, config, tags=tags, wait=wait, assets=assets
         )
-    finish(result)
+    finish(result, pipeline)
 
 
 def _say_what_is_ahead(name: str, max_batches: int | None) -> None:
@@ -103,11 +103,11 @@ def _say_what_is_ahead(name: str, max_batches: int | None) -> None:
     click.echo(plan, err=True)
 
 
-def finish(result: RunResult) -> None:
+def finish(result: RunResult, pipeline: str) -> None:
     """Shows the run and ends the process with its exit code."""
     from orchestration.cli.report import show_run
 
-    show_run(result)
+    show_run(result, pipeline)
     if not result.success:
         failed = [step for step in result.steps if step.problem]
         sys.exit(3 if all(step.transient for step in failed) else 2)

@@ -24,7 +24,9 @@ _DAEMON = {
 _WORDS = """
 behind: records that Kafka has and the table has not, and how long ago it had everything (caught up through)
 complete through: every record up to this time is in the table, of every partition (VTTS, valid-through timestamp)
-dead letters: records that cannot be read, or that the table refuses: `batchmerge dead-letters list <pipeline>`"""
+dead letters: records that cannot be read: `batchmerge dead-letters list <pipeline>`
+rows refused: landed rows that the table cannot store; mend its options: `batchmerge dead-letters retry <pipeline>`
+stale keys: keys whose newest change is a dead letter or refused, so that the table has an older row of them"""
 
 
 @click.command()
@@ -85,6 +87,10 @@ def _table(table: TableStatus) -> str:
         parts.append(f"complete through {table.vtts:%Y-%m-%d %H:%M:%S} UTC")
     if table.dead_letters:
         parts.append(f"{table.dead_letters:,} dead letters")
+    if table.refused:
+        parts.append(f"{table.refused:,} rows refused")
+    if table.stale_keys:
+        parts.append(f"{table.stale_keys:,} stale keys")
     return ", ".join(parts)
 
 

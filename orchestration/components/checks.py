@@ -8,13 +8,16 @@ from datetime import datetime
 import dagster as dg
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.refused_rows import list_command, retry_command
 from jobs.destinations.registry import kind_of
 from jobs.spec.pipeline import Freshness
 from jobs.spec.tables import Table
 from jobs.verify import invariants
+from orchestration.components import metadata
 
 OFFSETS, COUNTS, NEXT = "offsets_contiguous", "counts_add_up", "batch_is_next"
 KEYS, CAUGHT_UP, SCHEMA = "keys_unique", "caught_up", "schema_as_declared"
+STALE = "no_stale_keys"
 
 _SAYS = {
     OFFSETS: "every batch starts at the offsets where the one before it ended",
@@ -22,6 +25,7 @@ _SAYS = {
     NEXT: "every batch is the next of the one before, by number and commit id",
     KEYS: "no key that was touched has more than one row",
     SCHEMA: "the table has the columns that the pipeline file declares, and no others",
+    STALE: "of no key the newest change is a dead letter, so that the table has an older row of it",
     CAUGHT_UP: "the table is not further behind in record time than `freshness` allows",
 }
 
@@ -35,6 +39,8 @@ def table_checks(key: dg.AssetKey, table: Table, freshness: Freshness | None) ->
     found.append(dg.AssetCheckSpec(SCHEMA, asset=key, description=_SAYS[SCHEMA]))
     if counts_keys(table):
         found.append(_blocking(KEYS, key))
+    if has_keys(table):
+        found.append(dg.AssetCheckSpec(STALE, asset=key, description=_SAYS[STALE]))
     if freshness:
         found.append(dg.AssetCheckSpec(CAUGHT_UP, asset=key, description=_SAYS[CAUGHT_UP]))
     return found
@@ -43,6 +49,11 @@ def table_checks(key: dg.AssetKey, table: Table, freshness: Freshness | None) ->
 def counts_keys(table: Table) -> bool:
     """True where the table promises one row per key and can be asked for it."""
     return kind_of(table).capabilities.counts_keys_at_merge and table.mode in ("upsert", "upsert_delete")
+
+
+def has_keys(table: Table) -> bool:
+    """True where the table has one row per key, which may be an older one."""
+    return table.mode.startswith("upsert")
 
 
 def landing_results(key: dg.AssetKey, landed: Sequence[LandedBatch]) -> list[dg.AssetCheckResult]:
@@ -69,6 +80,15 @@ def table_results(
 def keys_result(key: dg.AssetKey, duplicates: int) -> dg.AssetCheckResult:
     wrong = [f"{duplicates} keys have more than one row"] if duplicates else []
     return _result(KEYS, key, wrong, {"duplicate keys": duplicates})
+
+
+def stale_result(key: dg.AssetKey, stale: int, pipeline: str) -> dg.AssetCheckResult:
+    """Warns of rows that are older than what was sent; never stops anything."""
+    wrong = []
+    if stale:
+        remedy = f"see `{list_command(pipeline)}`, mend the file, then `{retry_command(pipeline)}`"
+        wrong = [f"the newest change of {stale} keys is a dead letter, the table has what was before it: {remedy}"]
+    return _result(STALE, key, wrong, {metadata.STALE_KEYS: stale}, dg.AssetCheckSeverity.WARN)
 
 
 def schema_result(key: dg.AssetKey, drift: Sequence[str]) -> dg.AssetCheckResult:

@@ -18,6 +18,7 @@ from jobs.spec.columns import RowColumn
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
 from jobs.verify.drift import schema_drift
+from jobs.verify.stale_keys import stale_keys
 from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.config import MergeConfig
@@ -38,6 +39,7 @@ class _Done:
     after: CommittedState | None
     landed: Sequence[LandedBatch]
     duplicates: int
+    stale: int
     drift: Sequence[str]
     rows: int | str | None
 
@@ -77,6 +79,8 @@ def run_merge(
     results.append(checks.schema_result(key, done.drift))
     if checks.counts_keys(table):
         results.append(checks.keys_result(key, done.duplicates))
+    if checks.has_keys(table):
+        results.append(checks.stale_result(key, done.stale, pipeline.name))
     if pipeline.spec.freshness:
         through = metadata.caught_up_through(watermark, behind, now)
         results.append(checks.caught_up_result(key, pipeline.spec.freshness, through, now))
@@ -90,6 +94,7 @@ def run_merge(
             **metadata.merged(done.batches, done.before, done.merged, kind_of(table).capabilities.reference),
             **metadata.progress(watermark, behind, now),
             **metadata.row_count(done.rows),
+            **metadata.stale_keys(done.stale),
             "run id": dg.MetadataValue.text(pipeline.run_id),
         },
     )
@@ -138,9 +143,11 @@ def _settled(
     """Asks the table itself what it is now."""
     work = pipeline.merge_context(destination)
     duplicates = destination.touched_duplicates(work, batches) if checks.counts_keys(destination.table) else 0
+    after = destination.committed()
+    stale = stale_keys(pipeline, destination, after, work.spark)
     drift, rows = schema_drift(destination, work.spark), destination.read(work.spark).known_count()
     landed = pipeline.intermediate.landed().batches
-    return _Done(batches, before, merged, destination.committed(), landed, duplicates, drift, rows)
+    return _Done(batches, before, merged, after, landed, duplicates, stale, drift, rows)
 
 
 def _log(context: dg.AssetExecutionContext, done: _Done) -> None:

@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from jobs import offsets
-from jobs.batch import CommittedState, Counts, LandedBatch
+from jobs.batch import CommittedState, Counts, LandedBatch, MergeCounts
 from jobs.destinations.base import Merged
 from jobs.offsets import Offsets
 from jobs.schema.types import type_name
 from jobs.spec.columns import RowColumn
 from jobs.watermark import Watermark
+
+STALE_KEYS = "stale keys"
 
 
 def landed(batches: Sequence[LandedBatch], seconds: float) -> dict[str, dg.MetadataValue]:
@@ -48,6 +50,7 @@ def merged(
         "inserted": dg.MetadataValue.int(counts.inserted),
         "updated": dg.MetadataValue.int(counts.updated),
         "deleted": dg.MetadataValue.int(counts.deleted),
+        **{name: dg.MetadataValue.int(number) for name, number in _unfit(counts).items() if number},
         "read": dg.MetadataValue.int(total(batches).read),
         "quarantined": dg.MetadataValue.int(total(batches).quarantined),
         "seconds": dg.MetadataValue.float(round(sum(done.seconds.values()), 3)),
@@ -74,6 +77,11 @@ def row_count(rows: int | str | None) -> dict[str, dg.MetadataValue]:
     if isinstance(rows, str):
         return {"row count": dg.MetadataValue.text(rows)}
     return {} if rows is None else {"dagster/row_count": dg.MetadataValue.int(rows)}
+
+
+def stale_keys(keys: int) -> dict[str, dg.MetadataValue]:
+    """Keys of which the table has an older row than was sent, where there are any."""
+    return {STALE_KEYS: dg.MetadataValue.int(keys)} if keys else {}
 
 
 def caught_up_through(watermark: Watermark | None, lag: int | None, now: datetime) -> datetime | None:
@@ -134,6 +142,11 @@ def _batches(batches: Sequence[LandedBatch]) -> dict[str, dg.MetadataValue]:
         "offsets before": dg.MetadataValue.json(_by_topic(offsets.starts(first.ranges))),
         "offsets after": dg.MetadataValue.json(_by_topic(offsets.ends(last.ranges))),
     }
+
+
+def _unfit(counts: MergeCounts) -> dict[str, int]:
+    """Rows that the table's system cannot store as they were landed."""
+    return {"refused": counts.refused, "skipped": counts.skipped, "out of range": counts.out_of_range}
 
 
 def _counts(counts: Counts) -> dict[str, dg.MetadataValue]:

@@ -114,6 +114,7 @@ def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.As
         return
     left_out = {"left out": dg.MetadataValue.text(", ".join(verdict.left_out))} if verdict.left_out else {}
     beside = {"rows of records that are not landed": verdict.beside} if verdict.beside else {}
+    refused = {"refused rows": verdict.refused} if verdict.refused else {}
     yield dg.AssetCheckResult(
         check_name=RECONCILED,
         asset_key=key,
@@ -124,6 +125,7 @@ def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.As
             "rows": verdict.rows,
             "rows compared": verdict.compared,
             **beside,
+            **refused,
             **left_out,
         },
     )
@@ -137,11 +139,15 @@ def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.As
 
 
 def _agreement(launch: Launch, verdicts: Sequence[tuple[Table, Verdict]]) -> dg.AssetCheckResult:
-    wrong = row_count_mismatches(launch.spec, verdicts)
+    wrong = row_count_mismatches(launch.name, launch.spec, verdicts)
     return dg.AssetCheckResult(
         check_name=AGREE,
         asset_key=names.landing_key(launch.name),
         passed=not wrong,
         description="; ".join(wrong) or None,
-        metadata={f"{t.kind} {t.table}": f"{v.rows} rows at batch {v.batch}" for t, v in verdicts},
+        metadata={f"{t.kind} {t.table}": f"{v.rows} rows at batch {v.batch}{_refuses(v)}" for t, v in verdicts},
     )
+
+
+def _refuses(verdict: Verdict) -> str:
+    return f", {verdict.refused} refused" if verdict.refused else ""

@@ -32,7 +32,7 @@ def _table(labels: tuple[str, str], table: TableStatus) -> Iterator[Sample]:
         measures.LAG: table.lag,
         measures.BATCH: table.batch,
         measures.VTTS: table.vtts.timestamp() if table.vtts else None,
-        measures.DEAD_LETTERS: table.dead_letters,
+        measures.DEAD_LETTERS: table.refused if table.dead_letters is None else table.dead_letters,
     }
     for measure, value in known.items():
         if value is not None:

@@ -99,7 +99,7 @@ def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: s
     bigquery.create_table(wanted)
     (chunk,) = flush.chunks()
     loader = destination.merging._loader(p.merge_context(destination), staged)
-    with loader.parquet(chunk, flush) as file:
+    with loader.parquet(chunk, flush) as (file, _, _):
         config = LoadJobConfig(source_format="PARQUET", write_disposition="WRITE_APPEND")
         began = time.monotonic()
         job = bigquery.client.load_table_from_file(file, bigquery.table_id(staged), job_config=config)

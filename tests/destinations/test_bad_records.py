@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from jobs.dead_letters.listing import letters, summary
+from jobs.dead_letters.refused import retry_refused
 from jobs.dead_letters.retry import Retried, retry
+from jobs.verify.reconciliation import Verdict, reconcile
+from jobs.verify.stale_keys import stale_keys
 from resources.errors import BadRecords
 from tests.destinations.conftest import MakeStory
+from tests.kit.interrupting import Died, at_failpoints
 from tests.kit.kind import KindUnderTest
 from tests.kit.kinds import KINDS, runnable
 from tests.kit.letters import LARGE, put
@@ -66,72 +72,164 @@ def test_mended_letters_take_their_place(
 
 # ---- rows that only this table cannot hold --------------------------------------------------------------------------
 
-# Reviews call it C13: what is landed follows `on_bad_record`, what only one table refuses does not everywhere yet.
-OPEN = {
-    ("bigquery", "quarantine"): "BigQuery has no side table: a null in an array stops the table",
-    ("bigquery", "skip"): "BigQuery has no side table: a null in an array stops the table",
-    ("clickhouse", "skip"): "ClickHouse keeps the row in its side table",
-}
+every_unfit_kind = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, id=kind.name) for kind in KINDS.values() if kind.unrepresentable]
+)
 
 
-def unfit_kinds(policy: str) -> pytest.MarkDecorator:
-    """The kinds that cannot hold each row that can be landed."""
-    kinds = [kind for kind in KINDS.values() if kind.unrepresentable]
-
-    def open_(kind: KindUnderTest) -> tuple[pytest.MarkDecorator, ...]:
-        reason = OPEN.get((kind.name, policy))
-        return (pytest.mark.xfail(reason=reason, strict=True),) if reason else ()
-
-    return pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=open_(kind)) for kind in kinds])
-
-
-def unfit(kind: KindUnderTest, policy: str, new_story: MakeStory) -> TableUnderTest:
+def unfit(kind: KindUnderTest, policy: str, new_story: MakeStory, **parts: object) -> TableUnderTest:
     """A table with one row (1), for which 2, that it cannot hold, and 3, that it can, are landed."""
-    assert kind.unrepresentable
-    type_, value = kind.unrepresentable
-    story = new_story(columns={**COLUMNS, "odd": type_}, on_bad_record=policy)
+    story = new_story(columns={**COLUMNS, "odd": _type(kind)}, on_bad_record=policy, **parts)
     table = story.table(Target(kind, "upsert"))
-    story.tell(_odd(1, None if type_ == "date" else []))
+    story.tell(_fit(kind, 1))
     story.land()
     table.merge()
-    story.tell(_odd(2, value), _odd(3, None if type_ == "date" else []))
+    story.tell(_unfit(kind, 2), _fit(kind, 3))
     (landed,) = story.land()
     assert (landed.counts.landed, landed.counts.quarantined) == (2, 0)
     return table
 
 
-def _odd(key: int, odd: object) -> Record:
-    return Record(0, key, {"id": key, "name": "a", "amount": 1.0, "op": "u", "odd": odd})
+def _type(kind: KindUnderTest) -> str:
+    assert kind.unrepresentable
+    return kind.unrepresentable[0]
 
 
-@unfit_kinds("quarantine")
-def test_row_that_a_table_cannot_hold_is_quarantined(kind: KindUnderTest, new_story: MakeStory) -> None:
+def _unfit(kind: KindUnderTest, key: int, name: str = "odd") -> Record:
+    assert kind.unrepresentable
+    return _odd(key, kind.unrepresentable[1], name)
+
+
+def _fit(kind: KindUnderTest, key: int, name: str = "a") -> Record:
+    return _odd(key, None if _type(kind) == "date" else [], name)
+
+
+def _odd(key: int, odd: object, name: str) -> Record:
+    return Record(0, key, {"id": key, "name": name, "amount": 1.0, "op": "u", "odd": odd})
+
+
+def _keys(table: TableUnderTest) -> list[object]:
+    return [row[0] for row in table.rows()]
+
+
+def _verify(table: TableUnderTest) -> Verdict:
+    pipeline = table.engine.pipeline
+    return reconcile(pipeline, pipeline.destinations()[0], 0)
+
+
+def _stale(table: TableUnderTest) -> int:
+    pipeline = table.engine.pipeline
+    (destination,) = pipeline.destinations()
+    return stale_keys(pipeline, destination, destination.committed(), pipeline.merge_context(destination).spark)
+
+
+def test_kinds_say_whether_they_refuse_rows() -> None:
+    assert {kind.name for kind in KINDS.values() if kind.capabilities.refuses} == {
+        kind.name for kind in KINDS.values() if kind.unrepresentable
+    }
+
+
+@every_unfit_kind
+def test_row_that_a_table_cannot_hold_is_quarantined_until_it_is_mended(
+    kind: KindUnderTest, new_story: MakeStory
+) -> None:
     table = unfit(kind, "quarantine", new_story)
-    assert table.merge()
-    assert [row[0] for row in table.rows()] == [1, 3]
+    merged = table.merge()
+    assert merged
+    assert merged.merged.counts.refused == 1
+    assert _keys(table) == [1, 3]
     (group,) = summary(table.engine.pipeline)
     assert (group.records, group.stage, group.first) == (1, table.destination.name, f"{table.engine.flow.topic}-0@1")
+    (letter,) = table.destination.dead_letters(10, values=True)
+    assert (letter.batch, letter.key) == (2, b'{"id": 2}')
+    assert json.loads(letter.value or b"")["name"] == "odd"
+    # As long as it does not fit it stays what it is, however often it is tried.
+    assert retry_refused(table.engine.pipeline)[table.destination.name].stay == 1
+    verdict = _verify(table)
+    assert (verdict.wrong, verdict.refused, table.destination.refused()) == ([], 1, {2: 1})
+    mended = table.under(table.story, **kind.mended)
+    done = retry_refused(mended.engine.pipeline)[table.destination.name]
+    assert (done.tried, done.stay, done.problem) == (1, 0, None)
+    assert _keys(mended) == [1, 2, 3]
+    assert (summary(mended.engine.pipeline), mended.destination.refused()) == ([], {})
+    assert _verify(mended).wrong == []
+    assert retry_refused(mended.engine.pipeline) == {}
 
 
-@unfit_kinds("fail")
+@every_unfit_kind
+def test_what_is_refused_does_not_hide_the_change_before_it(kind: KindUnderTest, new_story: MakeStory) -> None:
+    story = new_story(columns={**COLUMNS, "odd": _type(kind)})
+    table = story.table(Target(kind, "upsert"))
+    story.tell(_fit(kind, 1, "first"), _unfit(kind, 1), _unfit(kind, 1), _unfit(kind, 2), _fit(kind, 2, "newer"))
+    story.land()
+    table.merge()
+    expected = [(1, "first", 1), (2, "newer", 1)]
+    assert table.rows() == expected
+    retry_refused(table.engine.pipeline)
+    assert (table.rows(), _verify(table).wrong, _stale(table)) == (expected, [], 1)
+    mended = table.under(story, **kind.mended)
+    retry_refused(mended.engine.pipeline)
+    assert (mended.rows(), mended.destination.refused()) == ([(1, "odd", 1), (2, "newer", 1)], {})
+    assert (_verify(mended).wrong, _stale(mended)) == ([], 0)
+
+
+@every_unfit_kind
+@pytest.mark.parametrize("mended", [False, True])
+def test_letters_of_a_run_that_died_are_those_of_the_run_that_commits(
+    kind: KindUnderTest, mended: bool, new_story: MakeStory
+) -> None:
+    table = unfit(kind, "quarantine", new_story)
+
+    def die(name: str) -> None:
+        if name == kind.letters_written:
+            raise Died(name)
+
+    with at_failpoints(die), pytest.raises(Died):
+        table.merge()
+    assert table.destination.refused() == {2: 1}
+    if mended:
+        table = table.under(table.story, **kind.mended)
+    assert table.merge()
+    assert _keys(table) == ([1, 2, 3] if mended else [1, 3])
+    assert table.destination.refused() == ({} if mended else {2: 1})
+    assert _verify(table).wrong == []
+
+
+@every_unfit_kind
 def test_row_that_a_table_cannot_hold_fails_the_merge_where_the_file_says_so(
     kind: KindUnderTest, new_story: MakeStory
 ) -> None:
     table = unfit(kind, "fail", new_story)
+    _refuses_to_merge(table, "odd")
+    assert _keys(table) == [1]
+
+
+@every_unfit_kind
+def test_more_rows_than_the_limits_allow_stop_the_merge(kind: KindUnderTest, new_story: MakeStory) -> None:
+    table = unfit(kind, "quarantine", new_story, dead_letters={"max_share": 0.1, "share_from": 1})
+    _refuses_to_merge(table, "max_share")
+    story = table.story.edited(dead_letters={"max_share": 0.9})
+    assert table.under(story).merge()
+    assert (_keys(table), table.destination.refused()) == ([1, 3], {2: 1})
+
+
+def _refuses_to_merge(table: TableUnderTest, why: str) -> None:
     state = table.destination.committed()
-    with pytest.raises(BadRecords, match="odd") as caught:
+    with pytest.raises(BadRecords, match=why) as caught:
         table.merge()
     assert table.destination.name in str(caught.value)
     assert caught.value.remedy
-    assert [row[0] for row in table.rows()] == [1]
     assert table.destination.committed() == state
 
 
-@unfit_kinds("skip")
+@every_unfit_kind
 def test_row_that_a_table_cannot_hold_is_counted_only_where_the_file_says_so(
     kind: KindUnderTest, new_story: MakeStory
 ) -> None:
     table = unfit(kind, "skip", new_story)
-    assert table.merge()
-    assert [row[0] for row in table.rows()] == [1, 3]
+    merged = table.merge()
+    assert merged
+    assert (merged.merged.counts.skipped, merged.merged.counts.refused) == (1, 0)
+    assert _keys(table) == [1, 3]
     assert summary(table.engine.pipeline) == []
+    assert _verify(table).wrong == []

@@ -200,6 +200,29 @@ def test_what_does_not_fit_is_a_dead_letter(connections: Connections, topic: Cal
         assert json.loads(str(letter["row"]))["id"] == n + 1
 
 
+def test_two_keys_never_become_one_row(connections: Connections, topic: Callable[..., str]) -> None:
+    uuid_ = "61f0c404-5cb3-11e7-907b-a6006ad3dba0"
+    cases = {
+        "u": ("UUID", uuid_, uuid_.upper()),
+        "b": ("Bool", "true", "1"),
+        "f": ("Float64", "1.5", "1.50"),
+        "a": ("IPv6", "::1", "0:0:0:0:0:0:0:1"),
+    }
+    flow = _flow(topic(), {}, {name: kind for name, (kind, _, _) in cases.items()}, "upsert")
+    flow.overrides["source"]["key"]["columns"] = dict.fromkeys(cases, "string not null")  # type: ignore[index]
+    flow.overrides["changes"] = {"key": {"columns": list(cases)}}
+    keys = [{name: case[1] for name, case in cases.items()}]
+    keys += [{**keys[0], name: case[2]} for name, case in cases.items()]
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+    for key in keys:
+        producer.produce(flow.topic, key=json.dumps(key).encode(), value=b'{"id": 1}')
+    producer.flush(60)
+    _advance(connections, flow)
+    (server,) = servers(connections)
+    assert len(server.rows(f"SELECT u FROM {flow.table('upsert')}")) == 1
+    assert [letter["column"] for letter in _letters(server, flow, "upsert")] == list(cases)
+
+
 def test_policy_fail_stops_before_the_state_moves(connections: Connections, topic: Callable[..., str]) -> None:
     flow = _flow(topic(), {"n": "long"}, {"n": "UInt8"})
     flow.overrides["on_bad_record"] = "fail"

@@ -70,14 +70,14 @@ def test_rows_that_clickhouse_cannot_take_are_listed(
     tell(before, put(1, "a"), put(2, "b", amount=987_654_321), put(3, "c", amount=LARGE))
     before.advance()
     (landed, unfit) = summary(before.pipeline)
-    assert (landed.kind, landed.records, unfit.kind, unfit.records) == ("range", 1, "Unfit", 1)
+    assert (landed.kind, landed.records, unfit.kind, unfit.records) == ("range", 1, "refused", 1)
     assert unfit.first == f"{flow.topic}-0@1"
     (letter,) = before.destination("upsert_delete").dead_letters(10)
     assert (letter.offset, letter.value) == (1, None)
     assert "987654321" not in letter.message
     assert retry(after.pipeline).recovered == 1
     assert clickhouse_rows(connections, flow.table("upsert_delete")) == [(1, "a", 1)]
-    assert [g.kind for g in summary(after.pipeline)] == ["Unfit"]
+    assert [g.kind for g in summary(after.pipeline)] == ["refused"]
 
 
 def test_retry_is_refused_where_rows_cannot_be_told_apart(

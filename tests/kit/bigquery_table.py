@@ -91,7 +91,7 @@ class Table:
         self.batch += 1
         found = self.emulator.find_table(self.intermediate)
         assert found is not None
-        stager = Stager(self.columns, found.schema, self.spec_table, "test")
+        stager = Stager(self.columns, found.schema, self.spec_table)
         file = io.BytesIO()
         pq.write_table(pa.Table.from_batches([stager.shape(self._select_list(changes))]), file)
         for _ in range(times):

@@ -31,6 +31,8 @@ class KindUnderTest:
         lacks: what it cannot do, each with words of the sentence that refuses it.
         unrepresentable: a column's type and a value that landing takes and a table of this kind cannot hold; None:
             it holds whatever can be landed.
+        letters_written: the boundary after which its side table has the letters of rows that are not committed yet.
+        mended: options of a table that holds it, as it is or set to fit.
         maintained: its tables need upkeep.
         state_in_table: the committed state is part of the table, and is dropped with it.
         written: the boundary between the data's arrival in the system and the commit.
@@ -42,6 +44,8 @@ class KindUnderTest:
     layout: ClassVar[Mapping[str, object]] = {}
     lacks: ClassVar[Mapping[str, str]] = {}
     unrepresentable: tuple[str, object] | None = None
+    letters_written: str = ""
+    mended: ClassVar[Mapping[str, object]] = {}
     maintained: bool = True
     state_in_table: bool = False
     written: str

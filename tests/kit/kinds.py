@@ -72,6 +72,8 @@ class ClickHouse(KindUnderTest):
         TEXT_ORDER: "a version in ClickHouse is an integer",
     }
     unrepresentable = ("date", "9999-12-31")
+    mended: ClassVar[Mapping[str, object]] = {"out_of_range": "clamp"}
+    letters_written = "clickhouse.inserted"
     written = "clickhouse.inserted"
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
@@ -101,6 +103,8 @@ class BigQuery(KindUnderTest):
     service = "bigquery"
     layout: ClassVar[Mapping[str, object]] = {"load_rows": 7, "cluster_by": ["id"]}
     unrepresentable = ("array<string>", ["a", None])
+    mended: ClassVar[Mapping[str, object]] = {"null_elements": "drop"}
+    letters_written = "bigquery.letters"
     written = "bigquery.submitted"
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:

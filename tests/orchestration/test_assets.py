@@ -105,7 +105,14 @@ def test_checks_block_where_a_promise_is_broken_and_warn_elsewhere() -> None:
         ("iceberg", "keys_unique"),
     }
     warn = {key.name for key in graph.asset_check_keys - blocking}
-    assert warn == {"schema_as_declared", "caught_up", "reconciled", "keys_unique", "tables_agree"}
+    assert warn == {
+        "schema_as_declared",
+        "caught_up",
+        "no_stale_keys",
+        "reconciled",
+        "keys_unique",
+        "tables_agree",
+    }
 
 
 def _folder(folder: Path, flow: Flow) -> Path:

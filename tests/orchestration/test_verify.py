@@ -90,11 +90,13 @@ def test_only_tables_of_one_mode_and_route_at_one_batch_have_to_agree() -> None:
         "tables": [table.model_dump() for table in (lake, house, log, other)],
     }
     spec = PipelineSpec.model_validate(document)
-    assert row_count_mismatches(spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 10)), (log, Verdict(3, 40))]) == []
-    assert row_count_mismatches(spec, [(lake, Verdict(3, 10)), (house, Verdict(2, 9))]) == []
-    assert row_count_mismatches(spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 9)), (log, Verdict(3, 40))]) == [
+    assert (
+        row_count_mismatches("p", spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 10)), (log, Verdict(3, 40))]) == []
+    )
+    assert row_count_mismatches("p", spec, [(lake, Verdict(3, 10)), (house, Verdict(2, 9))]) == []
+    assert row_count_mismatches("p", spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 9)), (log, Verdict(3, 40))]) == [
         "at batch 3: iceberg a.t has 10 rows, clickhouse a.t has 9 rows"
     ]
     named = PipelineSpec.model_validate({**document, "route_by": "into"})
-    assert row_count_mismatches(named, [(lake, Verdict(3, 10)), (other, Verdict(3, 7))]) == []
-    assert row_count_mismatches(named, [(lake, Verdict(3, 10)), (house, Verdict(3, 9))])
+    assert row_count_mismatches("p", named, [(lake, Verdict(3, 10)), (other, Verdict(3, 7))]) == []
+    assert row_count_mismatches("p", named, [(lake, Verdict(3, 10)), (house, Verdict(3, 9))])

@@ -9,11 +9,14 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.destinations.base import Destination, MergeContext, Merged, require_empty
 from jobs.destinations.bigquery.columns import Column, destination_columns, renamed_columns
+from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.merge import Merging
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
 from jobs.destinations.bigquery.read import BigQueryReader, count_rows
+from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import TableState
 from jobs.maintenance.report import Done, do
@@ -42,8 +45,13 @@ class BigQueryDestination(Destination):
         return TableState(self.bigquery, self.pipeline, self.table.table, self.table.intermediate_suffix)
 
     @cached_property
+    def side_table(self) -> SideTable:
+        return SideTable(self.bigquery, self.pipeline, self.table.table, self.name)
+
+    @cached_property
     def merging(self) -> Merging:
-        return Merging(self.bigquery, self.pipeline, self.spec, self.table, self.columns, self.state, self.name)
+        parts = (self.bigquery, self.pipeline, self.spec, self.table, self.columns, self.state)
+        return Merging(*parts, self.side_table, self.name)
 
     def committed(self) -> CommittedState | None:
         row = self.state.read()
@@ -93,11 +101,22 @@ class BigQueryDestination(Destination):
     def drop(self) -> bool:
         found = self.bigquery.find_table(self.table.table) is not None
         self.bigquery.delete_table(self.table.table)
+        self.side_table.drop()
         return found
 
     def read(self, spark: SparkSession) -> BigQueryReader:
         del spark
-        return BigQueryReader(renamed_columns(self.spec, self.table), self.bigquery, self.table, self.columns)
+        declared, held = renamed_columns(self.spec, self.table), held_columns(self.spec, self.table, self.columns)
+        return BigQueryReader(declared, self.bigquery, self.table, self.columns, self.side_table, held)
+
+    def dead_letters(self, most: int, values: bool = False) -> Iterator[DeadLetter]:
+        return self.side_table.letters(most, values)
+
+    def dead_letter_groups(self) -> Iterator[DeadLetterGroup]:
+        return self.side_table.groups()
+
+    def refused(self) -> Mapping[int, int]:
+        return self.side_table.by_batch()
 
     def maintain(self, session: Callable[[], SparkSession]) -> Iterator[Done]:
         del session

@@ -26,6 +26,32 @@ _PREFIX = "batchmerge-"
 _STATE_AFTER = "-- State of the table after this: "
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What was refused of the rows of loads, and how many were set to fit; the labels of the jobs say it to others."""
+
+    refused: int = 0
+    out_of_range: int = 0
+
+    def __add__(self, other: Judged) -> Judged:
+        return Judged(self.refused + other.refused, self.out_of_range + other.out_of_range)
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> Judged:
+        return cls(int(labels.get(_PREFIX + "refused", 0)), int(labels.get(_PREFIX + "out-of-range", 0)))
+
+    @staticmethod
+    def attempt_of(labels: Mapping[str, str]) -> str:
+        """Whose letters are those of a load's rows."""
+        return labels.get(_PREFIX + "attempt", "")
+
+    def labels(self, attempt: str = "") -> dict[str, str]:
+        """Of a job; none where all rows are as they were landed."""
+        said = {"refused": self.refused, "out-of-range": self.out_of_range}
+        counts = {_PREFIX + name: str(count) for name, count in said.items() if count}
+        return {**counts, **({_PREFIX + "attempt": attempt} if attempt and counts else {})}
+
+
 def is_due(table: BigQueryTable, batches: Sequence[LandedBatch], now: int) -> bool:
     """Whether waiting batches are to be merged now (milliseconds since the epoch): old enough, or records enough."""
     interval, threshold = table.merge_interval_seconds, table.merge_records_threshold

@@ -30,6 +30,7 @@ class BigQueryKind(Kind[BigQueryTable]):
         asset_kinds=frozenset({"bigquery"}),
         struct_keys=True,
         keeps_unchanged_columns=True,
+        refuses=True,
     )
     dialect = BIGQUERY
     # The eight steps of a flush (`merge`).
@@ -58,6 +59,13 @@ class BigQueryKind(Kind[BigQueryTable]):
         from jobs.destinations.bigquery.rules import mistakes
 
         return mistakes(spec, table)
+
+    def refuses(self, spec: PipelineSpec, table: BigQueryTable) -> Iterator[str]:
+        from jobs.destinations.bigquery.columns import destination_columns
+        from jobs.destinations.bigquery.held import held_columns
+        from jobs.destinations.refusal import certain
+
+        return certain(held_columns(spec, table, destination_columns(spec, table, f"bigquery {table.table}")))
 
     def statement(self, spec: PipelineSpec, table: BigQueryTable) -> str:
         from jobs.destinations.bigquery.preview import statement

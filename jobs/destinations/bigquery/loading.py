@@ -19,8 +19,8 @@ from __future__ import annotations
 import logging
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO
 
@@ -31,11 +31,13 @@ from google.cloud.bigquery import SchemaField
 from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.direct_load import can_read
-from jobs.destinations.bigquery.flush import Chunk, Flush, adopted
+from jobs.destinations.bigquery.flush import Chunk, Flush, Judged, adopted
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.rows import ChunkRows
+from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
+from jobs.destinations.refusal import LETTERS, Fit, Refusal
 from jobs.failpoints import failpoint
 from resources.bigquery import BigQuery, Job
 from resources.errors import InvariantBroken, TerminalError
@@ -52,6 +54,7 @@ class Loader:
     Attributes:
         schema: the intermediate table's, as it is now.
         as_landed: a landed row is a row of the intermediate table.
+        refusal: how rows are judged before they are sent.
     """
 
     bigquery: BigQuery
@@ -62,10 +65,14 @@ class Loader:
     rows: ChunkRows
     table: BigQueryTable
     where: str
+    refusal: Refusal
+    side_table: SideTable
     as_landed: bool = False
 
-    def fill(self, wanted: Flush, prefix: Callable[[int], str]) -> Flush:
+    def fill(self, wanted: Flush, prefix: Callable[[int], str]) -> tuple[Flush, Judged]:
         """Loads a flush, or what is missing of the one that somebody else has begun; returns the flush that it is.
+
+        Also what was refused of it, by whoever has loaded it: letters of attempts that have not are taken away.
 
         Args:
             prefix: of the job ids of a chunk, by its number.
@@ -74,30 +81,48 @@ class Loader:
             InvariantBroken: the intermediate table does not hold what was loaded.
         """
         token = {_TOKEN: uuid.uuid4().hex}
+        # Before anything is loaded: what later runs write is theirs, should this one sleep.
+        known = self.side_table.attempts(wanted.first.number, wanted.last.number)
         begun, first = self._begin(wanted, prefix, token)
         failpoint("bigquery.first-load")
         ours = _is_ours(first, token)
         flush = begun if ours else adopted(first.labels, self.context.intermediate.landed().batches, self.where)
         jobs = [first, *(self._load_once(chunk, flush, prefix, token) for chunk in flush.chunks()[1:])]
         # What we have loaded ourselves we know; what others have loaded has to be there still.
-        wanted_rows = self.rows.count(flush)
-        if not all(_is_ours(job, token) for job in jobs) or sum(map(_rows, jobs)) != wanted_rows:
+        judged = sum((Judged.of(job.labels) for job in jobs), Judged())
+        all_ours = all(_is_ours(job, token) for job in jobs)
+        self._forget_unloaded(flush, jobs, known, all_ours)
+        wanted_rows = self.rows.count(flush) - judged.refused
+        if not all_ours or sum(map(_rows, jobs)) != wanted_rows:
             self._check(flush, wanted_rows)
-        return flush
+        return flush, judged
 
-    def copy(self, flush: Flush) -> int:
-        """Loads the rows of a flush into a table that is ours alone; returns how many."""
-        rows = 0
+    def _forget_unloaded(self, flush: Flush, jobs: Sequence[Job], known: Sequence[str], all_ours: bool) -> None:
+        """Takes letters away of attempts that died, or came too late, before they loaded the rows; ours may be one."""
+        first, last, own = flush.first.number, flush.last.number, self.refusal.attempt
+        written = [*known, *([own] if not all_ours and own in self.side_table.attempts(first, last) else [])]
+        loaded = {Judged.attempt_of(job.labels) for job in jobs}
+        self.side_table.forget(first, last, [attempt for attempt in written if attempt not in loaded])
+
+    def copy(self, flush: Flush, tells: bool = True) -> tuple[int, Judged]:
+        """Loads the rows of a flush into a table that is ours alone; returns how many, and what was refused of them.
+
+        Args:
+            tells: letters of what is refused are written.
+        """
+        rows, judged = 0, Judged()
         for chunk in flush.chunks():
-            with self.parquet(chunk, flush) as file:
+            labels = flush.labels("replay-load", self.context.run_id)
+            with self.parquet(chunk, flush) as (file, letters, found):
+                if tells:
+                    self._keep(letters, labels)
                 job_id = f"batchmerge-{self.context.pipeline}-replay-{uuid.uuid4().hex}"
-                labels = flush.labels("replay-load", self.context.run_id)
                 job = self.bigquery.submit_load(job_id, file, self.intermediate, self.schema, labels)
                 failure = self.bigquery.wait(job, self.table.time_limit_seconds)
                 if failure is not None:
                     raise failure
-            rows += _rows(job)
-        return rows
+            rows, judged = rows + _rows(job), judged + found
+        return rows, judged
 
     def copy_deletes(self, kept_in: str, last: int) -> None:
         """Adds the deletes of a named order that were merged before, up to this batch, from where they are kept."""
@@ -131,25 +156,35 @@ class Loader:
         def submit(job_id: str) -> Job:
             if files:
                 return self.bigquery.submit_load_from(job_id, files, self.intermediate, self.schema, labels)
-            with self.parquet(chunk, flush) as file:
-                return self.bigquery.submit_load(job_id, file, self.intermediate, self.schema, labels)
+            with self.parquet(chunk, flush) as (file, letters, judged):
+                self._keep(letters, labels)
+                said = {**labels, **judged.labels(self.refusal.attempt)}
+                return self.bigquery.submit_load(job_id, file, self.intermediate, self.schema, said)
 
         return attempts.run_until_done(submit, lambda _job: True)
 
-    def parquet(self, chunk: Chunk, flush: Flush) -> IO[bytes]:
-        """The rows of a chunk as a Parquet file that vanishes when it is closed."""
-        stager = Stager(self.columns, self.schema, self.table, self.where)
-        file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-        with ExitStack() as opened:
-            writer: pq.ParquetWriter | None = None
-            for rows in self.rows.read(chunk, flush):
-                batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-                shaped = pa.Table.from_batches([stager.shape(b) for b in batches])
-                if writer is None:
-                    writer = opened.enter_context(pq.ParquetWriter(file, shaped.schema, compression="zstd"))
-                writer.write_table(shaped)
-        file.seek(0)
-        return file
+    @contextmanager
+    def parquet(self, chunk: Chunk, flush: Flush) -> Iterator[tuple[IO[bytes], pa.Table, Judged]]:
+        """The rows of a chunk that the table holds, as a Parquet file; and the letters of the others."""
+        stager, letters, judged = Stager(self.columns, self.schema, self.table), LETTERS.empty_table(), Judged()
+        with tempfile.TemporaryFile() as file:
+            with ExitStack() as opened:
+                writer: pq.ParquetWriter | None = None
+                for rows in self.rows.read(chunk, flush):
+                    fit = self.refusal.fit(rows) if self.rows.judged else Fit(rows, LETTERS.empty_table())
+                    letters = pa.concat_tables([letters, fit.letters])
+                    judged += Judged(fit.letters.num_rows, fit.out_of_range)
+                    batches = fit.rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+                    shaped = pa.Table.from_batches([stager.shape(b) for b in batches])
+                    if writer is None:
+                        writer = opened.enter_context(pq.ParquetWriter(file, shaped.schema, compression="zstd"))
+                    writer.write_table(shaped)
+            file.seek(0)
+            yield file, letters, judged
+
+    def _keep(self, letters: pa.Table, labels: Mapping[str, str]) -> None:
+        if self.refusal.keeps_letters:
+            self.side_table.add(letters, labels, self.table.time_limit_seconds)
 
     def _check(self, flush: Flush, wanted: int) -> None:
         text = render("bigquery", "loaded_rows", intermediate=self.bigquery.table_id(self.intermediate))

@@ -42,17 +42,21 @@ from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import MergeContext, Merged
 from jobs.destinations.bigquery.columns import Column, intermediate_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
-from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due, state_after, with_state
+from jobs.destinations.bigquery.flush import Flush, Judged, adopted, applies, is_due, state_after, with_state
+from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix, merge_prefix
 from jobs.destinations.bigquery.query_parameters import Binding, Values, has_kept, says_op
 from jobs.destinations.bigquery.rows import ChunkRows
+from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.bigquery.statement import order_column
 from jobs.destinations.bigquery.tables import intermediate_table, lacks_deletes, with_deletes
+from jobs.destinations.refusal import Refusal, check_limits
+from jobs.destinations.refused_rows import with_refused
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
 from jobs.spec.pipeline import PipelineSpec
@@ -77,6 +81,7 @@ class Merging:
     table: BigQueryTable
     columns: Sequence[Column]
     state: TableState
+    side_table: SideTable
     where: str
 
     @property
@@ -120,9 +125,10 @@ class Merging:
         if job is None:
             loader = self._loader(context, row.intermediate)
             self._remember_deletes(loader, row)
-            flush = clock.time("load", lambda: self._load(loader, row, wanted))
+            flush, judged = clock.time("load", lambda: self._load(loader, row, wanted))
             failpoint("bigquery.loaded")
-            job = clock.time("merge", lambda: self._apply(loader, attempts, flush))
+            check_limits(self.spec, self.where, judged.refused, flush.rows, len(flush.batches))
+            job = clock.time("merge", lambda: self._apply(loader, attempts, flush, judged))
         try:
             flush = adopted(job.labels, context.intermediate.landed().batches, self.where)
         except LineageBroken:
@@ -140,9 +146,9 @@ class Merging:
                 where=self.where,
                 remedy="plan again from there",
             )
-        return Merged(_counts(job, flush.rows), str(job.job_id), clock.seconds)
+        return Merged(self._counts(job, flush.rows, Judged.of(job.labels)), str(job.job_id), clock.seconds)
 
-    def _load(self, loader: Loader, row: StateRow, wanted: Flush) -> Flush:
+    def _load(self, loader: Loader, row: StateRow, wanted: Flush) -> tuple[Flush, Judged]:
         prefix = partial(load_prefix, self.pipeline, self.table.table, row.generation, row.next_batch)
         try:
             return loader.fill(wanted, prefix)
@@ -193,11 +199,13 @@ class Merging:
                 merged[0].number if merged else row.next_batch,
             )
         if merged:
-            loader.copy(Flush(merged, self.table.rows_a_load))
+            # What was refused of them was told when they were merged.
+            loader.copy(Flush(merged, self.table.rows_a_load), tells=False)
         self.bigquery.update_table(*with_deletes(self._staged(loader.intermediate)))
 
     def _loader(self, context: MergeContext, intermediate: str, touched: tuple[int, int] | None = None) -> Loader:
         schema, order = list(self._staged(intermediate).schema), self._order
+        refusal = self._refusal(context.intermediate.landed().batches)
         return Loader(
             bigquery=self.bigquery,
             context=context,
@@ -212,11 +220,24 @@ class Merging:
                 where=self.where,
                 keeps=has_kept(schema) and may_leave_unchanged(self.spec, self.table, context.intermediate),
                 touched=touched,
+                judged=any(column.may_refuse for column in refusal.columns),
             ),
             table=self.table,
             where=self.where,
+            refusal=refusal,
+            side_table=self.side_table,
             # Landed deletes may have a value: without `op` nothing would tell them from rows.
             as_landed=touched is None and self._takes_landed_rows and says_op(schema),
+        )
+
+    def _refusal(self, batches: Sequence[LandedBatch]) -> Refusal:
+        return Refusal(
+            where=self.where,
+            columns=held_columns(self.spec, self.table, self.columns),
+            on_bad_record=self.spec.on_bad_record,
+            out_of_range=self.table.out_of_range,
+            attempt=uuid.uuid4().hex,
+            topic_ids={topic: id_ for b in batches for topic, id_ in b.batch.topic_ids.items()},
         )
 
     def _staged(self, intermediate: str) -> Table:
@@ -227,10 +248,10 @@ class Merging:
             )
         return found
 
-    def _apply(self, loader: Loader, attempts: JobSequence, flush: Flush) -> Job:
+    def _apply(self, loader: Loader, attempts: JobSequence, flush: Flush, judged: Judged) -> Job:
         text, values = self._bound(loader, flush)
         text = with_state(text, CommittedState.after(flush.last))
-        labels = flush.labels("merge", loader.context.run_id)
+        labels = {**flush.labels("merge", loader.context.run_id), **judged.labels()}
 
         def submit(job_id: str) -> Job:
             job = self.bigquery.submit_query(job_id, text, values, labels)
@@ -255,18 +276,20 @@ class Merging:
         landed = [b for b in context.intermediate.landed().batches if batches[0].number <= b.number <= until]
         flush = Flush(tuple(landed), self.table.rows_a_load)
         touched = (batches[0].number, batches[-1].number) if self.table.needs_key else None
+        known = self.side_table.attempts(batches[0].number, batches[-1].number)
         self._remember_deletes(self._loader(context, row.intermediate), row)
         staging = self._replay_table(row)
         try:
             loader = self._loader(context, staging, touched)
-            rows = clock.time("load", lambda: loader.copy(flush))
+            rows, judged = clock.time("load", lambda: loader.copy(flush))
             if self.keeps_deletes:
                 loader.copy_deletes(row.intermediate, committed.batch_number)
             failpoint("bigquery.replay-loaded")
             job = clock.time("merge", lambda: self._replay(loader, row, flush))
         finally:
             self.bigquery.delete_table(staging)
-        return Merged(_counts(job, rows), str(job.job_id), clock.seconds)
+        self.side_table.forget(batches[0].number, batches[-1].number, known)
+        return Merged(self._counts(job, rows, judged), str(job.job_id), clock.seconds)
 
     def _replay_table(self, row: StateRow) -> str:
         """A table of this replay alone, with the same columns. It goes away by itself should the run die."""
@@ -292,6 +315,12 @@ class Merging:
         if job.labels.get("batchmerge-replay") != token:
             raise CommitFailed("another run was faster", where=self.where, remedy="plan again from what it committed")
         return job
+
+    def _counts(self, job: Job, changes: int, judged: Judged) -> MergeCounts:
+        found, counts = getattr(job, "dml_stats", None), MergeCounts(changes=changes)
+        if found is not None:
+            counts = MergeCounts(changes, found.inserted_row_count, found.updated_row_count, found.deleted_row_count)
+        return with_refused(counts, self.spec, judged.refused, judged.out_of_range)
 
     @property
     def keeps_deletes(self) -> bool:
@@ -322,10 +351,3 @@ class Merging:
         if row.commit_id != (committed.commit_id if committed else ""):
             raise CommitFailed("another run has committed", where=self.where, remedy="plan again from there")
         return row
-
-
-def _counts(job: Job, changes: int) -> MergeCounts:
-    found = getattr(job, "dml_stats", None)
-    if found is None:
-        return MergeCounts(changes=changes)
-    return MergeCounts(changes, found.inserted_row_count, found.updated_row_count, found.deleted_row_count)

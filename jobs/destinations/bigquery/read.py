@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from google.cloud.bigquery import ArrayQueryParameter
 
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statement import partition_filter
 from jobs.destinations.reading import TableReader
+from jobs.destinations.refusal import HeldColumn
 from jobs.spec.columns import RowColumn
 from resources.bigquery import BigQuery
 from sql import render
@@ -39,10 +41,16 @@ class BigQueryReader(TableReader):
     empty_is_null = True
 
     def __init__(
-        self, columns: Sequence[RowColumn], bigquery: BigQuery, table: BigQueryTable, own: Sequence[Column]
+        self,
+        columns: Sequence[RowColumn],
+        bigquery: BigQuery,
+        table: BigQueryTable,
+        own: Sequence[Column],
+        side_table: SideTable,
+        held: Sequence[HeldColumn],
     ) -> None:
-        super().__init__(columns, table.column_types)
-        self._bigquery, self._table, self._own = bigquery, table, own
+        super().__init__(columns, table.column_types, held, table.out_of_range)
+        self._bigquery, self._table, self._own, self._side_table = bigquery, table, own, side_table
         self._where = f"bigquery {table.table}"
 
     def ask(self, template: str, **arguments: object) -> list[pa.Table]:
@@ -53,6 +61,9 @@ class BigQueryReader(TableReader):
     def present(self) -> list[str]:
         table = self._bigquery.find_table(self._table.table)
         return [field.name for field in table.schema] if table else []
+
+    def refused(self) -> pa.Table | None:
+        return self._side_table.places()
 
     def known_count(self) -> int | None:
         table = self._bigquery.find_table(self._table.table)
@@ -71,7 +82,7 @@ class BigQueryReader(TableReader):
         own = next(c for c in self._own if c.name == column.name)
         if own.conversion:
             return self._converted(own, values)
-        return list(Stager([own], [], self._table, self._where).shaped(values, own.staged).to_pylist())
+        return list(Stager([own], [], self._table).shaped(values, own.staged).to_pylist())
 
     def _converted(self, column: Column, values: pa.Array) -> list[str | None]:
         """As BigQuery converts and shows them; only what differs is sent."""

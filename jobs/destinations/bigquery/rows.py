@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from jobs.changes.columns import CHANGES, KEPT
 from jobs.changes.files import LandedFiles, LandedSlice, in_range
@@ -16,9 +18,16 @@ from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.flush import Chunk, Flush
 from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC
 from resources.spark import spark_errors
 from sql import render
 
+_PLACES = {
+    TOPIC: ("kafka", "topic"),
+    PARTITION: ("kafka", "partition"),
+    OFFSET: ("kafka", "offset"),
+    BATCH: ("batchNumber",),
+}
 # Offsets that are read at once, so that memory does not follow the size of a load.
 _PART_ROWS = 250_000
 
@@ -31,6 +40,7 @@ class ChunkRows:
         order_by: path of the named order in a landed row, None without.
         keeps: the changes say which columns they leave as they were.
         touched: only keys with a change in these batches (replay).
+        judged: rows are judged before they are sent: they also say where they are from, as `Refusal.fit` needs it.
     """
 
     context: MergeContext
@@ -40,6 +50,7 @@ class ChunkRows:
     where: str
     keeps: bool = False
     touched: tuple[int, int] | None = None
+    judged: bool = False
 
     def read(self, chunk: Chunk, flush: Flush) -> Iterator[pa.Table]:
         """The rows of a chunk in parts, at least one; while one is worked on, the next is read."""
@@ -77,7 +88,11 @@ class ChunkRows:
             rows["orderBy"] = landed.at(self.order_by)
         if self.keeps:
             rows[KEPT.name] = landed.at([KEPT.name])
-        return pa.table({**rows, **{name: landed.at([name]) for name in ("partitionTime", "i", "batchNumber")}})
+        rows |= {name: landed.at([name]) for name in ("partitionTime", "i", "batchNumber")}
+        if self.judged:
+            rows |= {name: landed.at(path) for name, path in _PLACES.items()}
+            rows[DELETED] = pc.equal(rows["op"], "delete").cast(pa.int32())
+        return pa.table(rows)
 
     def _of_touched_keys(self, chunk: Chunk, flush: Flush) -> DataFrame:
         route = route_filter(self.context.spec, self.table)
@@ -91,6 +106,7 @@ class ChunkRows:
             snapshot=self.context.intermediate.snapshot_with(flush.last),
             touched=self.touched,
             route=route,
+            places=self.judged,
         )
         places = {
             "first_batch": chunk.first_batch,
@@ -99,7 +115,15 @@ class ChunkRows:
             "end_i": chunk.end_i,
             **(route.parameters if route else {}),
         }
-        return self.context.spark.sql(text, args=places)
+        rows = self.context.spark.sql(text, args=places)
+        if not self.judged:
+            return rows
+        return rows.withColumns(
+            {
+                **{name: F.col(".".join(path)) for name, path in _PLACES.items()},
+                DELETED: (F.col("op") == "delete").cast("int"),
+            }
+        ).drop("kafka")
 
 
 def _landed(files: LandedFiles, chunk: Chunk) -> LandedSlice:

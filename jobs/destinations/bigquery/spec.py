@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from jobs.destinations.bigquery.names import column_name
-from jobs.spec.tables import Table
+from jobs.spec.tables import OutOfRange, Table, out_of_range_option
 from resources.config_files.mistakes import Mistake, Path, refuse
 
 BigQueryType = Literal["JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"]
@@ -62,8 +62,11 @@ class BigQueryTable(Table):
         False, description="replace what BigQuery does not allow in a column's name by _; false: refuse it"
     )
     null_elements: Literal["refuse", "drop"] = Field(
-        "refuse", description="a null in an array, which BigQuery cannot store: stop, or leave it out"
+        "refuse",
+        description="a null in an array, which BigQuery cannot store: refuse (such a row is a dead letter), or leave "
+        "the null out",
     )
+    out_of_range: OutOfRange = out_of_range_option("dates and times outside of the years 1 to 9999")
     load_rows: int | None = Field(
         None,
         gt=0,

@@ -12,7 +12,6 @@ from jobs.changes.columns import KEPT
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.names import column_name
 from jobs.destinations.bigquery.spec import BigQueryTable
-from resources.errors import BadRecords
 
 _TYPES: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -32,25 +31,16 @@ class Stager:
     Args:
         columns: the destination's columns, in the order of the select list.
         present: the intermediate table's schema; columns that are no longer declared are filled with nulls.
-        table: its options decide about names and about nulls in arrays.
-        where: the table, for errors.
+        table: its options decide about names.
     """
 
-    def __init__(
-        self, columns: Sequence[Column], present: Sequence[SchemaField], table: BigQueryTable, where: str
-    ) -> None:
+    def __init__(self, columns: Sequence[Column], present: Sequence[SchemaField], table: BigQueryTable) -> None:
         self._columns = list(columns)
         self._present = list(present)
-        self._drop = table.null_elements == "drop"
         self._sanitize = table.sanitize_names
-        self._where = where
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What `ChunkRows` reads as rows of the intermediate table.
-
-        Raises:
-            BadRecords: an array holds a null.
-        """
+        """What `ChunkRows` reads as rows of the intermediate table, without nulls in arrays."""
         given = {(c.path[0], c.name.lower()): batch.column(n) for n, c in enumerate(self._columns)}
         deleted = pc.equal(batch.column("op"), "delete")
         arrays, fields = [], []
@@ -100,12 +90,6 @@ class Stager:
             pairs = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
             array = pa.ListArray.from_arrays(array.offsets, pairs, mask=array.is_null())
         elif array.flatten().null_count:
-            if not self._drop:
-                raise BadRecords(
-                    f"an array in column {field.name} holds a null, which BigQuery cannot store",
-                    where=self._where,
-                    remedy="leave nulls out in a transform, or set `null_elements: drop`",
-                )
             array = _without_nulls(array)
         values = self.shaped(array.values, SchemaField(field.name, field.field_type, fields=field.fields))
         return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null())

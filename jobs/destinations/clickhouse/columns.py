@@ -51,7 +51,8 @@ class Column:
         type: in the table.
         wire: how it travels, which is the declared type's own.
         arrow: the declared type.
-        check: how a conversion is proved exact: none needed, `back` to the wire type, or a rule for text.
+        check: how a conversion is proved exact: none needed, `back` to the wire type, or a rule for text. A key always
+            is: two keys are never one.
         declared: the file names the type (`column_types`), so values are converted.
     """
 
@@ -67,7 +68,7 @@ class Column:
     @property
     def as_json(self) -> bool:
         """Structs and maps become JSON by way of its text."""
-        return bool(self.declared and _bare(self.type).startswith("JSON") and not pa.types.is_string(self.arrow))
+        return bool(self.declared and bare(self.type).startswith("JSON") and not pa.types.is_string(self.arrow))
 
 
 def table_column(column: RowColumn, types: dict[str, str]) -> Column:
@@ -76,7 +77,7 @@ def table_column(column: RowColumn, types: dict[str, str]) -> Column:
     declared = types.get(column.name)
     if declared is None:
         return Column(column.name, plain, plain, column.type, column.nullable, column.is_key)
-    check = _check(column.type, _bare(declared))
+    check = _check(column.type, bare(declared), column.is_key)
     return Column(column.name, declared, plain, column.type, column.nullable, column.is_key, True, check)
 
 
@@ -108,21 +109,20 @@ def _name(field: str) -> str:
     return field if re.fullmatch(r"[A-Za-z_]\w*", field) else quote("clickhouse", field)
 
 
-def _bare(name: str) -> str:
+def bare(name: str) -> str:
     """The type inside Nullable and LowCardinality."""
     found = re.fullmatch(r"\s*(?:Nullable|LowCardinality)\((.*)\)\s*", name, re.DOTALL)
-    return _bare(found[1]) if found else name.strip()
+    return bare(found[1]) if found else name.strip()
 
 
-def _check(source: pa.DataType, target: str) -> str:
+def _check(source: pa.DataType, target: str, is_key: bool) -> str:
     if pa.types.is_string(source) or pa.types.is_binary(source):
-        if re.match(r"U?Int\d", target):
-            return "integer text"
-        if target.startswith("Decimal"):
-            return "decimal text"
-        if target.startswith("Date"):
-            return "time text"
-        return ""
+        known = {r"U?Int\d": "integer text", r"Decimal": "decimal text", r"Date": "time text"}
+        # Two texts may be one UUID, address or number: as keys they would become one row.
+        otherwise = "text" if is_key and target != "String" else ""
+        return next((check for pattern, check in known.items() if re.match(pattern, target)), otherwise)
+    if is_key and target != "String":
+        return "back"
     # Text has every value, floats are checked by accurateCast itself (and NaN is not even itself).
     if re.match(r"String|Float|BFloat|JSON|Variant|Dynamic", target) or re.search(r"JSON|Variant|Float", target):
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,16 +15,17 @@ from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.destinations.base import Destination, MergeContext, Merged
 from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.drop_state import drop_state
+from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.maintain import clean_up
 from jobs.destinations.clickhouse.prepare import prepare
 from jobs.destinations.clickhouse.read import ClickHouseReader
 from jobs.destinations.clickhouse.shard import Shard
-from jobs.destinations.clickhouse.side_table import side_table_groups, side_table_letters
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import lease_state
 from jobs.destinations.clickhouse.tables import Layout, layout_of
 from jobs.destinations.leases import LeaseState
+from jobs.destinations.refused_rows import with_refused
 from jobs.maintenance.report import Done, do
 from jobs.spec.columns import RowColumn, row_columns
 from resources.clickhouse import ClickHouseServer
@@ -86,23 +88,24 @@ class ClickHouseDestination(Destination):
         found = False
         for shard in self.shards:
             found |= tables.describe(shard.server, self.layout.path) is not None
-            for table in (self.layout.path, shard.statements.dead_letters):
+            for table in (self.layout.path, shard.statements.side_table):
                 shard.server.execute(render("clickhouse", "table_drop", table=table))
         return found
 
     def read(self, spark: SparkSession) -> ClickHouseReader:
         del spark
-        return ClickHouseReader(self.row_columns, self.layout, self.shards)
+        return ClickHouseReader(self.row_columns, self.layout, self.shards, held_columns(self.spec, self.table))
 
     def dead_letters(self, most: int, values: bool = False) -> Iterator[DeadLetter]:
         for shard in self.shards:
-            if shard.has_dead_letters():
-                yield from side_table_letters(shard.server, shard.statements.dead_letters, self.name, most, values)
+            yield from shard.letters.letters(self.name, most, values)
 
     def dead_letter_groups(self) -> Iterator[DeadLetterGroup]:
         for shard in self.shards:
-            if shard.has_dead_letters():
-                yield from side_table_groups(shard.server, shard.statements.dead_letters, self.name)
+            yield from shard.letters.groups(self.name)
+
+    def refused(self) -> Mapping[int, int]:
+        return sum((Counter(shard.letters.by_batch()) for shard in self.shards), Counter[int]())
 
     def leases(self) -> list[LeaseState]:
         """What KeeperMap says of this table, per endpoint that has had a run; read only."""
@@ -136,6 +139,7 @@ class ClickHouseDestination(Destination):
         done = sum(results, Inserted())
         # What becomes of a version is decided when rows are read or merged: an insert cannot tell updates.
         counts = MergeCounts(changes=changes, inserted=done.rows - done.deletes, deleted=done.deletes)
+        counts = with_refused(counts, self.spec, done.refused, done.out_of_range)
         # Each chunk is a query of its own; their log_comment has the run id.
         reference = ", ".join(f"{shard.query_prefix}%" for shard in self.shards)
         return Merged(counts, reference, {"insert": round(time.monotonic() - began, 3)})

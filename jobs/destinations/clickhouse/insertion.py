@@ -10,7 +10,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, fields
 from enum import StrEnum
 
 import numpy as np
@@ -20,15 +20,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.destinations.clickhouse.columns import Column
-from jobs.destinations.clickhouse.dead_letters import DeadLetters
 from jobs.destinations.clickhouse.steps import Chunk
-from jobs.destinations.clickhouse.unrepresentable import (
-    NULL_COLLECTION,
-    OUT_OF_RANGE,
-    may_be_unrepresentable,
-    null_collections,
-    out_of_range,
-)
+from jobs.destinations.refusal import DELETED, LETTERS, Refusal
 from resources.clickhouse import ClickHouseServer, error_from_fields, error_to_fields, retried
 from resources.errors import BatchmergeError, Interrupted, TerminalError
 from resources.spark import spark_errors
@@ -50,30 +43,31 @@ class Only(StrEnum):
 
 @dataclass(frozen=True)
 class Inserted:
-    """What was inserted, in rows; `deletes` are among `rows`, `dead` are not."""
+    """What was inserted, in rows.
+
+    Attributes:
+        deletes, out_of_range: are among `rows`; the latter have a value that was set to fit.
+        refused: are not.
+        written: as the server says.
+    """
 
     rows: int = 0
     deletes: int = 0
-    dead: int = 0
+    refused: int = 0
+    out_of_range: int = 0
     written: int = 0
 
     def __add__(self, other: Inserted) -> Inserted:
-        return Inserted(
-            self.rows + other.rows, self.deletes + other.deletes, self.dead + other.dead, self.written + other.written
-        )
+        return Inserted(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
 
 
-# Columns of the landed rows that lead the insert and are not the row itself.
-CHUNK, TOPIC, PARTITION, OFFSET = "__chunk", "__topic", "__partition", "__offset"
-BATCH, POSITION, ORDER, DELETED = "__batch", "__i", "__order", "__deleted"
+# Columns of the landed rows that lead the insert and are not the row itself, beside those of `Refusal`.
+CHUNK, POSITION, ORDER = "__chunk", "__i", "__order"
 
 RESULT = pa.schema(
     [
         pa.field("chunk", pa.int32()),
-        pa.field("rows", pa.int64()),
-        pa.field("deletes", pa.int64()),
-        pa.field("dead", pa.int64()),
-        pa.field("written", pa.int64()),
+        *(pa.field(count.name, pa.int64()) for count in fields(Inserted)),
         pa.field("error", pa.list_(pa.string())),
     ]
 )
@@ -82,6 +76,9 @@ RESULT = pa.schema(
 _DOES_NOT_FIT = frozenset(
     {6, 26, 27, 32, 33, 38, 41, 43, 53, 69, 70, 72, 117, 130, 131, 321, 349, 376, 395, 407, 467, 675, 676, 691}
 )
+
+
+_UNFIT = "the value does not fit the type"
 
 
 @dataclass(frozen=True)
@@ -96,6 +93,8 @@ class Insertion:
         parameters: of the fence and of the shard.
         token_prefix: pipeline/table/step.
         query_prefix: of the statements' ids: by it a newer owner finds and stops them.
+        letters_sql: the insert into the side table.
+        fit_sql: per column of a named type what to ask whether values fit, and what they travel as.
     """
 
     server: ClickHouseServer
@@ -108,8 +107,8 @@ class Insertion:
     chunks: tuple[Chunk, ...]
     token_prefix: str
     query_prefix: str
-    empty_collections: bool
-    dead_letters: DeadLetters
+    refusal: Refusal
+    letters_sql: str
     fit_sql: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def run(self, pieces: Iterable[tuple[int, Rows]]) -> Iterator[pa.RecordBatch]:
@@ -121,17 +120,17 @@ class Insertion:
             try:
                 yield self._result(number, self._insert(self.chunks[number], rows()))
             except BatchmergeError as problem:
-                yield self._result(number, (0, 0, 0, 0), list(error_to_fields(problem)))
+                yield self._result(number, Inserted(), list(error_to_fields(problem)))
                 return
 
     @staticmethod
-    def _result(number: int, counts: tuple[int, ...], error: list[str] | None = None) -> pa.RecordBatch:
-        values = dict(zip(RESULT.names, (number, *counts, error), strict=True))
+    def _result(number: int, counts: Inserted, error: list[str] | None = None) -> pa.RecordBatch:
+        values = {"chunk": number, **asdict(counts), "error": error}
         return pa.RecordBatch.from_pylist([values], schema=RESULT)
 
-    def _insert(self, chunk: Chunk, rows: pa.Table) -> tuple[int, int, int, int]:
-        """Rows, deletes among them, dead letters, and rows that the server says it has written."""
-        good, letters = self._without_flawed(rows)
+    def _insert(self, chunk: Chunk, rows: pa.Table) -> Inserted:
+        fit = self.refusal.fit(rows)
+        good, letters = fit.rows, fit.letters
         try:
             written = self._send(chunk, good, letters)
         except TerminalError as problem:
@@ -143,9 +142,9 @@ class Insertion:
             letters = pa.concat_tables([letters, more])
             written = self._send(chunk, good, letters)
         # After the rows: were it before, a crash in between could leave a letter of a row that a mended table takes.
-        self._write_dead_letters(chunk, letters)
+        self._keep(chunk, letters)
         deletes = pc.sum(good[DELETED]).as_py() or 0 if DELETED in good.column_names else 0
-        return good.num_rows, deletes, letters.num_rows, written
+        return Inserted(good.num_rows, deletes, letters.num_rows, fit.out_of_range, written)
 
     def _send(self, chunk: Chunk, rows: pa.Table, letters: pa.Table) -> int:
         if not rows.num_rows:
@@ -160,40 +159,24 @@ class Insertion:
         query = f"{self.query_prefix}{uuid.uuid4().hex}"
         return {**self.settings, "insert_deduplication_token": token, "query_id": query}
 
-    def _write_dead_letters(self, chunk: Chunk, letters: pa.Table) -> None:
-        if letters.num_rows:
-            token = f"{self.token_prefix}/{chunk.name}{_without(letters)}/dead"
+    def _keep(self, chunk: Chunk, letters: pa.Table) -> None:
+        """Writes letters under the attempt's own token, so that taking those of another attempt away leaves them."""
+        if letters.num_rows and self.refusal.keeps_letters:
+            token = f"{self.token_prefix}/{chunk.name}{_without(letters)}/{self.refusal.attempt}/dead"
             lease = {name: self.parameters[name] for name in ("lease", "owner")}
             body = to_arrow_file(letters)
-            retried(lambda: self.server.execute(self.dead_letters.sql, lease, self._settings(token), body))
-
-    def _without_flawed(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Without rows with values that ClickHouse would store as others, and those rows' dead letters."""
-        letters = self.dead_letters.none()
-        for column in self.columns:
-            for reason, find in self._rules(column).items():
-                flawed = find(_whole(rows[column.name]))
-                if flawed is not None:
-                    mask = self._unless_deleted(flawed, rows, column)
-                    rows, letters = self._part(rows, mask, letters, column, reason)
-        return rows, letters
-
-    def _rules(self, column: Column) -> dict[str, Callable[[pa.Array], np.ndarray | None]]:
-        """What to look for in a column."""
-        if not may_be_unrepresentable(column.arrow):
-            return {}
-        return {OUT_OF_RANGE: out_of_range, **({} if self.empty_collections else {NULL_COLLECTION: null_collections})}
+            retried(lambda: self.server.execute(self.letters_sql, lease, self._settings(token), body))
 
     def _without_unrepresentable(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Without rows with values that the declared ClickHouse types cannot hold, and those rows' dead letters."""
-        letters = self.dead_letters.none()
-        for column in self.columns:
+        letters = LETTERS.empty_table()
+        for column, held in zip(self.columns, self.refusal.columns, strict=True):
             if not column.declared:
                 continue
             mask = np.zeros(rows.num_rows, dtype=bool)
             mask[self._unfit(column, rows, np.arange(rows.num_rows))] = True
-            mask = self._unless_deleted(mask, rows, column)
-            rows, letters = self._part(rows, mask, letters, column, "the value does not fit the type")
+            rows, more = self.refusal.parted(rows, self._unless_deleted(mask, rows, column), held, _UNFIT)
+            letters = pa.concat_tables([letters, more])
         return rows, letters
 
     def _unfit(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> list[int]:
@@ -217,14 +200,6 @@ class Insertion:
             return mask
         kept: np.ndarray = mask & (rows[DELETED].to_numpy() == 0)
         return kept
-
-    def _part(
-        self, rows: pa.Table, mask: np.ndarray, letters: pa.Table, column: Column, reason: str
-    ) -> tuple[pa.Table, pa.Table]:
-        if not mask.any():
-            return rows, letters
-        dead = self.dead_letters.of(rows.filter(pa.array(mask)), column, reason)
-        return rows.filter(pa.array(~mask)), pa.concat_tables([letters, dead])
 
 
 def _coordinates(chunk: Chunk) -> dict[str, object]:
@@ -258,11 +233,6 @@ def to_arrow_file(rows: pa.Table) -> bytes:
     return bytes(memoryview(sink.getvalue()))
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array."""
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
 def run_tasks(
     pieces: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], where: str
 ) -> Inserted:
@@ -276,7 +246,7 @@ def run_tasks(
     errors = [error_from_fields(*row["error"]) for row in done if row["error"]]
     if errors:
         raise _worst(errors)
-    return sum((Inserted(r["rows"], r["deletes"], r["dead"], r["written"]) for r in done), Inserted())
+    return sum((Inserted(*(row[count.name] for count in fields(Inserted))) for row in done), Inserted())
 
 
 def _worst(errors: list[BatchmergeError]) -> BatchmergeError:

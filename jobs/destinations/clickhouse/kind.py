@@ -28,6 +28,7 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         commit="fenced, deduplicated inserts in chunks, several landed batches in a step, under a lease in KeeperMap",
         reference="query id",
         asset_kinds=frozenset({"clickhouse"}),
+        refuses=True,
         leases=True,
     )
     dialect = CLICKHOUSE
@@ -56,6 +57,12 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         from jobs.destinations.clickhouse.rules import mistakes
 
         return mistakes(spec, table)
+
+    def refuses(self, spec: PipelineSpec, table: ClickHouseTable) -> Iterator[str]:
+        from jobs.destinations.clickhouse.held import held_columns
+        from jobs.destinations.refusal import certain
+
+        return certain(held_columns(spec, table))
 
     def statement(self, spec: PipelineSpec, table: ClickHouseTable) -> str:
         from jobs.destinations.clickhouse.preview import statement

@@ -16,19 +16,15 @@ from pyspark.sql import SparkSession
 from jobs.changes.files import LandedSlice
 from jobs.changes.planned_files import PlannedFiles
 from jobs.destinations.clickhouse.insertion import (
-    BATCH,
-    DELETED,
-    OFFSET,
     ORDER,
-    PARTITION,
     POSITION,
-    TOPIC,
     Inserted,
     Insertion,
     Rows,
     run_tasks,
 )
 from jobs.destinations.clickhouse.steps import Chunk
+from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC
 from jobs.offsets import OffsetRange
 from jobs.spec.columns import RowColumn
 

@@ -31,7 +31,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
         shard.store.prepare()
         _check_alone(shard)
     if present:
-        done = _follow(shard, present, dry_run, lease is None)
+        done = _follow(shard, present, dry_run)
         return [*done, *_tell_origins(shard, present, dry_run, lease.committed if lease else None)]
     if not shard.table.create:
         raise ConfigurationError(
@@ -39,7 +39,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
         )
     if not dry_run:
         tables.create(shard.server, shard.layout)
-        shard.server.execute(shard.statements.create_dead_letters())
+        _prepare_side_table(shard)
     return [f"create {shard.where}: {shard.layout.summary}"]
 
 
@@ -54,7 +54,15 @@ def _check_alone(shard: Shard) -> None:
         )
 
 
-def _follow(shard: Shard, present: Present, dry_run: bool, is_new_to_us: bool) -> list[str]:
+def _prepare_side_table(shard: Shard) -> None:
+    present = tables.describe(shard.server, shard.statements.side_table)
+    if present is None:
+        shard.server.execute(shard.statements.create_side_table())
+    elif change := shard.statements.add_to_side_table(present.types):
+        shard.server.execute(change)
+
+
+def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
     moving = present.partition_columns - set(shard.layout.keys)
     if shard.layout.versioned and moving:
         raise ConfigurationError(
@@ -65,8 +73,7 @@ def _follow(shard: Shard, present: Present, dry_run: bool, is_new_to_us: bool) -
     changes = tables.plan_changes(shard.server, shard.layout, present)
     if not dry_run:
         tables.apply_changes(shard.server, shard.layout, changes)
-        if is_new_to_us:
-            shard.server.execute(shard.statements.create_dead_letters())
+        _prepare_side_table(shard)
     return [f"{shard.where}: {change}" for change in changes]
 
 

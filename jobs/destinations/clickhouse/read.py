@@ -11,6 +11,7 @@ from jobs.destinations.clickhouse.insertion import to_arrow_file
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.destinations.reading import TableReader
+from jobs.destinations.refusal import HeldColumn
 from jobs.spec.columns import RowColumn
 from sql import quote, render
 
@@ -22,8 +23,10 @@ _MOST_COUNTED = 5_000_000
 class ClickHouseReader(TableReader):
     """Asks every endpoint; of upserts only the last version of a row counts (FINAL)."""
 
-    def __init__(self, columns: Sequence[RowColumn], layout: Layout, shards: Sequence[Shard]) -> None:
-        super().__init__(columns, layout.table.column_types)
+    def __init__(
+        self, columns: Sequence[RowColumn], layout: Layout, shards: Sequence[Shard], held: Sequence[HeldColumn]
+    ) -> None:
+        super().__init__(columns, layout.table.column_types, held, layout.table.out_of_range)
         self._layout, self._shards = layout, shards
 
     def ask(self, template: str, **arguments: object) -> list[pa.Table]:
@@ -47,11 +50,7 @@ class ClickHouseReader(TableReader):
         return [one for one in described if one]
 
     def refused(self) -> pa.Table | None:
-        places = [
-            shard.server.arrow(render("clickhouse", "dead_letters_places", table=shard.statements.dead_letters))
-            for shard in self._shards
-            if shard.has_dead_letters()
-        ]
+        places = [found for shard in self._shards if (found := shard.letters.places()) is not None]
         together = pa.concat_tables(places) if places else None
         return together if together else None
 

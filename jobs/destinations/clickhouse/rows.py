@@ -14,19 +14,15 @@ from pyspark.sql import functions as F
 
 from jobs.changes.reduction import Reduction
 from jobs.destinations.clickhouse.insertion import (
-    BATCH,
     CHUNK,
-    DELETED,
-    OFFSET,
     ORDER,
-    PARTITION,
     POSITION,
-    TOPIC,
     Inserted,
     Insertion,
     Rows,
     run_tasks,
 )
+from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC
 from jobs.spec.columns import RowColumn
 from resources.spark import spark_errors
 

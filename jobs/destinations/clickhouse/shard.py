@@ -20,16 +20,18 @@ from jobs.destinations.base import MergeContext
 from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.checks import check_continues, check_endpoints, check_table
-from jobs.destinations.clickhouse.dead_letters import DeadLetters
+from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted, Insertion, Only
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.lease import Lease
 from jobs.destinations.clickhouse.rows import NewestRows
+from jobs.destinations.clickhouse.side_table import SideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut, left_behind
 from jobs.destinations.clickhouse.tables import Layout, Present
+from jobs.destinations.refusal import Refusal, check_limits
 from jobs.failpoints import failpoint
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
@@ -104,9 +106,9 @@ class Shard:
             check_table(self.where, lease, tables.describe(self.server, self.layout.path))
         return lease.committed
 
-    def has_dead_letters(self) -> bool:
-        """The table for rows that do not fit is there: a run has made it."""
-        return tables.describe(self.server, self.statements.dead_letters) is not None
+    @cached_property
+    def letters(self) -> SideTable:
+        return SideTable(self.server, self.statements.side_table)
 
     def merge(
         self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
@@ -125,8 +127,6 @@ class Shard:
         refill_until = newer[-1].number if lease is None and self._has_lost_its_state(present, newer) else 0
         steps = self._steps(context, lease, newer, present)
         inserted = self._advance(context, present, refill_until).run(lease, steps)
-        if inserted.dead:
-            _LOG.warning("%s: %d dead letters in %s", self.where, inserted.dead, ".".join(self.statements.dead_letters))
         failpoint("merge.published")
         return inserted
 
@@ -139,17 +139,20 @@ class Shard:
         present = self._require_table()
         advance = self._advance(context, present)
         held = advance.take(lease, None)
+        known = self.letters.attempts(batches[0].number, batches[-1].number)
         token = f"replay-{uuid.uuid4().hex}"
         if self.table.mode == "append":
             steps = cut(batches, self.table.chunk_rows, most_chunks=1)
             chunks = [chunk for step in steps for chunk in step.chunks]
-            insertion = self._insertion(context, held, chunks, token, present, Only.RECORD)
+            insertion = self._insertion(context, held, batches, chunks, token, present, Only.RECORD)
             done = self._rows(context, batches).insert(insertion, self.where)
         else:
             count = 1 + sum(b.counts.landed for b in batches) // self.table.chunk_rows
             chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
-            insertion = self._insertion(context, held, chunks, token, present)
+            insertion = self._insertion(context, held, batches, chunks, token, present)
             done = self._newest_rows(context, committed, batches).insert(insertion, self.where)
+        judged, keyed = insertion.refusal.attempt, self.table.mode != "append"
+        self.letters.forget(batches[0].number, batches[-1].number, known, judged, newest_only=keyed)
         advance.free(held)
         return done
 
@@ -203,8 +206,13 @@ class Shard:
         )
 
     def _insert(self, context: MergeContext, present: Present, held: Lease, step: Step, only: Only) -> Inserted:
-        insertion = self._insertion(context, held, step.chunks, held.token, present, only, step.last)
-        return self._rows(context, step.batches).insert(insertion, self.where)
+        insertion = self._insertion(context, held, step.batches, step.chunks, held.token, present, only, step.last)
+        # What an earlier attempt at this step has refused, this one judges anew.
+        known = () if only is Only.ALL else self.letters.attempts(step.first, step.last)
+        inserted = self._rows(context, step.batches).insert(insertion, self.where)
+        check_limits(self.spec, self.where, inserted.refused, inserted.rows + inserted.refused, len(step.batches))
+        self.letters.forget(step.first, step.last, known, insertion.refusal.attempt)
+        return inserted
 
     def _rows(self, context: MergeContext, batches: Sequence[LandedBatch]) -> LandedSlices:
         """All rows of these batches that the table takes."""
@@ -239,6 +247,7 @@ class Shard:
         self,
         context: MergeContext,
         held: Lease,
+        batches: Sequence[LandedBatch],
         chunks: Sequence[Chunk],
         token: str,
         present: Present,
@@ -266,10 +275,15 @@ class Shard:
             chunks=tuple(chunks),
             token_prefix=f"{self.pipeline}/{self.table.table}/{token}",
             query_prefix=f"{self.query_prefix}{held.epoch}-",
-            empty_collections=self.table.null_collections == "empty",
-            dead_letters=DeadLetters(
-                self.statements.insert_dead_letters(), self.spec.on_bad_record == "fail", self.where
+            refusal=Refusal(
+                where=self.where,
+                columns=held_columns(self.spec, self.table),
+                on_bad_record=self.spec.on_bad_record,
+                out_of_range=self.table.out_of_range,
+                attempt=uuid.uuid4().hex,
+                topic_ids={topic: id_ for b in batches for topic, id_ in b.batch.topic_ids.items()},
             ),
+            letters_sql=self.statements.insert_letters(),
             fit_sql=self.statements.fits(),
         )
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from jobs.destinations.clickhouse.expressions import partition_columns, ttl_columns
-from jobs.spec.tables import TABLE_NAME, Mode, Table
+from jobs.spec.tables import TABLE_NAME, Mode, OutOfRange, Table, out_of_range_option
 from resources.config_files.mistakes import Mistake, Mistakes, Path
 
 # Columns that we add: an expression may name them.
@@ -35,6 +35,9 @@ class ClickHouseTable(Table):
         "refuse",
         description="arrays, maps and tuples cannot be null in ClickHouse: refuse (such a row is a dead letter) or "
         "store them empty",
+    )
+    out_of_range: OutOfRange = out_of_range_option(
+        "dates and times outside of 1900 to 2299, and what is outside of the range of a type in `column_types`"
     )
     chunk_rows: int = Field(250_000, gt=0, description="offsets per insert")
     shard_by: list[str] = Field(

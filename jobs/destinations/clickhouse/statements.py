@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from jobs.destinations.clickhouse.columns import Column
-from jobs.destinations.clickhouse.insertion import BATCH, DELETED, ORDER, POSITION, Only
+from jobs.destinations.clickhouse.insertion import ORDER, POSITION, Only
 from jobs.destinations.clickhouse.tables import Layout
+from jobs.destinations.refusal import BATCH, DELETED, LETTERS
 from resources.clickhouse import LEASE_LOST
 from sql import quote, render
 
@@ -77,29 +81,45 @@ class Statements:
         }
 
     @property
-    def dead_letters(self) -> tuple[str, ...]:
-        """The table beside for rows that do not fit."""
+    def side_table(self) -> tuple[str, str]:
+        """The table beside for rows that are refused."""
         return self.layout.path[0], f"{self.layout.path[1]}__dead_letters"
 
-    def insert_dead_letters(self) -> str:
+    def insert_letters(self) -> str:
         return render(
             "clickhouse",
-            "dead_letters_insert",
-            table=self.dead_letters,
+            "side_table_insert",
+            table=self.side_table,
+            columns=_LETTERS,
+            structure=_structure(_LETTERS),
             state_table=self.state_table,
             lease_lost=LEASE_LOST,
         )
 
-    def create_dead_letters(self) -> str:
+    def add_to_side_table(self, present: Collection[str]) -> str | None:
+        """Adds the columns that a side table of an older version lacks; None where it has them all."""
+        missing = {name: kind for name, kind in _LETTERS.items() if name not in present}
+        if not missing:
+            return None
+        return render(
+            "clickhouse", "side_table_follow", table=self.side_table, columns=missing, cluster=self.layout.cluster
+        )
+
+    def create_side_table(self) -> str:
         replicated = "Replicated" in self.layout.engine
         return render(
             "clickhouse",
-            "dead_letters_create",
-            table=self.dead_letters,
+            "side_table_create",
+            table=self.side_table,
+            columns=_LETTERS,
             cluster=self.layout.cluster,
             engine="ReplicatedMergeTree" if replicated else "MergeTree",
             window=("replicated" if replicated else "non_replicated") + "_deduplication_window",
         )
+
+
+_IN_CLICKHOUSE = {pa.string(): "String", pa.int32(): "Int32", pa.int64(): "Int64"}
+_LETTERS = {f.name: _IN_CLICKHOUSE[f.type] for f in LETTERS}
 
 
 def _structure(types: dict[str, str]) -> str:

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 
 from jobs.destinations.clickhouse.columns import table_column
-from jobs.destinations.clickhouse.dead_letters import DeadLetters
-from jobs.destinations.clickhouse.insertion import BATCH, OFFSET, PARTITION, TOPIC, Insertion
+from jobs.destinations.clickhouse.held import held_column
+from jobs.destinations.clickhouse.insertion import Insertion
+from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.clickhouse.transitions import Span
+from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, Refusal
 from jobs.offsets import TopicPartition
 from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
@@ -62,8 +64,10 @@ class Server(ClickHouseServer):
             raise problem
 
 
-def _insertion(server: Server) -> Insertion:
+def _insertion(server: Server, attempt: str = "first") -> Insertion:
     column = table_column(RowColumn("n", pa.int64(), False, ("value", "n")), {"n": "UInt8"})
+    table = ClickHouseTable(kind="clickhouse", table="a.b", mode="upsert", column_types={"n": "UInt8"})
+    held = (held_column(column, table, None),)
     return Insertion(
         server=server,
         sql="insert",
@@ -75,8 +79,8 @@ def _insertion(server: Server) -> Insertion:
         chunks=(Chunk("1-1", 1, 1, {TopicPartition("t", 0): Span(0, 2)}),),
         token_prefix="p/t/step",
         query_prefix="q-",
-        empty_collections=False,
-        dead_letters=DeadLetters("letters", False, "t"),
+        refusal=Refusal("t", held, "quarantine", "refuse", attempt, {}),
+        letters_sql="letters",
         fit_sql={"n": ("fits", "n Int64")},
     )
 
@@ -93,7 +97,7 @@ def test_rows_that_fit_once_a_type_is_mended_are_inserted() -> None:
         list(_insertion(server).run([(0, _rows)]))
     assert list(server.tokens.values()) == [2]
     server.most, server.letters = 1000, True
-    list(_insertion(server).run([(0, _rows)]))
+    list(_insertion(server, "second").run([(0, _rows)]))
     assert list(server.tokens.values()) == [2, 3], "under a token of its own, not deduplicated"
 
 
@@ -104,3 +108,11 @@ def test_a_retry_has_the_same_tokens() -> None:
     list(_insertion(server).run([(0, _rows)]))
     assert server.tokens == first
     assert list(first.values()) == [2, 1]
+
+
+def test_another_attempt_writes_its_letters_again() -> None:
+    """It takes away what the first has written: under the same token they would be lost."""
+    server = Server(most=255)
+    list(_insertion(server).run([(0, _rows)]))
+    list(_insertion(server, "second").run([(0, _rows)]))
+    assert list(server.tokens.values()) == [2, 1, 1]

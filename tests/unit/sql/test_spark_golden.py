@@ -149,6 +149,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "reconcile",
         {"found": ["f"], "expected": ["e"], "spans": ["s"], "columns": ["id"], "keys": ["_t", "_p", "_o"], "kept": []},
     ),
+    "stale_keys": (
+        "stale_keys",
+        {"table": LANDED, "snapshot": 42, "refused": ["x"], "mode": "upsert", "route": None},
+    ),
     "without_refused": ("without_refused", {"rows": "SELECT 1", "refused": ["x"]}),
     "expected_values": (
         "expected_values",

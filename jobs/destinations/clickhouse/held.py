@@ -1,0 +1,104 @@
+"""What the columns of a ClickHouse table hold of the declared types' values. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+import pyarrow as pa
+
+from jobs.destinations.clickhouse.columns import Column, bare, table_column
+from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.held_values import DAY, Held, Range, family
+from jobs.destinations.refusal import HeldColumn
+from jobs.spec.columns import row_columns
+from jobs.spec.pipeline import PipelineSpec
+
+_OUTSIDE = "a date or time before 1900 or after 2299"
+_REMEDY = "set `null_collections: empty`, or declare it `not null`"
+_FIRST, _LAST = -25567, 120529
+_SECOND = 1_000_000
+# As values travel: Date32 and DateTime64(6).
+_WIRE = {"date": Range(_FIRST, _LAST), "timestamp": Range(_FIRST * DAY, (_LAST + 1) * DAY - 1)}
+
+
+def held_columns(spec: PipelineSpec, table: ClickHouseTable) -> tuple[HeldColumn, ...]:
+    """The columns of the table, in their order."""
+    columns = (table_column(c, table.column_types) for c in row_columns(spec, table.metadata_columns))
+    return tuple(held_column(column, table, spec.changes.ordered_by) for column in columns)
+
+
+def held_column(column: Column, table: ClickHouseTable, order_by: str | None) -> HeldColumn:
+    """What a column holds. What a named type (`column_types`) does not, the server refuses, unless it is set to fit.
+
+    Args:
+        order_by: the column that orders the changes to one key.
+    """
+    ranges: Mapping[str, Range] = _WIRE
+    own = _named(column) if column.declared and table.out_of_range != "refuse" else None
+    if own is not None:
+        of = family(column.arrow) or ""
+        ranges = {**_WIRE, of: _both(own, _WIRE.get(of, own))}
+    return HeldColumn(
+        name=column.name,
+        label=column.name,
+        declared=column.arrow,
+        type=column.type,
+        nullable=column.nullable and (not column.declared or "Nullable" in column.type),
+        is_key=column.is_key,
+        held=Held(ranges, collections=table.null_collections == "empty", remedy=_REMEDY, outside=_OUTSIDE),
+        fixed=column.name == order_by,
+    )
+
+
+def _named(column: Column) -> Range | None:
+    """The range of a named type, in the declared type's units."""
+    target, source = bare(column.type), family(column.arrow)
+    if found := re.fullmatch(r"(U?)Int(\d+)", target):
+        bits = int(found[2])
+        return Range(0, 2**bits - 1) if found[1] else Range(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    if found := re.fullmatch(r"Decimal\((\d+), ?(\d+)\)", target):
+        return _decimals(column.arrow, int(found[1]), int(found[2]))
+    if source not in ("date", "timestamp"):
+        return None
+    days = _days(target)
+    if days is None:
+        return None
+    return days if source == "date" else Range(int(days.low or 0) * DAY, _last_instant(target, days))
+
+
+def _days(target: str) -> Range | None:
+    if target == "Date":
+        return Range(0, 65535)
+    if re.match(r"DateTime(\(|$)", target):
+        # The last day that is there to its end.
+        return Range(0, 2**32 // 86_400 - 1)
+    if target.startswith("DateTime64(9"):
+        return Range(_FIRST, 2**63 // 1000 // DAY - 1)
+    return None
+
+
+def _last_instant(target: str, days: Range) -> int:
+    if re.match(r"DateTime(\(|$)", target):
+        return (2**32 - 1) * _SECOND
+    if target.startswith("DateTime64(9"):
+        return (2**63 - 1) // 1000
+    # A day is a time at its beginning.
+    return int(days.high or 0) * DAY
+
+
+def _decimals(source: pa.DataType, precision: int, scale: int) -> Range:
+    whole = 10 ** (precision - scale)
+    if pa.types.is_integer(source):
+        return Range(1 - whole, whole - 1)
+    # As many digits after the point as both have.
+    digits = min(scale, source.scale) if pa.types.is_decimal(source) else scale
+    most = Decimal(whole) - Decimal(1).scaleb(-digits)
+    return Range(-most, most)
+
+
+def _both(one: Range, other: Range) -> Range:
+    lows = [bound for bound in (one.low, other.low) if bound is not None]
+    highs = [bound for bound in (one.high, other.high) if bound is not None]
+    return Range(max(lows, default=None), min(highs, default=None))

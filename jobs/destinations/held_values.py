@@ -1,0 +1,209 @@
+"""What a system can hold of the values of a declared type, and the values that it cannot. Pure, in Arrow.
+
+Such a value would be stored as another one, or stop the whole statement: a null array as an empty one, a time after
+2299 as another time. So it is found before anything is sent, however deep it is nested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NULL_COLLECTION = "null in an array, map or tuple column"
+NULL_ELEMENT = "null in an array"
+
+DAY = 86_400_000_000
+Mask = np.ndarray  # of bool, one per row
+
+
+@dataclass(frozen=True)
+class Range:
+    """The least and the greatest value, both included; None: no bound. Dates count days, times microseconds."""
+
+    low: int | Decimal | None
+    high: int | Decimal | None
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a column holds.
+
+    Attributes:
+        ranges: by `family` of the declared type, also of nested ones; a family that is missing has no bounds.
+        collections: arrays, maps and structs may be null.
+        elements: elements of arrays may be null.
+        remedy: what lets it hold such nulls.
+        outside: what is wrong with a value outside of its range.
+    """
+
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    collections: bool = True
+    elements: bool = True
+    remedy: str = ""
+    outside: str = "the value is out of the type's range"
+
+    def range_of(self, kind: pa.DataType) -> Range | None:
+        return self.ranges.get(family(kind) or "")
+
+
+def family(kind: pa.DataType) -> str | None:
+    """What values of this type are compared as; None: nothing bounds them."""
+    if pa.types.is_date(kind):
+        return "date"
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    if pa.types.is_integer(kind):
+        return "integer"
+    return "decimal" if pa.types.is_decimal(kind) else None
+
+
+def null_collections(array: pa.Array, held: Held, top: bool = True) -> Mask | None:
+    """Rows with a null where the column has none; None where there are none."""
+    kind = array.type
+    if not pa.types.is_nested(kind):
+        return None
+    found = _mask(pc.is_null(array)) if top and not held.collections and array.null_count else None
+    for rows, child in _children(array):
+        inner = null_collections(child, held)
+        if not held.elements and pa.types.is_list(kind) and child.null_count:
+            inner = _or(inner, _mask(pc.is_null(child)))
+        found = _or(found, _raised(inner, rows, len(array)))
+    return found
+
+
+def refuses_nulls(kind: pa.DataType, held: Held, nullable: bool) -> bool:
+    """Whether the declared type has nulls that the column has not; `nullable`: of the value itself."""
+    if not pa.types.is_nested(kind):
+        return False
+    if nullable and not held.collections:
+        return True
+    if pa.types.is_list(kind) and kind.value_field.nullable and not held.elements:
+        return True
+    return any(refuses_nulls(f.type, held, f.nullable) for f in inner_fields(kind))
+
+
+def inner_fields(kind: pa.DataType) -> list[pa.Field]:
+    """What is inside an array, a map or a struct."""
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if pa.types.is_list(kind) else [kind.field(n) for n in range(kind.num_fields)]
+
+
+def out_of_range(array: pa.Array, held: Held) -> Mask | None:
+    """Rows with a value outside of its range; None where there are none."""
+    if bounds := held.range_of(array.type):
+        return _outside(array, bounds)
+    found: Mask | None = None
+    if pa.types.is_nested(array.type):
+        for rows, child in _children(array):
+            found = _or(found, _raised(out_of_range(child, held), rows, len(array)))
+    return found
+
+
+def brought_in_range(array: pa.Array, held: Held, how: Literal["clamp", "null"], nullable: bool) -> pa.Array:
+    """The same with the nearest value that the column holds, or null, in place of each outside of its range.
+
+    Null only where the declared type allows it (`nullable`: of the value itself): what it does not stays as it is.
+    """
+    # A copy of its own has no offset into buffers that others share, which the parts of a nested array need.
+    return _in_range(array.take(pa.array(np.arange(len(array)))), held, how, nullable)
+
+
+def _in_range(array: pa.Array, held: Held, how: Literal["clamp", "null"], nullable: bool) -> pa.Array:
+    kind = array.type
+    if bounds := held.range_of(kind):
+        return _clamped(array, bounds) if how == "clamp" else _nulled(array, bounds) if nullable else array
+    if pa.types.is_struct(kind):
+        fields = [kind.field(n) for n in range(kind.num_fields)]
+        parts = [_in_range(array.field(n), held, how, f.nullable) for n, f in enumerate(fields)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null()) if fields else array
+    if pa.types.is_map(kind):
+        items = _in_range(array.items, held, how, kind.item_field.nullable)
+        return pa.MapArray.from_arrays(array.offsets, array.keys, items, type=kind, mask=array.is_null())
+    if pa.types.is_list(kind):
+        values = _in_range(array.values, held, how, kind.value_field.nullable)
+        return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=array.is_null())
+    return array
+
+
+def _clamped(array: pa.Array, bounds: Range) -> pa.Array:
+    for bound, is_beyond in ((bounds.low, pc.less), (bounds.high, pc.greater)):
+        scalar = _scalar(bound, array.type)
+        if scalar is not None:
+            array = pc.if_else(is_beyond(_comparable(array), scalar), scalar.cast(array.type), array)
+    return array
+
+
+def _nulled(array: pa.Array, bounds: Range) -> pa.Array:
+    beyond = _outside(array, bounds)
+    return array if beyond is None else pc.if_else(pa.array(beyond), pa.scalar(None, array.type), array)
+
+
+def _outside(array: pa.Array, bounds: Range) -> Mask | None:
+    values = _comparable(array)
+    found: Mask | None = None
+    for bound, is_beyond in ((bounds.low, pc.less), (bounds.high, pc.greater)):
+        scalar = _scalar(bound, array.type)
+        if scalar is not None:
+            found = _or(found, _mask(is_beyond(values, scalar)))
+    return found if found is not None and found.any() else None
+
+
+def _comparable(array: pa.Array) -> pa.Array:
+    """Dates and times as the numbers that they are: a time can be one that has no text."""
+    if pa.types.is_date(array.type):
+        return array.cast(pa.int32())
+    return array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
+
+
+def _scalar(bound: int | Decimal | None, kind: pa.DataType) -> pa.Scalar | None:
+    """A bound as values of this type are compared; None where all of them are within it."""
+    if bound is None:
+        return None
+    as_number = {"date": pa.int32(), "timestamp": pa.int64()}.get(family(kind) or "", kind)
+    try:
+        return pa.scalar(bound, as_number)
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+
+
+def _children(array: pa.Array) -> list[tuple[Mask | None, pa.Array]]:
+    """The arrays inside, each with the row of `array` that each of its values belongs to (None: the same row)."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        # Of a null struct the fields are no problem of their own.
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(valid)
+        whole = array.drop_null() if array.null_count else array
+        return [(rows, pc.struct_field(whole, [n])) for n in range(kind.num_fields)]
+    if pa.types.is_map(kind):
+        array = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        rows, entries = pc.list_parent_indices(array).to_numpy(), array.flatten()
+        return [(rows, pc.struct_field(entries, [n])) for n in range(2)]
+    return [(pc.list_parent_indices(array).to_numpy(), array.flatten())]
+
+
+def _raised(mask: Mask | None, rows: Mask | None, count: int) -> Mask | None:
+    """A mask of inner values as one of the rows that they belong to."""
+    if mask is None or rows is None:
+        return mask
+    raised = np.zeros(count, dtype=bool)
+    raised[rows[mask]] = True
+    return raised
+
+
+def _mask(values: pa.Array) -> Mask:
+    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _or(one: Mask | None, other: Mask | None) -> Mask | None:
+    if one is None or other is None:
+        return one if other is None else other
+    both: Mask = one | other
+    return both

@@ -1,0 +1,267 @@
+"""Rows that a table's system cannot hold: found before they are sent, set to fit where the file says so, else refused.
+
+One policy for every kind: a refused row is left out, whatever the mode, before changes are reduced to one per key. So
+it never depends on how the log was cut. It becomes a dead letter in the table's side table (`on_bad_record:
+quarantine`), is only counted (`skip`), or stops the merge (`fail`, and the limits of `dead_letters`).
+
+A kind says what its columns hold (`HeldColumn`), sends what `Refusal.fit` leaves, and keeps the letters beside the
+table: `<table>__dead_letters`, one row a letter. Each attempt writes its letters under a name of its own. An attempt
+that has judged again what others had judged (a retry, a replay) takes their letters of it away at its end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.destinations.held_values import (
+    NULL_COLLECTION,
+    NULL_ELEMENT,
+    Held,
+    Mask,
+    brought_in_range,
+    inner_fields,
+    null_collections,
+    out_of_range,
+    refuses_nulls,
+)
+from jobs.schema.types import type_name
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import OutOfRange
+from resources.errors import BadRecords
+
+# Columns of the rows that are judged, beside the table's own.
+TOPIC, PARTITION, OFFSET, BATCH, DELETED = "__topic", "__partition", "__offset", "__batch", "__deleted"
+
+# Of the side table. `key` and `row` are JSON text, `attempt` is who wrote the letter.
+LETTERS = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("topic_id", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("batch", pa.int64()),
+        *(
+            pa.field(name, pa.string())
+            for name in ("column", "declared", "wanted", "reason", "op", "key", "row", "attempt")
+        ),
+    ]
+)
+_PLACE = {"topic": TOPIC, "partition": PARTITION, "offset": OFFSET, "batch": BATCH}
+
+
+@dataclass(frozen=True)
+class HeldColumn:
+    """A column of the rows, and what the table's column holds of it.
+
+    Attributes:
+        name: in the rows. label: in the table, for people.
+        type: of the table's column, in the words of its system.
+        fixed: a value that is set to fit would be another key, or another place in the order.
+    """
+
+    name: str
+    label: str
+    declared: pa.DataType
+    type: str
+    nullable: bool
+    is_key: bool
+    held: Held
+    fixed: bool = False
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether there are values of the declared type that the column does not hold, as far as the file tells."""
+        return _has_limits(self.declared, self.held)
+
+    @property
+    def may_be_set_to_fit(self) -> bool:
+        """Values outside of its range may be clamped or nulled, where the file says so."""
+        return not self.is_key and not self.fixed and _has_ranges(self.declared, self.held)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What became of rows.
+
+    Attributes:
+        rows: those that the table holds, in their order.
+        letters: one of each of the others.
+        out_of_range: rows among `rows` with a value that was set to fit.
+    """
+
+    rows: pa.Table
+    letters: pa.Table
+    out_of_range: int = 0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """How rows of one table are judged; travels to the workers.
+
+    Attributes:
+        where: the table, for errors.
+        on_bad_record: of the pipeline.
+        attempt: who writes the letters.
+        topic_ids: by topic.
+    """
+
+    where: str
+    columns: tuple[HeldColumn, ...]
+    on_bad_record: Literal["quarantine", "fail", "skip"]
+    out_of_range: OutOfRange
+    attempt: str
+    topic_ids: Mapping[str, str]
+
+    @property
+    def keeps_letters(self) -> bool:
+        return self.on_bad_record == "quarantine"
+
+    def fit(self, rows: pa.Table) -> Fit:
+        """Judges rows with all columns and `TOPIC, PARTITION, OFFSET, BATCH`; `DELETED` where they may be deletes.
+
+        Raises:
+            BadRecords: one is refused, under the policy `fail`.
+        """
+        letters, changed = LETTERS.empty_table(), np.zeros(rows.num_rows, dtype=bool)
+        for column in self.columns:
+            if not column.may_refuse:
+                continue
+            rows, adjusted = self._set_to_fit(rows, column)
+            changed |= adjusted
+            for reason, flawed in self._flaws(rows, column):
+                kept, more = self.parted(rows, flawed, column, reason)
+                changed = changed if kept.num_rows == rows.num_rows else changed[~flawed]
+                rows, letters = kept, pa.concat_tables([letters, more])
+        return Fit(rows, letters, int(changed.sum()))
+
+    def parted(self, rows: pa.Table, flawed: Mask, column: HeldColumn, reason: str) -> tuple[pa.Table, pa.Table]:
+        """Rows without those that are flawed in this column, and the letters of those.
+
+        Raises:
+            BadRecords: there are some, under the policy `fail`.
+        """
+        if not flawed.any():
+            return rows, LETTERS.empty_table()
+        bad, said = rows.filter(pa.array(flawed)), f"{type_name(column.declared)} to {column.type}"
+        if self.on_bad_record == "fail":
+            topic, partition, offset = (bad[name][0].as_py() for name in (TOPIC, PARTITION, OFFSET))
+            raise BadRecords(
+                f"column {column.label}: {reason} ({said}), first at offset {offset} of {topic}-{partition}",
+                where=self.where,
+                remedy="give the column a type that holds it, or allow dead letters with `on_bad_record: quarantine`",
+            )
+        return rows.filter(pa.array(~flawed)), self._letters(bad, column, reason)
+
+    def _set_to_fit(self, rows: pa.Table, column: HeldColumn) -> tuple[pa.Table, Mask]:
+        """The rows with values of this column brought into its range, and which rows that has changed."""
+        before = _judged(rows, column, out_of_range(_whole(rows[column.name]), column.held))
+        if self.out_of_range == "refuse" or not column.may_be_set_to_fit or not before.any():
+            return rows, np.zeros(rows.num_rows, dtype=bool)
+        fitted = brought_in_range(_whole(rows[column.name]), column.held, self.out_of_range, column.nullable)
+        after = _judged(rows, column, out_of_range(fitted, column.held))
+        at = rows.column_names.index(column.name)
+        return rows.set_column(at, rows.schema.field(column.name), fitted), before & ~after
+
+    def _flaws(self, rows: pa.Table, column: HeldColumn) -> Iterator[tuple[str, Mask]]:
+        values = _whole(rows[column.name])
+        beyond = _judged(rows, column, out_of_range(values, column.held))
+        nulls = _judged(rows, column, null_collections(values, column.held)) & ~beyond
+        yield column.held.outside, beyond
+        yield NULL_ELEMENT if column.held.collections else NULL_COLLECTION, nulls[~beyond]
+
+    def _letters(self, rows: pa.Table, column: HeldColumn, reason: str) -> pa.Table:
+        own = [c for c in self.columns if c.name in rows.column_names]
+        values = {c.label: _plain(rows[c.name]) for c in own}
+        keys = [c.label for c in own if c.is_key]
+        places = rows.select(list(_PLACE.values())).to_pylist()
+        deleted = rows[DELETED].to_pylist() if DELETED in rows.column_names else [0] * rows.num_rows
+        letters = []
+        for number, place in enumerate(places):
+            row = {name: array[number] for name, array in values.items()}
+            letters.append(
+                {
+                    **{name: place[given] for name, given in _PLACE.items()},
+                    "topic_id": self.topic_ids.get(place[TOPIC], ""),
+                    "column": column.label,
+                    "declared": type_name(column.declared),
+                    "wanted": column.type,
+                    "reason": reason,
+                    "op": "delete" if deleted[number] else "upsert",
+                    "key": json.dumps({name: row[name] for name in keys}, default=_text) if keys else "",
+                    "row": json.dumps(row, default=_text),
+                    "attempt": self.attempt,
+                }
+            )
+        return pa.Table.from_pylist(letters, schema=LETTERS)
+
+
+def certain(columns: Sequence[HeldColumn]) -> Iterator[str]:
+    """Columns whose declared type has nulls that the table refuses, in sentences for `check` and `plan`."""
+    for column in columns:
+        if refuses_nulls(column.declared, column.held, column.nullable):
+            what = "elements of" if column.held.collections else "values of, or in,"
+            said = f"{what} column {column.label} ({type_name(column.declared)}) may be null"
+            yield f"{said}: rows with such a null are certain to be refused. Fix: {column.held.remedy}"
+
+
+def check_limits(spec: PipelineSpec, where: str, refused: int, changes: int, batches: int) -> None:
+    """Stops a merge of so many batches before it is committed, where it refuses more than `dead_letters` allows.
+
+    Raises:
+        BadRecords: the same rows give the same answer, until the file is mended.
+    """
+    limit = spec.dead_letters.refused(refused, changes, batches)
+    if refused and limit:
+        raise BadRecords(
+            f"{refused} of {changes} rows cannot be stored, {limit}",
+            where=where,
+            remedy="mend the table's options, or raise the limits in `dead_letters`",
+            refused=refused,
+        )
+
+
+def _judged(rows: pa.Table, column: HeldColumn, mask: Mask | None) -> Mask:
+    """Rows of deletes have only their key."""
+    if mask is None:
+        return np.zeros(rows.num_rows, dtype=bool)
+    if column.is_key or DELETED not in rows.column_names:
+        return mask
+    judged: Mask = mask & (rows[DELETED].to_numpy() == 0)
+    return judged
+
+
+def _has_limits(kind: pa.DataType, held: Held) -> bool:
+    if not pa.types.is_nested(kind):
+        return held.range_of(kind) is not None
+    if not held.collections or (not held.elements and pa.types.is_list(kind)):
+        return True
+    return any(_has_limits(field.type, held) for field in inner_fields(kind))
+
+
+def _has_ranges(kind: pa.DataType, held: Held) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_ranges(field.type, held) for field in inner_fields(kind))
+    return held.range_of(kind) is not None
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _plain(column: pa.ChunkedArray) -> list[object]:
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        # A date or time that Python has not.
+        return list(column.cast(pa.string()).to_pylist())
+
+
+def _text(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

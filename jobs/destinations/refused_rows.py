@@ -1,0 +1,69 @@
+"""What is told of rows that tables refuse: counts, log lines, letters as `dead-letters list` shows them, commands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jobs.batch import MergeCounts
+from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
+from jobs.spec.pipeline import PipelineSpec
+
+_LOG = logging.getLogger("batchmerge")
+KIND = "refused"
+
+
+def with_refused(counts: MergeCounts, spec: PipelineSpec, refused: int, out_of_range: int) -> MergeCounts:
+    """The same with what was refused, as the policy names it, and what was set to fit."""
+    skips = spec.on_bad_record == "skip"
+    return replace(counts, out_of_range=out_of_range, **{"skipped" if skips else "refused": refused})
+
+
+def log_refused(pipeline: str, where: str, counts: MergeCounts) -> None:
+    """Tells of rows that a merge or a replay refused, or set to fit."""
+    if counts.out_of_range:
+        _LOG.info("%s: %d rows had a value out of range (`out_of_range`)", where, counts.out_of_range)
+    if counts.skipped:
+        _LOG.warning("%s cannot store %d rows: they are skipped (`on_bad_record: skip`)", where, counts.skipped)
+    if counts.refused:
+        _LOG.warning("%s refuses %d rows: see `%s`", where, counts.refused, list_command(pipeline))
+
+
+def list_command(pipeline: str) -> str:
+    """Shows refused rows, and what is wrong with them."""
+    return f"batchmerge dead-letters list {pipeline}"
+
+
+def retry_command(pipeline: str) -> str:
+    """Brings refused rows in once the table's options are mended."""
+    return f"batchmerge dead-letters retry {pipeline}"
+
+
+def as_letter(row: Mapping[str, object], table: str, stage: str) -> DeadLetter:
+    """A row of a side table; `stage` is the destination's name."""
+    wanted = f" ({row['declared']} to {row['wanted']})" if row["wanted"] else ""
+    value, key = row.get("row"), row.get("key")
+    return DeadLetter(
+        table=table,
+        topic=str(row["topic"]),
+        partition=int(str(row["partition"])),
+        offset=int(str(row["offset"])),
+        timestamp=None,
+        batch=int(str(row["batch"])),
+        i=None,
+        stage=stage,
+        kind=KIND,
+        message=f"{_of_column(row)}{wanted}",
+        key=str(key).encode() if key else None,
+        value=str(value).encode() if value else None,
+    )
+
+
+def as_group(row: Mapping[str, object], table: str, stage: str) -> DeadLetterGroup:
+    """Letters of a side table with the same column and reason."""
+    return DeadLetterGroup(table, stage, KIND, int(str(row["records"])), str(row["first"]), _of_column(row))
+
+
+def _of_column(row: Mapping[str, object]) -> str:
+    return f"{row['column']}: {row['reason']}" if row["column"] else str(row["reason"])

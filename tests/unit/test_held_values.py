@@ -1,0 +1,113 @@
+"""Values that a system cannot hold are found, and set to fit, wherever they are nested."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import ItemsView
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from jobs.destinations.held_values import DAY, Held, Range, brought_in_range, null_collections, out_of_range
+
+DAYS = Range(-25567, 120529)
+HELD = Held({"date": DAYS, "timestamp": Range(-25567 * DAY, 120530 * DAY - 1)}, collections=False)
+LIST = pa.list_(pa.field("element", pa.int64()))
+DEEP = pa.list_(pa.field("element", LIST))
+MAP = pa.map_(pa.string(), pa.field("value", LIST))
+STRUCT = pa.struct([pa.field("a", LIST), pa.field("d", pa.date32())])
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "flawed"),
+    [
+        (LIST, [[1, None], [], None, [2]], [2]),
+        (DEEP, [[[1]], [[1], None], [], None], [1, 3]),
+        (MAP, [{"a": [1]}.items(), {"a": None}.items(), None], [1, 2]),
+        (STRUCT, [{"a": [1], "d": None}, {"a": None, "d": None}, None], [1, 2]),
+        (pa.int64(), [1, None], []),
+    ],
+)
+def test_null_collections(kind: pa.DataType, values: list[object], flawed: list[int]) -> None:
+    array = pa.array([list(v) if isinstance(v, ItemsView) else v for v in values], kind)
+    mask = null_collections(array, HELD)
+    assert ([] if mask is None else mask.nonzero()[0].tolist()) == flawed
+    shifted = pa.concat_arrays([array.slice(0, 1), array])[1:]
+    mask = null_collections(shifted, HELD)
+    assert ([] if mask is None else mask.nonzero()[0].tolist()) == flawed
+
+
+DATE = pa.date32()
+INSTANT = pa.timestamp("us", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "flawed"),
+    [
+        (DATE, [dt.date(1900, 1, 1), dt.date(2299, 12, 31), None], []),
+        (DATE, [dt.date(1899, 12, 31), dt.date(2300, 1, 1), dt.date(2000, 1, 1)], [0, 1]),
+        (INSTANT, [dt.datetime(1900, 1, 1, tzinfo=dt.UTC), dt.datetime(2299, 12, 31, 23, 59, 59, 999999, dt.UTC)], []),
+        (INSTANT, [dt.datetime(1899, 12, 31, tzinfo=dt.UTC), dt.datetime(2300, 1, 1, tzinfo=dt.UTC), None], [0, 1]),
+        (pa.list_(DATE), [[dt.date(2000, 1, 1)], [dt.date(2000, 1, 1), dt.date(9999, 1, 1)], None], [1]),
+        (STRUCT, [{"a": [], "d": dt.date(1, 1, 1)}, None, {"a": [], "d": None}], [0]),
+    ],
+)
+def test_out_of_range(kind: pa.DataType, values: list[object], flawed: list[int]) -> None:
+    mask = out_of_range(pa.array(values, kind), HELD)
+    assert ([] if mask is None else mask.nonzero()[0].tolist()) == flawed
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "flawed"),
+    [
+        (LIST, [[1, None], [], None, [2]], [0]),
+        (DEEP, [[[1]], [[1], None], [[None]], None], [1, 2]),
+        (MAP, [{"a": [1]}.items(), {"a": None}.items(), {"a": [None]}.items(), None], [2]),
+        (STRUCT, [{"a": [None], "d": None}, {"a": None, "d": None}, None], [0]),
+    ],
+)
+def test_null_elements(kind: pa.DataType, values: list[object], flawed: list[int]) -> None:
+    array = pa.array([list(v) if isinstance(v, ItemsView) else v for v in values], kind)
+    mask = null_collections(array, Held(elements=False))
+    assert ([] if mask is None else mask.nonzero()[0].tolist()) == flawed
+
+
+LOW, HIGH, EVER = dt.date(1900, 1, 1), dt.date(2299, 12, 31), dt.date(9999, 12, 31)
+DATES = pa.list_(pa.field("element", DATE, nullable=False))
+DATE_MAP = pa.map_(pa.string(), pa.field("value", DATE))
+SMALL = Held({"integer": Range(0, 255), "decimal": Range(Decimal("-9.99"), Decimal("9.99"))})
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "clamped", "nulled"),
+    [
+        (DATE, [EVER, dt.date(1, 1, 1), LOW, None], [HIGH, LOW, LOW, None], [None, None, LOW, None]),
+        (pa.list_(DATE), [[EVER, LOW], None, []], [[HIGH, LOW], None, []], [[None, LOW], None, []]),
+        (DATES, [[EVER]], [[HIGH]], [[EVER]]),
+        (STRUCT, [{"a": [1], "d": EVER}, None], [{"a": [1], "d": HIGH}, None], [{"a": [1], "d": None}, None]),
+        (DATE_MAP, [[("k", EVER)], None], [[("k", HIGH)], None], [[("k", None)], None]),
+    ],
+)
+def test_brought_in_range(kind: pa.DataType, values: list[object], clamped: list[object], nulled: list[object]) -> None:
+    array = pa.concat_arrays([pa.array(values[:1], kind), pa.array(values, kind)])[1:]
+    assert brought_in_range(array, HELD, "clamp", nullable=True).to_pylist() == clamped
+    assert brought_in_range(array, HELD, "null", nullable=True).to_pylist() == nulled
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "clamped"),
+    [
+        (pa.int64(), [-1, 300, 7], [0, 255, 7]),
+        (pa.decimal128(10, 2), [Decimal("10.00"), Decimal("-10.01"), None], [Decimal("9.99"), Decimal("-9.99"), None]),
+        # Whatever has so few digits is within the bounds.
+        (pa.decimal128(2, 2), [Decimal("0.99")], [Decimal("0.99")]),
+    ],
+)
+def test_numbers_in_range(kind: pa.DataType, values: list[object], clamped: list[object]) -> None:
+    assert brought_in_range(pa.array(values, kind), SMALL, "clamp", nullable=False).to_pylist() == clamped
+
+
+def test_a_time_that_has_no_text_is_out_of_range() -> None:
+    beyond = pa.array([2**62], pa.int64()).cast(INSTANT)
+    assert brought_in_range(beyond, HELD, "clamp", nullable=False).cast(pa.int64()).to_pylist() == [120530 * DAY - 1]

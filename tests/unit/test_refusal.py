@@ -1,0 +1,154 @@
+"""Which rows a table refuses, which are set to fit, and what is told of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.dead_letters.refused import ranges
+from jobs.destinations.clickhouse.columns import table_column
+from jobs.destinations.clickhouse.held import held_column
+from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.held_values import DAY, Held, Range
+from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC, Fit, HeldColumn, Refusal, check_limits
+from jobs.destinations.registry import kind_of
+from jobs.spec.columns import RowColumn
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import OutOfRange
+from resources.errors import BadRecords
+
+HELD = Held({"integer": Range(0, 255), "date": Range(0, 100)}, collections=False, outside="too much")
+LIST = pa.list_(pa.field("element", pa.int64()))
+COLUMNS = (
+    HeldColumn("c0", "id", pa.int64(), "UInt8", nullable=False, is_key=True, held=HELD),
+    HeldColumn("c1", "n", pa.int64(), "UInt8", nullable=True, is_key=False, held=HELD),
+    HeldColumn("c2", "day", pa.date32(), "Date", nullable=True, is_key=False, held=HELD, fixed=True),
+    HeldColumn("c3", "tags", LIST, "Array(UInt8)", nullable=True, is_key=False, held=HELD),
+)
+FINE: dict[str, Any] = {"c0": 1, "c1": 1, "c2": None, "c3": []}
+
+
+def fit(rows: list[dict[str, Any]], out_of_range: OutOfRange = "refuse", policy: Any = "quarantine") -> Fit:
+    types = {column.name: column.declared for column in COLUMNS}
+    arrays = {name: pa.array([{**FINE, **row}[name] for row in rows], kind) for name, kind in types.items()}
+    many = len(rows)
+    places = {TOPIC: ["t"] * many, PARTITION: [0] * many, OFFSET: list(range(many)), BATCH: [7] * many}
+    deleted = [int(row.get("deleted", 0)) for row in rows]
+    table = pa.table({**arrays, **places, DELETED: deleted})
+    return Refusal("kind a.b", COLUMNS, policy, out_of_range, "me", {"t": "id-of-t"}).fit(table)
+
+
+def refused(found: Fit) -> list[tuple[int, str, str]]:
+    return [(row["offset"], row["column"], row["reason"]) for row in found.letters.to_pylist()]
+
+
+def test_one_letter_of_each_row_that_does_not_fit() -> None:
+    found = fit([{}, {"c1": 300, "c3": None}, {"c0": -1, "c1": -1}, {"c3": None}, {}])
+    assert found.rows[OFFSET].to_pylist() == [0, 4]
+    assert refused(found) == [
+        (2, "id", "too much"),
+        (1, "n", "too much"),
+        (3, "tags", "null in an array, map or tuple column"),
+    ]
+    letter = found.letters.to_pylist()[1]
+    known = {name: letter[name] for name in ("topic", "topic_id", "batch", "declared", "wanted", "op", "attempt")}
+    assert list(known.values()) == ["t", "id-of-t", 7, "long", "UInt8", "upsert", "me"]
+    assert json.loads(letter["key"]) == {"id": 1}
+    assert json.loads(letter["row"]) == {"id": 1, "n": 300, "day": None, "tags": None}
+
+
+def test_a_delete_is_judged_by_its_key_alone() -> None:
+    found = fit([{"c1": 300, "deleted": 1}, {"c0": 300, "deleted": 1}])
+    assert (found.rows[OFFSET].to_pylist(), refused(found)) == ([0], [(1, "id", "too much")])
+    assert found.letters["op"].to_pylist() == ["delete"]
+
+
+@pytest.mark.parametrize(("how", "value"), [("clamp", 255), ("null", None)])
+def test_values_are_set_to_fit_but_not_keys_and_the_order(how: OutOfRange, value: int | None) -> None:
+    beyond = dt.date(2000, 1, 1)
+    found = fit([{"c1": 300}, {"c0": 300}, {"c2": beyond}, {"c1": 300, "c3": None}, {}], how)
+    assert found.rows.select(["c1", OFFSET]).to_pylist() == [{"c1": value, OFFSET: 0}, {"c1": 1, OFFSET: 4}]
+    assert found.out_of_range == 1
+    assert [column for _, column, _ in refused(found)] == ["id", "day", "tags"]
+
+
+def test_policies() -> None:
+    with pytest.raises(BadRecords, match=r"column n: too much \(long to UInt8\), first at offset 1 of t-0"):
+        fit([{}, {"c1": 300}], policy="fail")
+    assert len(fit([{}, {"c1": 300}], policy="skip").letters) == 1
+    spec = _spec("kind: clickhouse", dead_letters={"max_records": 2})
+    check_limits(spec, "t", refused=4, changes=10, batches=2)
+    with pytest.raises(BadRecords, match=r"5 of 10 rows cannot be stored, more than `dead_letters\.max_records: 2`"):
+        check_limits(spec, "t", refused=5, changes=10, batches=2)
+
+
+INSTANT = pa.timestamp("us", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("declared", "named", "low", "high"),
+    [
+        (pa.int64(), "UInt8", 0, 255),
+        (pa.int64(), "Nullable(Int16)", -(2**15), 2**15 - 1),
+        (pa.int64(), "Decimal(5, 2)", -999, 999),
+        (pa.decimal128(20, 1), "Decimal(5, 2)", Decimal("-999.9"), Decimal("999.9")),
+        (pa.date32(), "Date", 0, 65535),
+        (INSTANT, "DateTime('UTC')", 0, (2**32 - 1) * 1_000_000),
+        (INSTANT, "DateTime64(9)", -25567 * DAY, 2**63 // 1000),
+        (INSTANT, "DateTime64(3)", -25567 * DAY, 120530 * DAY - 1),
+        (pa.date32(), None, -25567, 120529),
+    ],
+)
+def test_ranges_of_clickhouse(declared: pa.DataType, named: str | None, low: object, high: object) -> None:
+    types = {"n": named} if named else {}
+    table = ClickHouseTable(kind="clickhouse", table="a.b", mode="append", column_types=types, out_of_range="clamp")
+    column = held_column(table_column(RowColumn("n", declared, True, ("value", "n")), types), table, None)
+    assert column.held.range_of(declared) == Range(low, high)  # type: ignore[arg-type]
+
+
+def _spec(table: str, columns: dict[str, str] | None = None, **parts: object) -> PipelineSpec:
+    options = dict(part.split(": ") for part in table.split(", "))
+    document = {
+        "source": {
+            "topics": ["t"],
+            "key": {"format": "json", "columns": {"id": "long"}},
+            "value": {"format": "json", "columns": {"id": "long", **(columns or {})}},
+        },
+        "changes": {"key": {"columns": ["id"]}},
+        "tables": [{"table": "a.b", "mode": "upsert", **options}],
+        **parts,
+    }
+    return PipelineSpec.model_validate(document)
+
+
+@pytest.mark.parametrize(
+    ("table", "type_", "warned"),
+    [
+        ("kind: clickhouse", "array<long>", True),
+        ("kind: clickhouse", "array<long> not null", False),
+        ("kind: clickhouse", "struct<a: map<string,long>> not null", True),
+        ("kind: clickhouse, null_collections: empty", "array<long>", False),
+        ("kind: clickhouse", "date", False),
+        ("kind: bigquery", "array<long>", True),
+        ("kind: bigquery", "array<long not null>", False),
+        ("kind: bigquery", "struct<a: array<string>>", True),
+        ("kind: bigquery, null_elements: drop", "array<long>", False),
+        ("kind: bigquery", "map<string,long>", False),
+        ("kind: iceberg", "array<long>", False),
+    ],
+)
+def test_columns_with_rows_that_are_certain_to_be_refused(table: str, type_: str, warned: bool) -> None:
+    spec = _spec(table, {"odd": type_})
+    (entry,) = spec.tables
+    found = list(kind_of(entry).refuses(spec, entry))
+    assert len(found) == warned
+    assert all("column odd" in text and "Fix: set `null_" in text for text in found)
+
+
+def test_batches_near_each_other_are_replayed_at_once() -> None:
+    assert ranges([3, 1, 2, 20, 100]) == [(1, 20), (100, 100)]
