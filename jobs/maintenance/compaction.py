@@ -11,8 +11,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotRefUpdate
 from pyspark.sql import SparkSession
 
-from jobs.iceberg.attempt import point
 from jobs.iceberg.branches import maintenance_branch
+from jobs.iceberg.table_commit import point
 from jobs.maintenance.maintained_table import MaintainedTable, before_and_after, sizes
 from jobs.spec.maintenance import Compaction
 from resources.errors import ConfigurationError

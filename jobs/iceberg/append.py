@@ -1,0 +1,53 @@
+"""One try at one commit of data files that are written already, or being written: nothing is visible before it.
+
+No branch is needed, and nothing is left of a try that dies but files that no snapshot has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from pyiceberg.manifest import DataFile
+
+from jobs.iceberg.new_files import NewFiles, data_file
+from jobs.iceberg.table_commit import Found, TableCommit
+from resources.errors import CommitFailed
+
+
+class Append(TableCommit):
+    """Files that are appended together, in one commit."""
+
+    @cached_property
+    def _added(self) -> list[DataFile]:
+        return []
+
+    @cached_property
+    def files(self) -> NewFiles:
+        """Where and how they are written; travels to Spark's workers."""
+        return NewFiles.of(self._table)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files, by their own metadata."""
+        return sum(file.record_count for file in self._added)
+
+    def add(self, described: Iterable[Mapping[str, Any]]) -> None:
+        """Files that were written (`NewFile.to_json`), for the commit."""
+        self._added.extend(data_file(file, self.files) for file in described)
+
+    def _begin(self) -> int | None:
+        refs = self._table.metadata.refs
+        if self.target not in refs and "main" in refs:
+            self._branch_from_main(refs["main"])
+        self._check_lineage(self._table.metadata)
+        found = self._table.metadata.refs.get(self.target)
+        return found.snapshot_id if found else None
+
+    def _found(self) -> Found:
+        written_for = self.files.schema.schema_id
+        self._reload()
+        if self._added and self._table.metadata.current_schema_id != written_for:
+            raise CommitFailed("the table's columns changed while the batch was written", where=self.identifier)
+        return Found(self._added)

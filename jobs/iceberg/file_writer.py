@@ -1,0 +1,177 @@
+"""Writes the data files of one task: Parquet, rolled by size, one file per partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+
+from jobs.iceberg.new_files import NewFile, NewFiles
+from jobs.iceberg.partitioning import Values, at, by_partition
+from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
+
+_PARQUET = "write.parquet."
+# Rows wait in memory until they make a row group: as much of them in Arrow's form, and no more by Iceberg's own limit.
+_GROUP_BYTES, _GROUP_ROWS = 64 << 20, 1 << 20
+# Of a task that meets more partitions, the one that has waited longest ends its file.
+_OPEN_PARTITIONS = 32
+# A column whose values mostly differ costs time and space with a dictionary; looked at in the first rows only.
+_LOOKED_AT = 10_000
+
+
+class FileWriter:
+    """The files of one task. Those that are `written` are whole; an exception leaves none.
+
+    Attributes:
+        written: what was written, known when the context ends.
+    """
+
+    def __init__(self, files: NewFiles) -> None:
+        self._files = files
+        self._storage = files.open_storage()
+        self._open: dict[Values, _OpenFile] = {}
+        self.written: list[NewFile] = []
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType | None
+    ) -> None:
+        for partition in list(self._open):
+            file = self._open.pop(partition)
+            if kind is None:
+                self.written.append(file.close())
+            else:
+                file.abandon()
+
+    def write(self, rows: pa.Table) -> None:
+        """Rows with the columns of the table, in its order."""
+        for partition, part in by_partition(rows, self._files.spec, self._files.schema):
+            if not len(part):
+                continue
+            file = self._open.pop(partition, None) or _OpenFile(self._files, self._storage, partition)
+            file.add(part)
+            if file.is_full:
+                self.written.append(file.close())
+            else:
+                self._open[partition] = file
+        while len(self._open) > _OPEN_PARTITIONS:
+            self.written.append(self._open.pop(next(iter(self._open))).close())
+
+
+class _OpenFile:
+    """One Parquet file that rows are added to; it is made with its first row group."""
+
+    def __init__(self, files: NewFiles, storage: FileIO, partition: Values) -> None:
+        self._files, self._storage, self._partition = files, storage, partition
+        self._path = files.new_path(partition)
+        self._columns = leaves(files.schema)
+        self._most = files.number("write.target-file-size-bytes", 512 << 20)
+        self._waiting: list[pa.Table] = []
+        self._bytes = self._rows = 0
+        self._stream: Any = None
+        self._writer: pq.ParquetWriter | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._writer is not None and (bool(self._files.sort) or self._stream.tell() >= self._most)
+
+    def add(self, rows: pa.Table) -> None:
+        self._waiting.append(rows)
+        self._bytes += rows.nbytes
+        self._rows += len(rows)
+        if self._bytes >= min(_GROUP_BYTES, self._most) or self._rows >= _GROUP_ROWS:
+            self._write_group()
+
+    def close(self) -> NewFile:
+        if self._waiting:
+            self._write_group()
+        assert self._writer is not None, "a file begins with rows"
+        self._writer.close()
+        size = self._stream.tell()
+        self._stream.close()
+        footer = self._writer.writer.metadata
+        kept = modes(self._columns, self._files.properties)
+        return NewFile(
+            self._path,
+            footer.num_rows,
+            size,
+            self._partition,
+            column_statistics(footer, self._columns, kept),
+            tuple(_begin(footer.row_group(n).column(0)) for n in range(footer.num_row_groups)),
+        )
+
+    def abandon(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def _write_group(self) -> None:
+        rows = pa.concat_tables(self._waiting)
+        self._waiting, self._bytes, self._rows = [], 0, 0
+        if self._files.sort:
+            rows = _sorted(rows, self._files.sort)
+        if self._writer is None:
+            self._stream = self._storage.new_output(self._path).create()
+            self._writer = pq.ParquetWriter(
+                self._stream, self._files.arrow_schema, **_options(self._files, rows, self._columns)
+            )
+        self._writer.write_table(rows, row_group_size=self._files.number(_PARQUET + "row-group-limit", _GROUP_ROWS))
+
+
+def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[str, Any]:
+    """Parquet's options by the table's properties, with Iceberg's defaults."""
+    codec = files.properties.get(_PARQUET + "compression-codec", "zstd").lower()
+    level = files.properties.get(_PARQUET + "compression-level")
+    bloom = _PARQUET + "bloom-filter-enabled.column."
+    blooms = [c.path for c in columns if files.properties.get(bloom + c.name, "").lower() == "true"]
+    return {
+        "compression": "none" if codec == "uncompressed" else codec,
+        "compression_level": int(level) if level not in (None, "null") else None,
+        "data_page_size": files.number(_PARQUET + "page-size-bytes", 1 << 20),
+        "dictionary_pagesize_limit": files.number(_PARQUET + "dict-size-bytes", 2 << 20),
+        "max_rows_per_page": files.number(_PARQUET + "page-row-limit", 20_000),
+        "store_decimal_as_integer": True,
+        "store_schema": False,
+        "use_dictionary": [c.path for c in columns if c.repeated or _repeats(rows, c.parts)],
+        **({"bloom_filter_options": {path: {"ndv": len(rows)} for path in blooms}} if blooms else {}),
+    }
+
+
+def _repeats(rows: pa.Table, parts: Sequence[str]) -> bool:
+    first, inner = rows.slice(0, _LOOKED_AT)[parts[0]], list(parts[1:])
+    values = pc.struct_field(first, inner) if inner else first
+    distinct: int = pc.count_distinct(values, mode="all").as_py()
+    return distinct * 2 <= len(values)
+
+
+def _sorted(rows: pa.Table, sort: Sequence[tuple[str, str, str]]) -> pa.Table:
+    keys = pa.table([at(rows, name) for name, _, _ in sort], names=[str(n) for n in range(len(sort))])
+    order = [(str(n), direction, nulls) for n, (_, direction, nulls) in enumerate(sort)]
+    return rows.take(pc.sort_indices(keys, sort_keys=order))
+
+
+def conformed(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
+    """The columns in the types and order of the schema; nulls in those of the table that are not given.
+
+    Names are the same in upper and lower case, as Spark resolves them.
+    """
+    rows = len(next(iter(columns.values())))
+    named = {name.lower(): array for name, array in columns.items()}
+    arrays = []
+    for field in schema:
+        given = named.get(field.name.lower())
+        if given is None:
+            given = pa.nulls(rows, field.type)
+        arrays.append(given if given.type.equals(field.type) else given.cast(field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _begin(chunk: Any) -> int:
+    dictionary = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
+    return int(min(chunk.data_page_offset, dictionary or chunk.data_page_offset))

@@ -1,0 +1,201 @@
+"""Data files that Spark's tasks write themselves: where they go, what is in them, and their description.
+
+A task gives back descriptions instead of rows; whoever gathers them commits the files that they name, and no others. So
+a task that runs twice doubles nothing: its files have other names each time, and what nobody names is left to the
+removal of orphans.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
+
+from jobs.iceberg.partitioning import Values
+from jobs.iceberg.statistics import ColumnStatistics
+from resources.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class NewFiles:
+    """Where and how new data files of a table are written, by its metadata and properties; travels to Spark's workers.
+
+    Attributes:
+        storage: properties of the file system client. May hold secrets: never log them.
+        sort: the columns that the rows of a file are sorted by, each with its direction and the place of its nulls.
+    """
+
+    location: str
+    properties: Mapping[str, str]
+    schema: Schema
+    spec: PartitionSpec
+    sort: tuple[tuple[str, str, str], ...]
+    storage: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, table: Table) -> NewFiles:
+        """New files of this table as it is now.
+
+        Raises:
+            ConfigurationError: its files are not to be Parquet.
+        """
+        metadata = table.metadata
+        if (wanted := metadata.properties.get("write.format.default", "parquet").lower()) != "parquet":
+            raise ConfigurationError(
+                f"its data files are to be {wanted}, and batches are landed as Parquet",
+                where=".".join(table.name()),
+                remedy="remove the table's property `write.format.default`",
+            )
+        return cls(
+            metadata.location,
+            dict(metadata.properties),
+            table.schema(),
+            table.spec(),
+            _sort_columns(table.sort_order(), table.schema()),
+            dict(table.io.properties),
+        )
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of a file, with Iceberg's field ids, in Arrow's plain types."""
+        return pa.schema([_plain(f, f.nullable) for f in schema_to_pyarrow(self.schema)])
+
+    def open_storage(self) -> FileIO:
+        return load_file_io(dict(self.storage), self.location)
+
+    def new_path(self, partition: Values) -> str:
+        """A path that nobody has had before."""
+        name = f"{uuid.uuid4()}.parquet"
+        place = load_location_provider(self.location, dict(self.properties))
+        if not partition:
+            return place.new_data_location(name)
+        folders: Any = _Folders(self.spec.partition_to_path(Record(*partition), self.schema))
+        return place.new_data_location(name, folders)
+
+    def number(self, name: str, default: int) -> int:
+        """A property of the table that is a number."""
+        return int(self.properties.get(name, default))
+
+
+@dataclass(frozen=True)
+class _Folders:
+    """What a location provider asks of a partition."""
+
+    path: str
+
+    def to_path(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A data file that was written, as a task describes it to the run."""
+
+    path: str
+    rows: int
+    size: int
+    partition: Values
+    statistics: ColumnStatistics
+    splits: tuple[int, ...]
+
+    def to_json(self, files: NewFiles) -> dict[str, Any]:
+        kinds = _partition_types(files)
+        known = vars(self.statistics)
+        return {
+            "path": self.path,
+            "rows": self.rows,
+            "size": self.size,
+            "partition": [
+                None if v is None else _text(to_bytes(k, v)) for k, v in zip(kinds, self.partition, strict=True)
+            ],
+            "splits": self.splits,
+            **{name: list(known[name].items()) for name in ("sizes", "values", "nulls")},
+            **{name: [(i, _text(bound)) for i, bound in known[name].items()] for name in ("lower", "upper")},
+        }
+
+
+def data_file(described: Mapping[str, Any], files: NewFiles) -> DataFile:
+    """A described file as Iceberg's manifests have it."""
+    kinds = _partition_types(files)
+    values = [
+        None if text is None else from_bytes(kind, base64.b64decode(text))
+        for kind, text in zip(kinds, described["partition"], strict=True)
+    ]
+    found = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=described["path"],
+        file_format=FileFormat.PARQUET,
+        partition=Record(*values),
+        record_count=described["rows"],
+        file_size_in_bytes=described["size"],
+        column_sizes=dict(described["sizes"]),
+        value_counts=dict(described["values"]),
+        null_value_counts=dict(described["nulls"]),
+        nan_value_counts={},
+        lower_bounds={i: base64.b64decode(text) for i, text in described["lower"]},
+        upper_bounds={i: base64.b64decode(text) for i, text in described["upper"]},
+        split_offsets=list(described["splits"]),
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+    )
+    found.spec_id = files.spec.spec_id
+    return found
+
+
+def _text(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _partition_types(files: NewFiles) -> list[PrimitiveType]:
+    found = [f.field_type for f in files.spec.partition_type(files.schema).fields]
+    return [kind for kind in found if isinstance(kind, PrimitiveType)]
+
+
+def _sort_columns(order: SortOrder, schema: Schema) -> tuple[tuple[str, str, str], ...]:
+    """By the columns themselves: all transforms but buckets keep their order."""
+    return tuple(
+        (
+            schema.find_column_name(f.source_id) or "",
+            "ascending" if f.direction.value == "asc" else "descending",
+            "at_start" if f.null_order.value == "nulls-first" else "at_end",
+        )
+        for f in order.fields
+        if not isinstance(f.transform, BucketTransform)
+    )
+
+
+def _plain(field: pa.Field, nullable: bool = True) -> pa.Field:
+    """The field without Arrow's storage variants, field ids kept. Inside columns everything may be null."""
+    return field.with_type(_plain_type(field.type)).with_nullable(nullable)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_field, nullable=False), _plain(kind.item_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_plain(kind.field(n)) for n in range(kind.num_fields)])
+    return kind

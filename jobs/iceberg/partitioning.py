@@ -1,0 +1,59 @@
+"""Rows by the partition of an Iceberg table that they belong to. Pure over Arrow data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, PrimitiveType, TimestampType, TimestamptzType
+
+Values = tuple[Any, ...]
+"""Of one partition: per field of the partition spec its value as Iceberg's metadata has it (days, micros, …)."""
+
+
+def by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Values, pa.Table]]:
+    """The partitions of the rows, each with its rows in their order.
+
+    Transforms are applied to distinct values, in Python: so all of Iceberg's are known, and by its own rules.
+    """
+    if spec.is_unpartitioned():
+        yield (), rows
+        return
+    place, found = np.zeros(len(rows), np.int64), [()]  # type: tuple[Any, list[Values]]
+    for field in spec.fields:
+        kind = schema.find_field(field.source_id).field_type
+        assert isinstance(kind, PrimitiveType), "only single values are partitioned by"
+        column = at(rows, schema.find_column_name(field.source_id) or "")
+        distinct = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
+        transform = field.transform.transform(kind)
+        values = [transform(value) for value in _internal(distinct.dictionary, kind)]
+        number = {value: n for n, value in enumerate(dict.fromkeys(values))}
+        own = np.array([number[value] for value in values], np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
+        # Only pairs that occur are carried on, so that the numbers stay small however many fields there are.
+        pairs, place = np.unique(place * len(number) + own, return_inverse=True)
+        names = list(number)
+        found = [(*found[pair // len(names)], names[pair % len(names)]) for pair in pairs.tolist()]
+    for n, partition in enumerate(found):
+        yield partition, rows.filter(pa.array(place == n)) if len(found) > 1 else rows
+
+
+def at(rows: pa.Table, name: str) -> pa.ChunkedArray:
+    """The column, or the field of a struct, of this name with dots."""
+    if name in rows.column_names:
+        return rows[name]
+    head, *parts = name.split(".")
+    return pc.struct_field(rows[head], parts)
+
+
+def _internal(values: pa.Array, kind: PrimitiveType) -> list[Any]:
+    if isinstance(kind, DateType):
+        values = values.cast(pa.int32())
+    elif isinstance(kind, TimestampType | TimestamptzType):
+        values = values.cast(pa.int64())
+    found: list[Any] = values.to_pylist()
+    return found

@@ -1,0 +1,137 @@
+"""What Iceberg's metadata says about the columns of a data file, taken from the footer of the Parquet file. Pure.
+
+As Iceberg's own writers do it: counts and bounds for columns and for the fields of structs, by the table's
+`write.metadata.metrics.*`; sizes alone for what is inside lists and maps. (pyiceberg gives no bounds for the fields of
+structs, and those are what readers of landed rows prune by: `kafka.partition`, `kafka.offset`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import MetricModeTypes, MetricsMode, StatsAggregator, match_metrics_mode
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, IcebergType, ListType, MapType, PrimitiveType, StringType, StructType
+from pyiceberg.utils.decimal import unscaled_to_decimal
+
+_METRICS = "write.metadata.metrics."
+_NONE = MetricsMode(MetricModeTypes.NONE)
+_WITH_BOUNDS = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One column of the Parquet file.
+
+    Attributes:
+        name: in the table, with dots.
+        parts: names in the file, from the outside in.
+        repeated: it is inside a list or a map.
+    """
+
+    id: int
+    name: str
+    parts: tuple[str, ...]
+    type: PrimitiveType
+    repeated: bool
+
+    @property
+    def path(self) -> str:
+        """In the file, with dots."""
+        return ".".join(self.parts)
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """By field id, as Iceberg's data files have them; bounds in Iceberg's binary form."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    values: dict[int, int] = field(default_factory=dict)
+    nulls: dict[int, int] = field(default_factory=dict)
+    lower: dict[int, bytes] = field(default_factory=dict)
+    upper: dict[int, bytes] = field(default_factory=dict)
+
+
+def leaves(schema: Schema) -> list[Leaf]:
+    """The columns of a Parquet file of this schema, in its order."""
+    return list(_leaves(schema, schema.as_struct(), (), False))
+
+
+def modes(columns: Sequence[Leaf], properties: Mapping[str, str]) -> dict[int, MetricsMode]:
+    """By field id what is kept of a column. Of very wide tables only of the first columns, those of structs last."""
+    default = properties.get(_METRICS + "default", "truncate(16)")
+    most = int(properties.get(_METRICS + "max-inferred-column-defaults", "100"))
+    first = sorted(columns, key=lambda column: column.name.count("."))[:most]
+    known = columns if _METRICS + "default" in properties else first
+    found = {column.id: match_metrics_mode(default) for column in known}
+    for column in columns:
+        if own := properties.get(f"{_METRICS}column.{column.name}"):
+            found[column.id] = match_metrics_mode(own)
+    return found
+
+
+def column_statistics(
+    footer: pq.FileMetaData, columns: Sequence[Leaf], kept: Mapping[int, MetricsMode]
+) -> ColumnStatistics:
+    """The statistics of a file over all its row groups."""
+    found = ColumnStatistics()
+    groups = [footer.row_group(n) for n in range(footer.num_row_groups)]
+    for position, column in enumerate(columns):
+        mode = kept.get(column.id, _NONE)
+        if mode == _NONE:
+            continue
+        chunks = [group.column(position) for group in groups]
+        found.sizes[column.id] = sum(chunk.total_compressed_size for chunk in chunks)
+        if column.repeated:
+            continue
+        found.values[column.id] = sum(chunk.num_values for chunk in chunks)
+        known = [chunk.statistics for chunk in chunks if chunk.is_stats_set]
+        if len(known) == len(chunks) and all(s.has_null_count for s in known):
+            found.nulls[column.id] = sum(s.null_count for s in known)
+            if mode.type in _WITH_BOUNDS:
+                _keep_bounds(found, column, mode, known)
+    return found
+
+
+def _keep_bounds(found: ColumnStatistics, column: Leaf, mode: MetricsMode, known: Sequence[Any]) -> None:
+    """Bounds, where every row group that has values knows its own."""
+    with_values = [s for s in known if s.num_values]
+    if not with_values or not all(s.has_min_max for s in with_values):
+        return
+    text = isinstance(column.type, StringType | BinaryType)
+    bounds = StatsAggregator(column.type, with_values[0].physical_type, mode.length if text else None)
+    for statistics in with_values:
+        bounds.update_min(_value(column, statistics, "min"))
+        bounds.update_max(_value(column, statistics, "max"))
+    lower, upper = bounds.min_as_bytes(), bounds.max_as_bytes()
+    if lower is not None:
+        found.lower[column.id] = lower
+    if upper is not None:
+        found.upper[column.id] = upper
+
+
+def _value(column: Leaf, statistics: Any, which: str) -> Any:
+    scale = getattr(column.type, "scale", None)
+    if scale is not None and statistics.physical_type != "FIXED_LEN_BYTE_ARRAY":
+        return unscaled_to_decimal(getattr(statistics, f"{which}_raw"), scale)
+    return getattr(statistics, which)
+
+
+def _leaves(schema: Schema, kind: StructType, above: tuple[str, ...], repeated: bool) -> Iterator[Leaf]:
+    for part in kind.fields:
+        yield from _of(schema, part.field_id, part.field_type, (*above, part.name), repeated)
+
+
+def _of(schema: Schema, field_id: int, kind: IcebergType, parts: tuple[str, ...], repeated: bool) -> Iterator[Leaf]:
+    if isinstance(kind, StructType):
+        yield from _leaves(schema, kind, parts, repeated)
+    elif isinstance(kind, ListType):
+        yield from _of(schema, kind.element_id, kind.element_type, (*parts, "list", "element"), True)
+    elif isinstance(kind, MapType):
+        yield from _of(schema, kind.key_id, kind.key_type, (*parts, "key_value", "key"), True)
+        yield from _of(schema, kind.value_id, kind.value_type, (*parts, "key_value", "value"), True)
+    elif isinstance(kind, PrimitiveType):
+        yield Leaf(field_id, schema.find_column_name(field_id) or "", parts, kind, repeated)

@@ -1,0 +1,243 @@
+"""What every commit of ours to an Iceberg table has in common: the state that it continues, and one conditional commit.
+
+The target branch moves only if it is still where we looked at it, and only if the committed state there is the one that
+the caller planned from. Whoever comes second is refused, be it another run or one that slept (DESIGN section 4).
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+
+from jobs.batch import PREFIX, CommittedState
+from jobs.iceberg.history import ancestors, read_history, tag_name
+from jobs.iceberg.schema import arrow_schema
+from resources.errors import CommitFailed, CommitStateUnknown, TableReplaced
+from resources.iceberg import IcebergCatalog, catalog_errors
+
+ATTEMPT = PREFIX + "attempt"
+_REBASES = 20
+
+
+# How a commit is made: at once by its catalog, or later together with those of other tables.
+Publish = Callable[[Table, list[TableRequirement], list[TableUpdate]], None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is to be appended, looked up before each turn of a publication.
+
+    Attributes:
+        requirements, updates: of the same commit, beside those of the target.
+    """
+
+    files: Sequence[DataFile]
+    requirements: list[TableRequirement] = field(default_factory=list)
+    updates: list[TableUpdate] = field(default_factory=list)
+
+
+class TableCommit(ABC):
+    """One try at one commit; `expected` is the committed state that it continues.
+
+    With `skip_undone` (`on_rollback: skip`) that may be a state that a rollback has undone. Without it a rollback
+    between plan and commit is noticed like any other commit.
+
+    Attributes:
+        identifier: the table.
+        id: UUID of the try; its snapshots carry it.
+        base: the target branch's snapshot that it starts from; None where there is none yet.
+        target: the branch to publish to.
+    """
+
+    def __init__(
+        self,
+        catalog: IcebergCatalog,
+        identifier: str,
+        pipeline: str,
+        expected: CommittedState | None,
+        target: str = "main",
+        skip_undone: bool = False,
+        publish: Publish | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self.identifier = identifier
+        self._pipeline = pipeline
+        self._expected = expected.commit_id if expected else None
+        self.target = target
+        self._skip_undone = skip_undone
+        self._commit = publish or catalog.commit
+        self.id = uuid.uuid4().hex
+        self._table = catalog.require(identifier)
+        self.base = self._begin()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns, those included that the pipeline file does not declare any more."""
+        return arrow_schema(self._table)
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """What every snapshot of this try must carry, so that it is known as ours."""
+        return {ATTEMPT: self.id}
+
+    @abstractmethod
+    def _begin(self) -> int | None:
+        """Checks that the try may begin, and prepares it; returns the base."""
+
+    @abstractmethod
+    def _found(self) -> Found:
+        """Looks at the table again, and at what is to be appended to it."""
+
+    def publish_append(self, properties: Mapping[str, str], mirrored: dict[str, str], rebase: bool = True) -> int:
+        """Appends the written data files to the target's head as one snapshot with these summary properties.
+
+        The files are taken over as they are (metadata only), so a target that has moved meanwhile is no reason to
+        write them again, as long as the committed state is still the expected one.
+
+        Args:
+            mirrored: table properties of the same commit.
+            rebase: publish on the target's head, wherever it is. False where the rows were computed from the base, as
+                in a replay: then only on the base.
+
+        Returns:
+            The published snapshot's id.
+
+        Raises:
+            CommitFailed: another run has committed meanwhile; without `rebase` also any other writer.
+        """
+        for turn in range(1, _REBASES + 1):
+            found = self._found()
+            metadata = self._table.metadata
+            self._check_lineage(metadata)
+            if not rebase:
+                self._check_base(metadata)
+            if any(f.spec_id != metadata.default_spec_id for f in found.files):
+                raise CommitFailed("the partition spec changed while the batch was written", where=self.identifier)
+            added, snapshot_id = self._stage_append(found.files, {**properties, **self.summary})
+            try:
+                self._publish(snapshot_id, added, mirrored, found)
+            except CommitFailed:
+                # Somebody was faster in these milliseconds: on top of that one then, if the lineage allows it.
+                if turn == _REBASES or not rebase:
+                    raise
+            else:
+                return snapshot_id
+        raise AssertionError("the last turn returns or raises")
+
+    def _check_lineage(self, metadata: TableMetadata) -> None:
+        """The committed state must still be the one that the caller planned from."""
+        history = read_history(metadata, self._pipeline, self.target)
+        found = history.committed.commit_id if history.committed else None
+        if history.undone and self._skip_undone:
+            found = history.undone.commit_id
+        if self._expected != found:
+            raise CommitFailed(f"another run has committed {found or 'a rollback'} meanwhile", where=self.identifier)
+
+    def _check_base(self, metadata: TableMetadata) -> None:
+        if _head(metadata, self.target) != self.base:
+            raise CommitFailed("another writer has changed the table since this attempt began", where=self.identifier)
+
+    def _reload(self) -> None:
+        uuid_before = self._table.metadata.table_uuid
+        self._table = self._catalog.require(self.identifier)
+        if self._table.metadata.table_uuid != uuid_before:
+            raise TableReplaced("the table was dropped and recreated while a batch was written", where=self.identifier)
+
+    def _branch_from_main(self, main: SnapshotRef) -> None:
+        """The target's first snapshot is where main is."""
+        missing = AssertRefSnapshotId(ref=self.target, snapshot_id=None)
+        self._catalog.commit(self._table, [missing], [point(self.target, main.snapshot_id)])
+        self._table = self._catalog.require(self.identifier)
+
+    def _stage_append(self, files: Iterable[DataFile], summary: dict[str, str]) -> tuple[list[TableUpdate], int]:
+        """Writes manifest and manifest list of an append, without committing.
+
+        pyiceberg's own commit of a producer retries on a moved head and so drops the requirement that makes it a
+        compare-and-set; so only the staging half of it is used.
+        """
+        with catalog_errors(self.identifier):
+            producer = _FastAppendFiles(
+                operation=Operation.APPEND,
+                transaction=_Unchanged(self._table),
+                io=self._table.io,
+                snapshot_properties=summary,
+                branch=self.target,
+            )
+            for file in files:
+                producer.append_data_file(file)
+            updates, _ = producer._commit()
+        return list(updates), producer.snapshot_id
+
+    def _publish(self, published: int, added: list[TableUpdate], mirrored: dict[str, str], found: Found) -> None:
+        metadata = self._table.metadata
+        requirements: list[TableRequirement] = [
+            AssertTableUUID(uuid=metadata.table_uuid),
+            AssertRefSnapshotId(ref=self.target, snapshot_id=_head(metadata, self.target)),
+            *found.requirements,
+        ]
+        updates: list[TableUpdate] = [
+            *(u for u in added if not isinstance(u, SetSnapshotRefUpdate)),
+            point(self.target, published, like=metadata.refs.get(self.target)),
+            point(tag_name(self._pipeline, self.target), published, SnapshotRefType.TAG),
+            *found.updates,
+            SetPropertiesUpdate(updates=mirrored),
+        ]
+        try:
+            self._commit(self._table, requirements, updates)
+        except CommitStateUnknown:
+            if not self._is_published(published):
+                raise
+
+    def _is_published(self, snapshot_id: int) -> bool:
+        """Looks whether a commit whose answer was lost has happened."""
+        table = self._catalog.load(self.identifier)
+        return table is not None and any(s.snapshot_id == snapshot_id for s in ancestors(table.metadata, self.target))
+
+
+class _Unchanged(Transaction):
+    """Of a snapshot producer that stages on the table as it is.
+
+    pyiceberg's own copies the whole metadata each time that it is asked for it, 13 times in one append: that grows with
+    every snapshot.
+    """
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        return self._table.metadata
+
+
+def _head(metadata: TableMetadata, branch: str) -> int | None:
+    ref = metadata.refs.get(branch)
+    return ref.snapshot_id if ref else None
+
+
+def point(
+    name: str, snapshot_id: int, kind: SnapshotRefType = SnapshotRefType.BRANCH, like: SnapshotRef | None = None
+) -> SetSnapshotRefUpdate:
+    """Points a branch or tag to a snapshot; `like` is the branch as it is, whose retention settings stay."""
+    return SetSnapshotRefUpdate(
+        ref_name=name,
+        type=kind,
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=like.max_ref_age_ms if like else None,
+        max_snapshot_age_ms=like.max_snapshot_age_ms if like else None,
+        min_snapshots_to_keep=like.min_snapshots_to_keep if like else None,
+    )

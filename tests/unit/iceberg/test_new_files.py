@@ -1,0 +1,228 @@
+"""Data files that tasks write: their statistics are those of pyiceberg's writer, and every reader finds the rows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyspark import cloudpickle
+
+from jobs.iceberg.append import Append
+from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.new_files import NewFiles, data_file
+from jobs.iceberg.schema import iceberg_schema, partition_spec, sort_order
+from resources.connections import IcebergConnection
+from resources.errors import ConfigurationError
+from resources.iceberg import IcebergCatalog
+
+NAME = "n.t"
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        ("name", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("day", pa.date32()),
+        ("price", pa.decimal128(9, 2)),
+        ("ratio", pa.float64()),
+        ("raw", pa.binary()),
+        ("nothing", pa.bool_()),
+        ("place", pa.struct([("topic", pa.string()), ("offset", pa.int64()), ("o.d-d", pa.string())])),
+        ("tags", pa.list_(pa.field("element", pa.string()))),
+        ("more", pa.map_(pa.string(), pa.struct([("x", pa.int32())]))),
+    ]
+)
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+ROWS = pa.Table.from_pylist(
+    [
+        {
+            "id": n,
+            "name": None if n % 3 == 0 else f"wörd {n:03d} and a long tail",
+            "at": BEGIN + timedelta(hours=n),
+            "day": date(2026, 1, 1 + n % 5),
+            "price": Decimal(n * 7 - 100) / 100,
+            "ratio": n / 7,
+            "raw": bytes([255] * 20) if n % 2 else b"\x00",
+            "place": {"topic": "t", "offset": 5000 + n, "o.d-d": "x"} if n % 4 else None,
+            "tags": ["a", None, str(n)] if n % 2 else None,
+            "more": [("k", {"x": n})],
+        }
+        for n in range(60)
+    ],
+    schema=SCHEMA,
+)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> IcebergCatalog:
+    (tmp_path / "c.db").touch()
+    uri = f"sqlite:///{tmp_path / 'c.db'}"
+    return IcebergCatalog(
+        "lake", IcebergConnection(kind="iceberg", type="sql", uri=uri, warehouse=f"file://{tmp_path}")
+    )
+
+
+def create(
+    catalog: IcebergCatalog,
+    by: tuple[str, ...] = (),
+    sort: tuple[str, ...] = (),
+    properties: dict[str, str] | None = None,
+) -> Table:
+    schema = iceberg_schema(SCHEMA)
+    named = {"format-version": "2", **(properties or {})}
+    catalog.create(NAME, schema, partition_spec(schema, by), named, sort_order(schema, sort))
+    return catalog.require(NAME)
+
+
+def write(table: Table, rows: pa.Table = ROWS) -> list[DataFile]:
+    """As a task does it, and the run that reads its description."""
+    files = NewFiles.of(table)
+    return [data_file(file, files) for file in described(files, rows, 1)]
+
+
+def described(files: NewFiles, rows: pa.Table, pieces: int) -> list[dict[str, Any]]:
+    files = cloudpickle.loads(cloudpickle.dumps(files))
+    size = -(-len(rows) // pieces)
+    with FileWriter(files) as writer:
+        for n in range(pieces):
+            part = rows.slice(n * size, size)
+            columns = {name: part[name].combine_chunks() for name in part.column_names}
+            writer.write(conformed(columns, files.arrow_schema))
+    return [json.loads(json.dumps(file.to_json(files))) for file in writer.written]
+
+
+def publish(catalog: IcebergCatalog, rows: pa.Table = ROWS, pieces: int = 1) -> list[DataFile]:
+    append = Append(catalog, NAME, "p", None)
+    append.add(described(append.files, rows, pieces))
+    append.publish_append({}, {})
+    return [task.file for task in catalog.require(NAME).scan().plan_files()]
+
+
+def told(file: DataFile) -> dict[str, dict[int, Any]]:
+    return {
+        "values": dict(file.value_counts),
+        "nulls": dict(file.null_value_counts),
+        "lower": dict(file.lower_bounds),
+        "upper": dict(file.upper_bounds),
+    }
+
+
+def test_statistics_are_those_of_pyiceberg_and_of_structs_too(catalog: IcebergCatalog) -> None:
+    table = create(catalog)
+    (ours,) = write(table)
+    table.append(ROWS.cast(table.schema().as_arrow()))
+    (theirs,) = [task.file for task in table.scan().plan_files()]
+    assert (ours.record_count, ours.file_size_in_bytes) == (
+        60,
+        Path(ours.file_path.removeprefix("file://")).stat().st_size,
+    )
+    schema = table.schema()
+    for name in ("id", "name", "at", "day", "price", "ratio", "raw", "nothing"):
+        column = schema.find_field(name).field_id
+        for kind, by_id in told(theirs).items():
+            assert told(ours)[kind].get(column) == by_id.get(column), (name, kind)
+    offset = schema.find_field("place.offset")
+    whole: Any = offset.field_type
+    bounds: list[Any] = [from_bytes(whole, b[offset.field_id]) for b in (ours.lower_bounds, ours.upper_bounds)]
+    assert bounds == [5001, 5059]
+    assert ours.null_value_counts[offset.field_id] == theirs.null_value_counts[offset.field_id] == 15
+    repeated = schema.find_field("tags.element").field_id
+    assert repeated in ours.column_sizes
+    assert repeated not in ours.value_counts, "elements are no rows"
+
+
+@pytest.mark.parametrize(
+    ("properties", "bounded"),
+    [
+        pytest.param({"write.metadata.metrics.default": "counts"}, set[str](), id="counts"),
+        pytest.param(
+            {"write.metadata.metrics.default": "none", "write.metadata.metrics.column.place.offset": "full"},
+            {"place.offset"},
+            id="one column",
+        ),
+        pytest.param(
+            {"write.metadata.metrics.max-inferred-column-defaults": "2"}, {"id", "name"}, id="the first of many"
+        ),
+    ],
+)
+def test_metrics_by_the_tables_properties(
+    catalog: IcebergCatalog, properties: dict[str, str], bounded: set[str]
+) -> None:
+    table = create(catalog, properties=properties)
+    (file,) = write(table)
+    assert {table.schema().find_column_name(column) for column in file.lower_bounds} == bounded
+
+
+def test_rows_come_back_whole_through_the_catalog(catalog: IcebergCatalog) -> None:
+    create(catalog)
+    (file,) = publish(catalog, pieces=7)
+    found = catalog.require(NAME).scan().to_arrow().cast(SCHEMA)
+    assert found.sort_by("id").to_pylist() == ROWS.to_pylist()
+    footer = pq.ParquetFile(file.file_path.removeprefix("file://")).metadata
+    assert footer.num_row_groups == 1, "pieces are gathered"
+
+
+@pytest.mark.parametrize("by", [("name",), ("bucket(4, id)", "day(at)"), ("truncate(2, name)", "day"), ("month(at)",)])
+def test_partitions_are_icebergs_own(catalog: IcebergCatalog, by: tuple[str, ...]) -> None:
+    table = create(catalog, by)
+    files = publish(catalog, pieces=2)
+    assert all(file.spec_id == table.spec().spec_id for file in files)
+    spec, schema = table.spec(), table.schema()
+    for file in files:
+        rows = pq.read_table(file.file_path.removeprefix("file://"))
+        for n, field in enumerate(spec.fields):
+            kind = schema.find_field(field.source_id).field_type
+            values = rows[schema.find_column_name(field.source_id) or ""]
+            if values.type in (pa.date32(), pa.timestamp("us", "UTC")):
+                values = values.cast(pa.int32() if values.type == pa.date32() else pa.int64())
+            assert {field.transform.transform(kind)(value) for value in values.to_pylist()} == {file.partition[n]}
+        folders = [f"{spec.fields[n].name}=" for n in range(len(spec.fields))]
+        assert all(folder in file.file_path for folder in folders)
+    few = catalog.require(NAME).scan(row_filter="id = 7 and day = '2026-01-03'").to_arrow()
+    assert few["id"].to_pylist() == [7]
+    assert sum(file.record_count for file in files) == 60
+
+
+def test_sorted_tables_have_sorted_files(catalog: IcebergCatalog) -> None:
+    create(catalog, sort=("name", "id"))
+    (file,) = publish(catalog, ROWS.take(pa.array(range(59, -1, -1))))
+    names = pq.read_table(file.file_path.removeprefix("file://"))["name"].to_pylist()
+    assert names == sorted(names, key=lambda name: (name is not None, name or ""))
+
+
+def test_files_are_rolled_by_size_where_the_table_says(catalog: IcebergCatalog) -> None:
+    small = {"write.target-file-size-bytes": "1500", "write.parquet.compression-codec": "gzip"}
+    create(catalog, properties={**small, "write.object-storage.enabled": "true"})
+    files = publish(catalog, pieces=20)
+    assert len(files) > 3
+    assert len({file.file_path for file in files}) == len(files)
+    footer = pq.ParquetFile(files[0].file_path.removeprefix("file://")).metadata
+    assert footer.row_group(0).column(0).compression == "GZIP"
+    assert files[0].file_path.split("/data/")[1].count("/") == 4, "the layout of object stores"
+    assert sorted(catalog.require(NAME).scan().to_arrow()["id"].to_pylist()) == list(range(60))
+
+
+def test_other_formats_are_refused(catalog: IcebergCatalog) -> None:
+    table = create(catalog, properties={"write.format.default": "avro"})
+    with pytest.raises(ConfigurationError, match="avro"):
+        NewFiles.of(table)
+
+
+def test_nulls_in_a_required_column_are_refused(catalog: IcebergCatalog) -> None:
+    table = create(catalog)
+    with pytest.raises(pa.ArrowInvalid, match="null"):
+        write(table, ROWS.set_column(0, "id", pa.nulls(60, pa.int64())))
+
+
+def test_secrets_of_the_storage_are_in_no_text(catalog: IcebergCatalog) -> None:
+    table = create(catalog)
+    table.io.properties["s3.secret-access-key"] = "do-not-tell"
+    assert "do-not-tell" not in repr(NewFiles.of(table))
