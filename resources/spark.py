@@ -73,6 +73,27 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
     return spark
 
 
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks the cluster runs at a time: its cores, or what it may grow to.
+
+    `spark.sql.leafNodeDefaultParallelism` of the session says otherwise. Asked of the server without a job: into so
+    many parts it would cut a range.
+    """
+    plan = spark.range(1)._explain_string()  # type: ignore[operator]
+    found = re.search(r"splits=(?:Some\()?(\d+)", plan)
+    return max(int(found[1]) if found else 1, _most_executors(spark) * int(_setting(spark, "spark.executor.cores")))
+
+
+def _most_executors(spark: SparkSession) -> int:
+    if _setting(spark, "spark.dynamicAllocation.enabled", "false") != "true":
+        return 0
+    return int(_setting(spark, "spark.dynamicAllocation.maxExecutors"))
+
+
+def _setting(spark: SparkSession, name: str, default: str = "1") -> str:
+    return spark.conf.get(name, default) or default
+
+
 def _attach_remote(remote: str, role: str) -> SparkSession:
     """The role's session, quiet. A server never opens a closed session's id again (it timed out), so the ids of a role
     are a fixed sequence, and the first that is not closed is the one that an earlier run may still be using."""
@@ -178,10 +199,10 @@ _KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
         "free space, then run again",
     ),
     (
-        ("Permission denied", "Read-only file system", "Mkdirs failed", "[Nn]ot a directory"),
+        ("Permission denied", "Read-only file system", "Mkdirs failed", "[Nn]ot a directory", r"errors\.StorageError"),
         StorageError,
         "the warehouse cannot be written",
-        "give the user of the Spark server write permission on the warehouse",
+        "give the user of Spark's workers write permission on the warehouse",
     ),
     (
         ("UnknownTopicOrPartitionException", "OffsetOutOfRangeException", "Failed on data loss", "KAFKA_DATA_LOSS"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,25 +14,11 @@ from jobs.spec.pipeline import PipelineSpec
 from resources.errors import BadRecords, InvariantBroken
 
 
-@dataclass(frozen=True)
-class Written:
-    """What the landing job counted while it ran, each number at its own place.
-
-    Attributes:
-        report: of all tasks; its records were counted by the workers before they decoded them.
-        landed, quarantined, filtered: what became of them, counted after.
-    """
-
-    report: TaskReport = field(default_factory=TaskReport)
-    landed: int = 0
-    quarantined: int = 0
-    filtered: int = 0
-
-
-def check(batch: Batch, where: str, written: Written, added_rows: int, skip: bool = False) -> Counts:
-    """The batch's counts, if they add up: what was read, what became of it, and what the branch's files hold.
+def check(batch: Batch, where: str, found: TaskReport, added_rows: int, skip: bool = False) -> Counts:
+    """The batch's counts, if they add up: what was read, what became of it, and what the new files hold.
 
     Args:
+        found: by all tasks; records were counted before they were decoded, and each outcome on its own.
         added_rows: rows of the data files that were written, from their metadata.
         skip: nothing of bad records is kept (`on_bad_record: skip`).
 
@@ -41,12 +26,12 @@ def check(batch: Batch, where: str, written: Written, added_rows: int, skip: boo
         InvariantBroken: they do not; nothing was published.
     """
     counts = Counts(
-        read=written.report.records,
-        landed=written.landed,
-        quarantined=0 if skip else written.quarantined,
-        filtered=written.filtered,
-        gaps=total(batch.ranges) - written.report.records,
-        skipped=written.quarantined if skip else 0,
+        read=found.records,
+        landed=found.outcome.landed,
+        quarantined=0 if skip else found.outcome.quarantined,
+        filtered=found.outcome.filtered,
+        gaps=total(batch.ranges) - found.records,
+        skipped=found.outcome.quarantined if skip else 0,
     )
     expected = counts.landed + counts.quarantined
     if not counts.balanced or counts.gaps < 0 or added_rows != expected:

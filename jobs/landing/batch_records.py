@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
-from jobs.changes.columns import KEPT, landing_schema
+from jobs.changes.columns import INSTANT, KEPT, landing_schema
+from jobs.iceberg.new_files import NewFiles
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries
+from jobs.landing.splits import Read, plan_reads
+from jobs.landing.task import TELLS, LandingTask, Selection
+from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.plan import refuse_other_topics
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
+from resources.spark import parallelism
 
-_CONSTANT = ("batchNumber", "landedAt", "revision")
-# Below this many offsets one task per topic-partition is enough.
-_SPLIT_FROM = 200_000
+Batches = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
@@ -48,26 +52,46 @@ class BatchRecords:
     refused: dict[Coordinates, str] = field(default_factory=dict)
 
     def shaped(self, spark: SparkSession) -> DataFrame:
-        """Landed rows of all records (`jobs.changes.columns`), and the reports of the tasks among them."""
+        """Landed rows of all records (`jobs.changes.columns`)."""
+        schema = self._schema
+        reader, records = self._read(spark)
+        shaped = records.mapInArrow(_plain_function(reader), _spark_type(_without(schema, self._constants)))
+        constants = {n: F.lit(v.as_py()).cast(from_arrow_type(v.type)) for n, v in self._constants.items()}
+        return shaped.withColumns(constants).select(schema.names)
+
+    def write(self, spark: SparkSession, where: str, selection: Selection, files: NewFiles) -> list[TaskReport]:
+        """Has Spark's tasks write the selected records, in one pass over Kafka; returns what each of them tells."""
+        reader, records = self._read(spark)
+        task = LandingTask(where, reader, selection, files, self._constants)
+        told = records.mapInArrow(_plain_function(task), _spark_type(TELLS))
+        return [TaskReport.from_text(row["report"]) for row in told.collect()]
+
+    @property
+    def _schema(self) -> pa.Schema:
+        """Of landed rows in this table."""
         schema = landing_schema(self.spec)
         schema = schema.set(schema.get_field_index("value"), self.table.field("value"))
         if KEPT.name in self.table.names and KEPT.name not in schema.names:
             schema = schema.append(KEPT)
+        return schema
+
+    @property
+    def _constants(self) -> dict[str, pa.Scalar]:
+        planned_at = datetime.fromtimestamp(self.batch.planned_at / 1000, UTC)
+        return {
+            "batchNumber": pa.scalar(self.batch.number, pa.int64()),
+            "landedAt": pa.scalar(planned_at, INSTANT),
+            "revision": pa.scalar(None, pa.int64()),
+        }
+
+    def _read(self, spark: SparkSession) -> tuple[RecordReader, DataFrame]:
+        """The batch's records, transformed where the pipeline has a transform, and the reader that shapes them."""
         resolved = self.spec.source.resolved
         headers = resolved is not None and resolved.mentions("_headers")
         records = _kafka_records(spark, self.kafka, self.batch, headers)
         schemas = self.registries.schemas_of(self.spec.source, records)
         reader = record_reader(self.spec, self.batch, self.table, schemas)
-        if resolved:
-            records = transformed(records, resolved, reader, self.refused)
-        shaped = records.mapInArrow(_plain_function(reader), _spark_type(_shaped(schema)))
-        return shaped.withColumns(
-            {
-                "batchNumber": F.lit(self.batch.number).cast("bigint"),
-                "landedAt": F.lit(datetime.fromtimestamp(self.batch.planned_at / 1000, UTC)),
-                "revision": F.lit(None).cast("bigint"),
-            }
-        ).select(schema.names)
+        return reader, transformed(records, resolved, reader, self.refused) if resolved else records
 
     def check_topics(self) -> None:
         """After the records were read.
@@ -98,23 +122,25 @@ class BatchRecords:
 
 def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch, headers: bool) -> DataFrame:
     """Exactly the records of the ranges; Spark fails rather than leaves out one that is gone (`failOnDataLoss`)."""
-    ranges = {tp: r for tp, r in batch.ranges.items() if len(r)}
+    reads = plan_reads(batch.ranges, parallelism(spark))
+    frames = [_frame(spark, kafka, read, headers) for read in reads]
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else [])]
+    return reduce(DataFrame.unionAll, frames).select(*names)
+
+
+def _frame(spark: SparkSession, kafka: KafkaCluster, read: Read, headers: bool) -> DataFrame:
     options = {
         **kafka.spark_options(),
-        "assign": json.dumps(_by_topic(dict.fromkeys(ranges, 0), as_list=True)),
-        "startingOffsets": json.dumps(_by_topic({tp: r.start for tp, r in ranges.items()})),
-        "endingOffsets": json.dumps(_by_topic({tp: r.end for tp, r in ranges.items()})),
+        "assign": json.dumps(_by_topic(dict.fromkeys(read.ranges, 0), as_list=True)),
+        "startingOffsets": json.dumps(_by_topic({tp: r.start for tp, r in read.ranges.items()})),
+        "endingOffsets": json.dumps(_by_topic({tp: r.end for tp, r in read.ranges.items()})),
         "failOnDataLoss": "true",
         "includeHeaders": str(headers).lower(),
     }
-    if sum(map(len, ranges.values())) > _SPLIT_FROM:
-        options["minPartitions"] = "4"
+    if read.pieces:
+        options["minPartitions"] = str(read.pieces)
     frame = spark.read.format("kafka").options(**options).load()
-    most = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    if len(ranges) > most:
-        # Not a task and a data file for each of 5,000 topic-partitions.
-        frame = frame.coalesce(most)
-    return frame.select("key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else []))
+    return frame.coalesce(read.tasks) if read.tasks else frame
 
 
 def _by_topic(values: Mapping[TopicPartition, int], as_list: bool = False) -> dict[str, object]:
@@ -124,18 +150,18 @@ def _by_topic(values: Mapping[TopicPartition, int], as_list: bool = False) -> di
     return {t: [int(p) for p in ps] for t, ps in found.items()} if as_list else dict(found)
 
 
-def _shaped(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([f for f in schema if f.name not in _CONSTANT])
+def _without(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
+    return pa.schema([f for f in schema if f.name not in names])
 
 
 def _spark_type(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
-def _plain_function(reader: RecordReader) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+def _plain_function(task: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
     """Spark wants a function, not a callable object."""
 
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return reader(batches)
+    def run(batches: Batches) -> Batches:
+        return task(batches)
 
-    return read
+    return run

@@ -18,12 +18,15 @@ from pyspark.sql import functions as F
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import ROWS, landing_schema
 from jobs.failpoints import failpoint
+from jobs.iceberg import spark_writes
+from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import landed_batches, recreated_properties, recreated_topics_of
 from jobs.iceberg.rows import with_all_columns
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.intermediate import IntermediateTable, publish_batch, publish_landed
-from jobs.landing.ranges import Selection, land_ranges
+from jobs.landing.ranges import land_ranges
+from jobs.landing.task import Selection
 from jobs.lineage import recreated_topics
 from jobs.offsets import Offsets
 from jobs.spec.columns import RowColumn
@@ -66,8 +69,11 @@ class TableToLandIn(Protocol):
 
     def committed(self) -> CommittedState | None: ...
 
+    def append(self, committed: CommittedState | None) -> Append:
+        """A try at the table's next commit, of files that are written for it."""
+
     def attempt(self, committed: CommittedState | None) -> Attempt:
-        """A try at the table's next commit."""
+        """A try at the table's next commit that Spark writes."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +118,13 @@ class DirectLanding:
         self, batch: Batch, current: CommittedState | None, watermark: Watermark, summary: dict[str, str]
     ) -> None:
         self.prepare()
-        attempt = self.destination.attempt(current)
+        append = self.destination.append(current)
         landed = LandedBatch(batch, Counts(), watermark, snapshot_id=0)
         pipeline, branch = self.dead_letters.pipeline, self.destination.branch
         recreated = recreated_topics([*([current] if current else []), CommittedState.after(landed)])
         known = recreated_topics_of(self.catalog.load(self.identifier), pipeline, branch)
         mirrored = recreated_properties(known, recreated, pipeline, branch) if recreated else {}
-        publish_batch(attempt, landed, summary, mirrored)
+        publish_batch(append, landed, summary, mirrored)
 
     def landed(self) -> LandedBatches:
         """The batches that the destination's snapshots still know."""
@@ -149,14 +155,14 @@ class DirectLanding:
         spec = self.dead_letters.spec
         records = BatchRecords(kafka, spec, batch, landing_schema(spec), self.dead_letters.registries)
         with spark_errors(self.destination.name):
-            attempt = self.destination.attempt(committed)
+            append = self.destination.append(committed)
             failpoint("land.begun")
-            good = Selection(ROWS, bad_records=False, columns=self.rows_for(attempt))
-            landed = land_ranges(spark, records, attempt, good, spec.on_bad_record == "skip")
+            good = Selection(ROWS, bad_records=False, columns={c.name: c.path for c in self.destination.columns})
+            landed = land_ranges(spark, records, append, good, spec.on_bad_record == "skip")
             if landed.counts.quarantined:
                 self._keep_dead_letters(spark, records, landed.counts.quarantined, summary)
             failpoint("land.written")
-        return publish_landed(attempt, batch, committed, landed, log_ends, summary)
+        return publish_landed(append, batch, committed, landed, log_ends, summary)
 
     def rows_for(self, attempt: Attempt) -> Callable[[DataFrame], DataFrame]:
         """Landed rows to rows of the destination, with all columns that it has."""
@@ -190,17 +196,15 @@ class DirectLanding:
             known = known.limit(0)
         coordinates = known.select(F.col("kafka.topic"), F.col("kafka.partition"), F.col("kafka.offset"))
 
-        def missing(bad: DataFrame) -> DataFrame:
-            same = [bad[f"kafka.{c}"] == coordinates[c] for c in ("topic", "partition", "offset")]
-            return bad.join(coordinates, same, "left_anti")
-
-        again = replace(records, table=attempt.schema)
-        selection = Selection((), bad_records=True, columns=missing, only_missing=True)
-        found = land_ranges(spark, again, attempt, selection, skip=False)
-        if found.counts.quarantined != expected:
+        bad = replace(records, table=attempt.schema).bad(spark)
+        same = [bad[f"kafka.{c}"] == coordinates[c] for c in ("topic", "partition", "offset")]
+        spark_writes.append(bad.join(coordinates, same, "left_anti"), attempt.path, attempt.summary)
+        found = attempt.added_rows()
+        if found != expected:
+            found += bad.join(coordinates, same, "left_semi").count()
+        if found != expected:
             raise InvariantBroken(
-                f"{records.batch}: {expected} bad records were found, then {found.counts.quarantined}; nothing was "
-                "published",
+                f"{records.batch}: {expected} bad records were found, then {found}; nothing was published",
                 where=letters.identifier,
                 remedy="run again; if it stays, report it with the Spark server's log",
             )

@@ -13,12 +13,13 @@ from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, Lande
 from jobs.changes.columns import CHANGES, landing_schema
 from jobs.evolution import plan_evolution
 from jobs.failpoints import failpoint
-from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.append import Append
 from jobs.iceberg.history import History, ancestors, landed_batches, landing_pipeline, read_history, state_properties
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.landing.batch_records import BatchRecords
-from jobs.landing.ranges import LandedRanges, Selection, land_ranges
+from jobs.landing.ranges import LandedRanges, land_ranges
 from jobs.landing.registry_schemas import Registries
+from jobs.landing.task import Selection
 from jobs.offsets import Offsets
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
@@ -38,6 +39,8 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "50",
     "write.distribution-mode": "none",
     "write.parquet.compression-codec": "zstd",
+    # What readers of landed rows choose files by, however many columns the value has (`jobs.changes.planned_files`).
+    **{f"write.metadata.metrics.column.{c}": "full" for c in ("i", "batchNumber", "kafka.partition", "kafka.offset")},
 }
 
 
@@ -136,8 +139,8 @@ class IntermediateTable:
     ) -> None:
         """Publishes a batch that resets offsets, on top of the current state."""
         self.prepare()
-        attempt = Attempt(self.catalog, self.identifier, self.pipeline, current)
-        publish_batch(attempt, LandedBatch(batch, Counts(), watermark, snapshot_id=0), summary)
+        append = Append(self.catalog, self.identifier, self.pipeline, current)
+        publish_batch(append, LandedBatch(batch, Counts(), watermark, snapshot_id=0), summary)
 
     def landed(self) -> LandedBatches:
         """The landed batches that are still known."""
@@ -178,26 +181,26 @@ class IntermediateTable:
         """
         skip = self.spec.on_bad_record == "skip"
         with spark_errors(self.identifier):
-            attempt = Attempt(self.catalog, self.identifier, self.pipeline, committed)
+            append = Append(self.catalog, self.identifier, self.pipeline, committed)
             failpoint("land.begun")
-            records = BatchRecords(kafka, self.spec, batch, attempt.schema, self.registries)
-            landed = land_ranges(spark, records, attempt, Selection(CHANGES, bad_records=not skip), skip)
+            records = BatchRecords(kafka, self.spec, batch, append.schema, self.registries)
+            landed = land_ranges(spark, records, append, Selection(CHANGES, bad_records=not skip), skip)
             failpoint("land.written")
-        return publish_landed(attempt, batch, committed, landed, log_ends, summary)
+        return publish_landed(append, batch, committed, landed, log_ends, summary)
 
 
 def publish_landed(
-    attempt: Attempt,
+    append: Append,
     batch: Batch,
     committed: CommittedState | None,
     written: LandedRanges,
     log_ends: Offsets,
     summary: dict[str, str],
 ) -> LandedBatch:
-    """Publishes what the attempt has written as this batch, with the state after it."""
+    """Publishes the files that were written as this batch, with the state after it."""
     before, counts = committed.watermark if committed else Watermark(), written.counts
     watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
-    landed = publish_batch(attempt, LandedBatch(batch, counts, watermark, snapshot_id=0), summary)
+    landed = publish_batch(append, LandedBatch(batch, counts, watermark, snapshot_id=0), summary)
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",
         batch,
@@ -212,14 +215,14 @@ def publish_landed(
 
 
 def publish_batch(
-    attempt: Attempt, landed: LandedBatch, summary: dict[str, str], mirrored: Mapping[str, str] | None = None
+    append: Append, landed: LandedBatch, summary: dict[str, str], mirrored: Mapping[str, str] | None = None
 ) -> LandedBatch:
-    """Publishes what the attempt has written as this batch; returns it with its snapshot.
+    """Publishes the files that were written as this batch; returns it with its snapshot.
 
     Args:
         mirrored: further table properties.
     """
-    state = {**state_properties(CommittedState.after(landed), attempt.target), **(mirrored or {})}
-    snapshot = attempt.publish_append({**landed_to_properties(landed), **summary}, state)
+    state = {**state_properties(CommittedState.after(landed), append.target), **(mirrored or {})}
+    snapshot = append.publish_append({**landed_to_properties(landed), **summary}, state)
     failpoint("land.published")
     return replace(landed, snapshot_id=snapshot)

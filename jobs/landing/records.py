@@ -15,7 +15,7 @@ from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.verdicts import Verdicts
 from jobs.landing.task_report import RecordsRead, TaskReport
-from jobs.offsets import TopicPartition
+from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.transform import KEY
 
 RESULT = "result"
@@ -69,24 +69,19 @@ class RecordReader:
     names_unchanged: bool = False
     left_out: DecodeError | None = None
 
-    # Not operations: a record that the pipeline leaves out on purpose, and a task's report.
+    # Not an operation: a record that the pipeline leaves out on purpose.
     FILTERED: ClassVar[str] = "filtered"
-    REPORT: ClassVar[str] = "report"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All batches of one task, then one row with the task's report (`jobs.landing.task_report`).
+        """All batches of one task as landed rows."""
+        return (rows for rows, _ in self.with_reports(batches))
 
-        Its op is `REPORT`, and its text stands in `kafka.topic`; the driver sums them up and does not write them.
-        """
-        report, schema = TaskReport(), None
+    def with_reports(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, TaskReport]]:
+        """All batches of one task as landed rows, each with what came in, counted before it is decoded."""
         for batch in batches:
             if batch.num_rows:
-                shaped = self.read(batch)
-                report += TaskReport(_counted(batch))
-                schema = shaped.schema
-                yield shaped
-        if schema is not None:
-            yield _report_row(schema, report)
+                report = TaskReport(_counted(batch))
+                yield self.read(batch), report
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""
@@ -194,21 +189,17 @@ class RecordReader:
 
 
 def _counted(batch: pa.RecordBatch) -> dict[TopicPartition, RecordsRead]:
-    """The batch's records and their newest time per topic-partition."""
-    table = pa.Table.from_batches([batch.select(["topic", "partition", "timestamp"])])
-    groups = table.group_by(["topic", "partition"]).aggregate([("timestamp", "max"), ([], "count_all")])
-    newest = pc.divide(groups.column("timestamp_max").cast(INSTANT).cast(pa.int64()), 1000)
-    rows = zip(groups.column("topic"), groups.column("partition"), groups.column("count_all"), newest, strict=True)
-    return {TopicPartition(t.as_py(), p.as_py()): RecordsRead(n.as_py(), at.as_py()) for t, p, n, at in rows}
-
-
-def _report_row(schema: pa.Schema, report: TaskReport) -> pa.RecordBatch:
-    known = {
-        "op": pa.array([RecordReader.REPORT]),
-        "kafka": pa.array([{"topic": report.to_text()}], KAFKA),
+    """The batch's records per topic-partition: how many, of which offsets, and their newest time."""
+    table = pa.Table.from_batches([batch.select(["topic", "partition", "offset", "timestamp"])])
+    wanted = [([], "count_all"), ("offset", "min"), ("offset", "max"), ("timestamp", "max")]
+    groups = table.group_by(["topic", "partition"], use_threads=False).aggregate(wanted)
+    newest = pc.divide(groups["timestamp_max"].cast(INSTANT).cast(pa.int64()), 1000)
+    names = ("topic", "partition", "count_all", "offset_min", "offset_max")
+    columns = [groups[name].to_pylist() for name in names]
+    return {
+        TopicPartition(topic, partition): RecordsRead(records, time, OffsetRange(first, last + 1))
+        for topic, partition, records, first, last, time in zip(*columns, newest.to_pylist(), strict=True)
     }
-    columns = [known.get(f.name, pa.nulls(1, f.type)) for f in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 _KAFKA_NAMES = [KAFKA.field(n).name for n in range(KAFKA.num_fields)]

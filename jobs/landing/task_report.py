@@ -1,37 +1,71 @@
-"""What one landing task tells the driver beside its rows; small, and the same for every way that rows are written."""
+"""What a landing task tells the run instead of rows: counts, findings, and the files that it wrote. Pure."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
-from jobs.offsets import TopicPartition
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.offsets import OffsetRange, Ranges, TopicPartition
 from jobs.schema.found_fields import FoundFields
+from resources.errors import InvariantBroken
 
 
 @dataclass(frozen=True)
 class RecordsRead:
-    """Of one topic-partition: records, counted before they are decoded, and the newest timestamp in milliseconds."""
+    """Of one topic-partition: records, counted before they are decoded, and the newest timestamp in milliseconds.
+
+    Attributes:
+        offsets: from the first of them to after the last.
+    """
 
     records: int
     newest: int
+    offsets: OffsetRange
 
     def __add__(self, other: RecordsRead) -> RecordsRead:
-        return RecordsRead(self.records + other.records, max(self.newest, other.newest))
+        one, two = self.offsets, other.offsets
+        offsets = OffsetRange(min(one.start, two.start), max(one.end, two.end))
+        return RecordsRead(self.records + other.records, max(self.newest, other.newest), offsets)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of records, each number counted on its own."""
+
+    landed: int = 0
+    quarantined: int = 0
+    filtered: int = 0
+
+    @classmethod
+    def of(cls, op: pa.Array, wanted: pa.Array, bad: pa.Array) -> Outcome:
+        """Of one batch of rows: those that are wanted, dead letters, and those with another op."""
+        others = pc.and_(pc.is_valid(op), pc.invert(wanted))
+        return cls(*(pc.sum(mask).as_py() or 0 for mask in (wanted, bad, others)))
+
+    def __add__(self, other: Outcome) -> Outcome:
+        return Outcome(self.landed + other.landed, self.quarantined + other.quarantined, self.filtered + other.filtered)
 
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What a task, or all of them together, found in the records.
+    """What a task, or all of them together, found in the records and made of them.
 
     Attributes:
         read: by topic-partition, whatever became of the records.
         fields: fields of the records that no column takes.
+        files: descriptions of the files that were written (`jobs.iceberg.new_files`).
     """
 
     read: Mapping[TopicPartition, RecordsRead] = field(default_factory=dict)
     fields: FoundFields = field(default_factory=FoundFields)
+    outcome: Outcome = field(default_factory=Outcome)
+    files: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def records(self) -> int:
@@ -45,21 +79,52 @@ class TaskReport:
         read = dict(self.read)
         for tp, more in other.read.items():
             read[tp] = read[tp] + more if tp in read else more
-        return TaskReport(read, self.fields + other.fields)
+        return TaskReport(read, self.fields + other.fields, self.outcome + other.outcome, self.files + other.files)
 
     def to_text(self) -> str:
         """One line of JSON."""
-        read = [[tp.topic, tp.partition, one.records, one.newest] for tp, one in sorted(self.read.items())]
-        return json.dumps({"read": read, "fields": self.fields.to_json()})
+        read = [
+            [tp.topic, tp.partition, one.records, one.newest, one.offsets.start, one.offsets.end]
+            for tp, one in sorted(self.read.items())
+        ]
+        found = {"fields": self.fields.to_json(), "outcome": vars(self.outcome), "files": self.files}
+        return json.dumps({"read": read, **found})
 
     @classmethod
     def from_text(cls, text: str) -> TaskReport:
         """The inverse of `to_text`."""
         document = json.loads(text)
-        read = {TopicPartition(topic, p): RecordsRead(number, newest) for topic, p, number, newest in document["read"]}
-        return cls(read, FoundFields.from_json(document["fields"]))
+        read = {
+            TopicPartition(topic, p): RecordsRead(number, newest, OffsetRange(start, end))
+            for topic, p, number, newest, start, end in document["read"]
+        }
+        fields, outcome = FoundFields.from_json(document["fields"]), Outcome(**document["outcome"])
+        return cls(read, fields, outcome, tuple(document["files"]))
 
 
-def sum_up(reports: Iterable[str]) -> TaskReport:
-    """All tasks' reports together."""
-    return sum(map(TaskReport.from_text, reports), TaskReport())
+def sum_up(reports: Iterable[TaskReport], ranges: Ranges, where: str) -> TaskReport:
+    """All tasks' reports together.
+
+    Args:
+        ranges: what they were to read.
+
+    Raises:
+        InvariantBroken: two of them have read the same offsets, or one has read others than it was to.
+    """
+    reports = list(reports)
+    whole = sum(reports, TaskReport())
+    for tp in whole.read:
+        parts = [report.read[tp].offsets for report in reports if tp in report.read]
+        _check_once(tp, parts, ranges.get(tp, OffsetRange(0, 0)), where)
+    return whole
+
+
+def _check_once(tp: TopicPartition, read: list[OffsetRange], wanted: OffsetRange, where: str) -> None:
+    read = sorted(read, key=lambda offsets: offsets.start)
+    inside = read[0].start >= wanted.start and read[-1].end <= wanted.end
+    if not inside or any(one.end > other.start for one, other in pairwise(read)):
+        raise InvariantBroken(
+            f"offsets of {tp} were read that the batch does not have, or twice; nothing was published",
+            where=where,
+            remedy="run again; if it stays, report it with the Spark server's log",
+        )

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from jobs.batch import Batch, LandedBatch, LandedBatches
 from jobs.changes.columns import CHANGES, landing_schema
-from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.append import Append
 from jobs.iceberg.schema import iceberg_schema
 from jobs.landing.batch_records import BatchRecords
-from jobs.landing.ranges import Selection, land_ranges
+from jobs.landing.ranges import land_ranges
 from jobs.landing.registry_schemas import Registries
+from jobs.landing.task import Selection
 from jobs.pipeline import Pipeline
 from jobs.watermark import Watermark
 from resources.errors import BatchmergeError, CommitFailed
@@ -71,10 +72,10 @@ def reread(pipeline: Pipeline, table: str, batch: Batch) -> Iterator[RereadRows]
     try:
         with spark_errors(identifier):
             spark = pipeline.spark(f"replay {table}", catalog)
-            attempt = Attempt(catalog, identifier, pipeline.name, None)
-            records = BatchRecords(pipeline.kafka, spec, batch, attempt.schema, Registries(pipeline.registries()))
-            landed = land_ranges(spark, records, attempt, Selection(CHANGES, bad_records=False), skip=True)
-        snapshot = attempt.publish_head({}, {})
+            append = Append(catalog, identifier, pipeline.name, None)
+            records = BatchRecords(pipeline.kafka, spec, batch, append.schema, Registries(pipeline.registries()))
+            landed = land_ranges(spark, records, append, Selection(CHANGES, bad_records=False), skip=True)
+        snapshot = append.publish_append({}, {})
         yield RereadRows(catalog, identifier, LandedBatch(batch, landed.counts, Watermark(), snapshot), snapshot)
     finally:
         _drop(catalog, identifier)

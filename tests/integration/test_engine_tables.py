@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
+from jobs.landing.batch_records import BatchRecords
+from jobs.landing.task_report import TaskReport
 from resources.connections import Connections
-from resources.errors import ConfigurationError, SchemaRefused, TableReplaced
+from resources.errors import ConfigurationError, InvariantBroken, SchemaRefused, TableReplaced
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import COLUMNS, Record, bootstrap, produce
@@ -275,3 +279,31 @@ def test_null_parts_of_a_key_match_where_the_pipeline_says_so(engine: Callable[.
     assert stored() == expected
     one.replay("upsert_delete", 1, 1)
     assert stored() == expected
+
+
+# ---- files that tasks write -----------------------------------------------------------------------------------------
+
+
+def test_tasks_that_run_twice_double_nothing(engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark runs a task again whose executor was lost: what the first try wrote is on disk, and in no snapshot."""
+    one, write, tries = engine("append"), BatchRecords.write, list[list[TaskReport]]()
+
+    def again(*given: Any) -> list[TaskReport]:
+        tries.extend(write(*given) for _ in range(2))
+        return tries[-1]
+
+    monkeypatch.setattr(BatchRecords, "write", again)
+    tell(one, put(1), put(2), Record(0, 3, "{"))
+    one.advance()
+    first, second = ({file["path"] for report in found for file in report.files} for found in tries)
+    assert first
+    assert not first & second
+    assert all(Path(path.removeprefix("file://")).exists() for path in first | second)
+    landed = catalog(one.connections).require(f"landing.{one.flow.name}_tmp")
+    assert {task.file.file_path for task in landed.scan().plan_files()} == second
+    assert one.read("append") == [(1, "a", 1.0), (2, "a", 1.0)]
+    monkeypatch.setattr(BatchRecords, "write", lambda *given: [*write(*given), *write(*given)])
+    tell(one, put(4))
+    with pytest.raises(InvariantBroken, match="twice"):
+        one.advance()
+    assert len(one.pipeline.intermediate.landed().batches) == 1

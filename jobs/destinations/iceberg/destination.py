@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -23,8 +24,10 @@ from jobs.destinations.iceberg.state import commit_reference, committed_state
 from jobs.destinations.iceberg.transaction import CatalogTransaction
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
+from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import recreated_properties, recreated_topics_of, state_properties
+from jobs.iceberg.table_commit import Publish, TableCommit
 from jobs.landing.direct import DirectLanding
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
@@ -35,6 +38,8 @@ from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
 from sql import render
+
+Commit = TypeVar("Commit", bound=TableCommit)
 
 
 @dataclass(frozen=True)
@@ -186,17 +191,17 @@ class IcebergDestination(Destination):
         return Merged(counts, str(snapshot), clock.seconds)
 
     def attempt(self, committed: CommittedState | None, transaction: Transaction | None = None) -> Attempt:
-        """A try at the table's next commit: of a merge, or of landing where the table itself is landed."""
+        """A try at the table's next commit, of what Spark writes."""
         assert transaction is None or isinstance(transaction, CatalogTransaction), "from our own `transaction`"
-        return Attempt(
-            self.catalog,
-            self.table.table,
-            self.pipeline,
-            committed,
-            self.table.branch,
-            skip_undone=self.table.on_rollback == "skip",
-            publish=transaction.add if transaction else None,
-        )
+        return self._commit(Attempt, committed, transaction.add if transaction else None)
+
+    def append(self, committed: CommittedState | None) -> Append:
+        """A try at the table's next commit where batches are landed in the table itself."""
+        return self._commit(Append, committed)
+
+    def _commit(self, kind: type[Commit], committed: CommittedState | None, publish: Publish | None = None) -> Commit:
+        skip = self.table.on_rollback == "skip"
+        return kind(self.catalog, self.table.table, self.pipeline, committed, self.table.branch, skip, publish)
 
     def _run(self, context: MergeContext) -> dict[str, str]:
         return {PREFIX + "run-id": context.run_id}

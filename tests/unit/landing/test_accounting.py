@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.landing.accounting import Written, check
-from jobs.landing.task_report import RecordsRead, TaskReport
-from jobs.offsets import TopicPartition
+from jobs.landing.accounting import check
+from jobs.landing.task_report import Outcome, RecordsRead, TaskReport
+from jobs.offsets import OffsetRange, TopicPartition
 from resources.errors import InvariantBroken
 from tests.kit.batches import batch
 
 
-def written(read: int, landed: int, quarantined: int, filtered: int) -> Written:
-    report = TaskReport({TopicPartition("t", 0): RecordsRead(read, 0)})
-    return Written(report, landed=landed, quarantined=quarantined, filtered=filtered)
+def told(read: int, landed: int, quarantined: int, filtered: int) -> TaskReport:
+    tp = TopicPartition("t", 0)
+    return TaskReport({tp: RecordsRead(read, 0, OffsetRange(0, read))}, outcome=Outcome(landed, quarantined, filtered))
 
 
 def test_account_that_adds_up_with_gaps_apart() -> None:
-    counts = check(batch(1), "n.t", written(17, 12, 3, 2), added_rows=15)
+    counts = check(batch(1), "n.t", told(17, 12, 3, 2), added_rows=15)
     assert (counts.read, counts.landed, counts.quarantined, counts.filtered, counts.gaps) == (17, 12, 3, 2, 3)
 
 
@@ -33,5 +33,5 @@ def test_account_that_adds_up_with_gaps_apart() -> None:
 )
 def test_account_that_does_not_add_up_is_refused(numbers: tuple[int, int, int, int], added_rows: int) -> None:
     with pytest.raises(InvariantBroken, match="nothing was published") as caught:
-        check(batch(1), "n.t", written(*numbers), added_rows)
+        check(batch(1), "n.t", told(*numbers), added_rows)
     assert caught.value.where == "n.t"

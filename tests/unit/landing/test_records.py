@@ -15,7 +15,6 @@ from jobs.decode.base import Decoded
 from jobs.decode.json_fast import Json
 from jobs.decode.text import Text
 from jobs.landing.records import Operations, RecordReader
-from jobs.landing.task_report import RecordsRead, TaskReport
 from jobs.offsets import TopicPartition
 from jobs.schema.types import parse_columns
 
@@ -136,10 +135,8 @@ class Keeping(Json):
 def test_what_a_change_keeps_is_landed_with_it() -> None:
     batch = records(({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, {"id": 2}), (None, {"id": 3}), ({"id": 4}, None))
     keeping = reader(value_decoder=Keeping(VALUE), names_unchanged=True)
-    (landed, report) = list(keeping([batch]))
+    (landed,) = list(keeping([batch]))
     assert landed.column("kept").to_pylist() == [None, ["name"], None, None], "nor does a bad record keep anything"
-    assert report.column("kept").null_count == report.num_rows
-    assert landed.schema == report.schema
     assert "kept" not in reader(value_decoder=Keeping(VALUE)).read(batch).schema.names
 
 
@@ -219,20 +216,11 @@ def test_nested_fields_that_only_the_table_has_and_wider_types() -> None:
     assert landed.schema.field("value").type == table
 
 
-def test_last_row_of_a_task_is_its_report() -> None:
-    batches = [records(({"id": 1}, {"id": 1})), records(), records(({"id": 2}, b"{"), (None, None))]
-    *shaped, told = list(reader()(batches))
-    assert [b.num_rows for b in shaped] == [1, 2]
-    assert told.column("op").to_pylist() == [RecordReader.REPORT]
-    report = TaskReport.from_text(told.column("kafka")[0].as_py()["topic"])
-    times = pa.concat_arrays([batch.column("partitionTime").cast(pa.int64()) for batch in shaped]).to_pylist()
-    assert report == TaskReport({TopicPartition("t", 0): RecordsRead(3, max(times) // 1000)})
-    assert all(batch.schema.equals(told.schema) for batch in shaped)
-
-
-def test_task_without_records_says_nothing() -> None:
-    assert list(reader()([])) == []
-    assert list(reader()([records()])) == []
+def test_each_batch_comes_with_what_was_read() -> None:
+    batches = [records(({"id": 1}, {"id": 1}), (None, b"{")), records(), records(({"id": 2}, b"{"))]
+    told = list(reader().with_reports(batches))
+    assert [rows.num_rows for rows, _ in told] == [2, 1]
+    assert [report.records for _, report in told] == [2, 1], "bad ones too"
 
 
 def test_record_that_no_table_takes_is_a_dead_letter() -> None:

@@ -1,0 +1,47 @@
+"""What tasks tell is summed up, and refused where it cannot be all of the batch, once."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from jobs.landing.task_report import Outcome, RecordsRead, TaskReport, sum_up
+from jobs.offsets import OffsetRange, TopicPartition
+from resources.errors import InvariantBroken
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+RANGES = {T0: OffsetRange(10, 30), T1: OffsetRange(0, 5)}
+
+
+def report(tp: TopicPartition, start: int, end: int, newest: int = 0) -> TaskReport:
+    return TaskReport({tp: RecordsRead(end - start, newest, OffsetRange(start, end))}, files=({"path": str(start)},))
+
+
+def test_outcome_counts_each_kind_on_its_own() -> None:
+    op = pa.array(["upsert", "filtered", None, "upsert"])
+    bad = pa.array([False, False, True, False])
+    assert Outcome.of(op, pa.array([True, False, False, True]), bad) == Outcome(2, 1, 1)
+    assert Outcome.of(op[:0], bad[:0], bad[:0]) == Outcome()
+
+
+def test_sum_of_all_tasks_after_the_way_back() -> None:
+    told = [report(T0, 10, 20, 7), report(T0, 22, 30, 5), report(T1, 0, 5), TaskReport(outcome=Outcome(20, 2, 1))]
+    found = sum_up([TaskReport.from_text(one.to_text()) for one in told], RANGES, "n.t")
+    assert (found.records, found.newest) == (23, {T0: 7, T1: 0})
+    assert found.outcome == Outcome(20, 2, 1)
+    assert [file["path"] for file in found.files] == ["10", "22", "0"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param([report(T0, 10, 20), report(T0, 10, 20)], id="one task counts twice"),
+        pytest.param([report(T0, 10, 20), report(T0, 19, 30)], id="two tasks overlap"),
+        pytest.param([report(T0, 9, 20)], id="before the batch"),
+        pytest.param([report(T0, 10, 31)], id="after the batch"),
+        pytest.param([report(TopicPartition("u", 0), 0, 1)], id="another topic"),
+    ],
+)
+def test_offsets_that_are_not_the_batchs_once_are_refused(told: list[TaskReport]) -> None:
+    with pytest.raises(InvariantBroken, match="nothing was published"):
+        sum_up(told, RANGES, "n.t")
