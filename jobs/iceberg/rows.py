@@ -15,8 +15,7 @@ from sql import quote
 def with_all_columns(rows: DataFrame, declared: Sequence[str], table: pa.Schema) -> DataFrame:
     """The declared columns, and nulls in those of the table that are not: an append has to name them all.
 
-    The rows are not asked for their columns: that would be a question to the server, and Spark Connect gives no
-    observed metrics of a plan that it was asked about before it ran.
+    The rows are not asked for their columns: that would be a question to the server.
     """
     # As Spark resolves names: upper and lower case are the same.
     named = {name.lower() for name in declared}
