@@ -16,6 +16,8 @@ PIPELINE_TAG = "batchmerge/pipeline"
 ASKED_AT_TAG = "batchmerge/asked_at"
 # What the pipeline file was when the run was launched, as a hash.
 FILE_TAG = "batchmerge/file"
+# The newest landed batch when the run had landed.
+LANDED_TAG = "batchmerge/landed"
 # Tables that a run does not take, because an earlier one has them still to do.
 LEFT_OUT_TAG = "batchmerge/left_out"
 # A launch by hand that goes on although a person has paused the pipeline.

@@ -18,6 +18,7 @@ from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
+from orchestration.names import LANDED_TAG
 from resources.errors import TransientError
 
 # Seconds that a run lands batch after batch before its tables get them; the next run lands meanwhile.
@@ -64,6 +65,8 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
     with_timeout(limit, f"landing of {pipeline.name}", work, lambda: pipeline.interrupt("landing"))
     if not done:
         context.log.info("Kafka has nothing new")
+    state = pipeline.intermediate.committed()
+    context.instance.add_run_tags(context.run.run_id, {LANDED_TAG: str(state.batch_number if state else 0)})
     return _shown(pipeline, done, time.monotonic() - began)
 
 

@@ -11,7 +11,7 @@ from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.time_limit import with_timeout
 from orchestration.dead_runs import name_of
-from orchestration.names import FILE_TAG, LEFT_OUT_TAG, PIPELINE_TAG
+from orchestration.names import FILE_TAG, LANDED_TAG, LEFT_OUT_TAG, PIPELINE_TAG
 from orchestration.sensors.lag import look
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
@@ -34,9 +34,12 @@ def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> 
     try:
         pipeline = Pipeline(name, spec, load_connections())
         seen = with_timeout(_PATIENCE, f"Kafka for {name}", lambda: look(pipeline), lambda: None)
+        landed = pipeline.intermediate.committed()
     except BatchmergeError:
         return None  # the run's to tell
-    if seen.landing or seen.tables:
+    # A batch that no run has landed, of a reset or a replay, has no offsets of its own.
+    as_left = runs[0].dagster_run.tags.get(LANDED_TAG) == str(landed.batch_number if landed else 0)
+    if seen.landing or seen.tables or not as_left:
         return None
     return f"nothing new since {name_of(runs[0].dagster_run)}"
 

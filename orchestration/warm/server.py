@@ -42,8 +42,10 @@ def main() -> None:
         _load(deserialize_value(origin, RepositoryPythonOrigin), ref)
         if (threads := len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1) > 1:
             sys.exit(f"{threads} threads after loading: what is forked could hang")
-        # Runs that are asked to end from a terminal are asked one by one, or by the daemon's end.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # A Ctrl-C or a service manager asks all processes at once. This one ends with the daemon, and last: were it
+        # gone first, its runs would be killed instead of cancelled.
+        for one in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(one, signal.SIG_IGN)
         gc.collect()
         gc.freeze()  # pages stay shared with the runs
         control.sendall(b'{"ready": 1}\n')
@@ -135,6 +137,7 @@ def _run(run_id: str, ref: str, warm: int) -> NoReturn:
         os.setsid()  # its steps are found by it, and a Ctrl-C for others does not reach it
         die_with(warm)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         serve_steps()
         setup_interrupt_handlers()
         with capture_interrupts(), DagsterInstance.from_ref(deserialize_value(ref, InstanceRef)) as instance:

@@ -50,8 +50,8 @@ def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
     with tempfile.TemporaryDirectory() as text, ExitStack() as ends:
         home = Path(text)
-        site = stack.up(home, ["kafka", "spark"], print)
         ends.callback(stack.down, home, print)
+        site = stack.up(home, ["kafka", "spark"], print)
         connections = load_connections(site.home / "connections.yaml")
         flows = [
             Flow("one", ["upsert"], name="one"),
