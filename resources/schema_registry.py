@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
-
-import httpx
 
 from resources.connections import SchemaRegistryConnection
 from resources.errors import ConfigurationError, TerminalError, Unavailable
+
+if TYPE_CHECKING:
+    import httpx
 
 _BUSY = (408, 429)
 
@@ -101,6 +102,8 @@ class SchemaRegistry:
 
     def _get(self, path: str, params: dict[str, str]) -> Any:
         """The answer as JSON; None for what is not there. Tries each address of the registry."""
+        import httpx  # late: a third of a second, for those who have a registry
+
         problem = ""
         with self._client() as client:
             for url in self._urls:
@@ -137,6 +140,8 @@ class SchemaRegistry:
             ) from None
 
     def _client(self) -> httpx.Client:
+        import httpx
+
         connection = self._connection
         password = connection.password.get_secret_value() if connection.password else ""
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
