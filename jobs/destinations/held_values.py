@@ -148,11 +148,19 @@ def _nulled(array: pa.Array, bounds: Range) -> pa.Array:
 def _outside(array: pa.Array, bounds: Range) -> Mask | None:
     values = _comparable(array)
     found: Mask | None = None
+    ends = pc.min_max(values).as_py()
+    if ends["min"] is None or (_is_below(bounds.low, ends["min"]) and _is_below(ends["max"], bounds.high)):
+        return None
     for bound, is_beyond in ((bounds.low, pc.less), (bounds.high, pc.greater)):
         scalar = _scalar(bound, array.type)
         if scalar is not None:
             found = _or(found, _mask(is_beyond(values, scalar)))
     return found if found is not None and found.any() else None
+
+
+def _is_below(low: int | Decimal | None, high: int | Decimal | None) -> bool:
+    """At most; no bound is beyond all values."""
+    return low is None or high is None or low <= high
 
 
 def _comparable(array: pa.Array) -> pa.Array:

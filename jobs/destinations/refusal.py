@@ -160,9 +160,12 @@ class Refusal:
 
     def _set_to_fit(self, rows: pa.Table, column: HeldColumn) -> tuple[pa.Table, Mask]:
         """The rows with values of this column brought into its range, and which rows that has changed."""
+        unchanged = np.zeros(rows.num_rows, dtype=bool)
+        if self.out_of_range == "refuse" or not column.may_be_set_to_fit:
+            return rows, unchanged
         before = _judged(rows, column, out_of_range(_whole(rows[column.name]), column.held))
-        if self.out_of_range == "refuse" or not column.may_be_set_to_fit or not before.any():
-            return rows, np.zeros(rows.num_rows, dtype=bool)
+        if not before.any():
+            return rows, unchanged
         fitted = brought_in_range(_whole(rows[column.name]), column.held, self.out_of_range, column.nullable)
         after = _judged(rows, column, out_of_range(fitted, column.held))
         at = rows.column_names.index(column.name)
