@@ -16,6 +16,7 @@ PREFIX = "batchmerge."
 LENGTHS = PREFIX + "lengths"
 _EPOCHS = PREFIX + "leader-epochs"
 _CONTINUES = PREFIX + "continues"
+_UNKNOWN = PREFIX + "unknown-fields"
 
 
 @dataclass(frozen=True)
@@ -93,12 +94,17 @@ class Counts:
 
 @dataclass(frozen=True)
 class LandedBatch:
-    """A batch that is in the intermediate table, with what was found while landing it."""
+    """A batch that is in the intermediate table, with what was found while landing it.
+
+    Attributes:
+        unknown: records by field that no column takes, and that was left out.
+    """
 
     batch: Batch
     counts: Counts
     watermark: Watermark
     snapshot_id: int
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -210,6 +216,7 @@ def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
         **_continues_to_property(batch.continues),
         PREFIX + "planned-at": str(batch.planned_at),
         PREFIX + "counts": json.dumps(counts.__dict__, sort_keys=True),
+        **({_UNKNOWN: json.dumps(landed.unknown)} if landed.unknown else {}),
     }
 
 
@@ -233,7 +240,8 @@ def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> L
         continues=_continues_from(properties),
         leader_epochs=state.leader_epochs,
     )
-    return LandedBatch(batch, Counts(**json.loads(properties[PREFIX + "counts"])), state.watermark, snapshot_id)
+    counts, unknown = Counts(**json.loads(properties[PREFIX + "counts"])), json.loads(properties.get(_UNKNOWN, "{}"))
+    return LandedBatch(batch, counts, state.watermark, snapshot_id, unknown)
 
 
 def _continues_to_property(continues: Mapping[str, Offsets] | None) -> dict[str, str]:

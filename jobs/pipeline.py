@@ -20,6 +20,7 @@ from jobs.landing.landing_table import LandingTable
 from jobs.landing.registry_schemas import Registries
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
+from jobs.spec.added_columns import adds_columns, with_landed_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import Table
@@ -55,6 +56,7 @@ class Pipeline:
     """A pipeline file with its connections opened on demand.
 
     Attributes:
+        spec: the pipeline file, and the columns that landing has added (`unknown_fields: add`).
         run_id: who acts (a Dagster run id); goes into snapshot summaries, labels and comments.
     """
 
@@ -68,15 +70,34 @@ class Pipeline:
         self.kafka = KafkaCluster(
             self.spec.source.connection, self.connections.get(self.spec.source.connection, KafkaConnection)
         )
+        self._declared = self.spec
         self.intermediate = self._landing_table()
+        self.resolve()
+
+    def resolve(self) -> None:
+        """Takes over the columns that landing has added since (`unknown_fields: add`); nothing to do otherwise."""
+        if adds_columns(self._declared):
+            resolved = with_landed_columns(self._declared, self._place.columns())
+            if resolved.source.value.columns != self.spec.source.value.columns:
+                self.spec = resolved
+                self.intermediate = self._landing_table()
+
+    def resolved(self, destination: Destination) -> Destination:
+        """The destination with all columns that landing has added so far."""
+        self.resolve()
+        same = destination.spec.source.value.columns == self.spec.source.value.columns
+        return destination if same or not adds_columns(self.spec) else self.destination_of(destination.table)
+
+    @property
+    def _place(self) -> IntermediateTable:
+        """`<pipeline>_<suffix>`: landed batches, or only dead letters (`intermediate.direct`)."""
+        catalog = self._catalog(self.spec.intermediate.connection)
+        return IntermediateTable(self.name, self.spec, catalog, Registries(self.registries()))
 
     def _landing_table(self) -> LandingTable:
-        place = IntermediateTable(
-            self.name, self.spec, self._catalog(self.spec.intermediate.connection), Registries(self.registries())
-        )
         if not self.spec.intermediate.direct:
-            return place
-        return self.destination_of(self.spec.tables[0]).as_landing(place)
+            return self._place
+        return self.destination_of(self.spec.tables[0]).as_landing(self._place)
 
     def registries(self) -> dict[str, SchemaRegistry]:
         """The Schema Registries that the source names, by connection."""

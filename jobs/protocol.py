@@ -75,6 +75,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
                 planned.topics.stable,
                 pipeline.run_properties,
             )
+        pipeline.resolve()
         events.landed(landed)
         dead_letters.publish()
         log_progress(landed, planned.topics.stable)
@@ -149,6 +150,11 @@ def pending(pipeline: Pipeline, destination: Destination) -> Pending:
     destination.prepare()
     committed = destination.committed()
     landed = pipeline.intermediate.landed()
+    # Looked for after the batches: so all columns are known that these were landed with.
+    current = pipeline.resolved(destination)
+    if current is not destination:
+        destination = current
+        destination.prepare()
     batches = next_batches(destination.name, committed, landed.batches, landed.complete)
     pipeline.check_generation(committed, batches)
     return Pending(destination, committed, batches, landed.batches)

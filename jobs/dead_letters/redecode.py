@@ -189,7 +189,7 @@ class Redecoder:
 def _shaped(pipeline: Pipeline, letters: DataFrame, batch: Batch, schema: pa.Schema) -> DataFrame:
     schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, letters)
     value_type = schema.field("value").type
-    reader = record_reader(pipeline.spec, batch, schema, schemas)
+    reader = record_reader(pipeline.spec, batch, schema, schemas, refused={})
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
     columns = _columns(key, value_type, names_unchanged=KEPT.name in schema.names)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)

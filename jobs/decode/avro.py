@@ -21,7 +21,11 @@ from jobs.decode.convert import Unrepresentable, converter
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, other_type, split, unknown
 from jobs.decode.rows import RowDecoder
 from jobs.decode.scalars import Convert
+from jobs.decode.undeclared import undeclared
+from jobs.decode.unknown import Watch
 from jobs.schema.avro import avro_wire, plain
+from jobs.schema.found_fields import FoundFields
+from jobs.schema.wire import Wire
 from resources.errors import ConfigurationError
 
 
@@ -30,24 +34,27 @@ class Avro(RowDecoder):
 
     format: ClassVar[str] = "Avro of the declared schema"
 
-    def __init__(self, kind: pa.DataType, schema: str) -> None:
+    def __init__(self, kind: pa.DataType, schema: str, watch: Watch | None = None) -> None:
         """Raises ConfigurationError where schema and columns do not go together."""
-        super().__init__(kind)
+        super().__init__(kind, watch)
         self._schema = schema
         try:
-            _reading((schema,), kind, None)
+            _reading((schema,), self._fields, None)
         except Unrepresentable as problem:
             raise ConfigurationError(str(problem), remedy="declare the columns as the Avro schema has them") from None
 
-    def __reduce__(self) -> tuple[type[Avro], tuple[pa.DataType, str]]:
-        return type(self), (self._type, self._schema)
+    def __reduce__(self) -> tuple[type[Avro], tuple[Any, ...]]:
+        return type(self), (self._type, self._schema, self._watch)
 
     @cached_property
-    def _read(self) -> Reading:
-        return _reading((self._schema,), self._type, None)
+    def _read(self) -> tuple[Reading, FoundFields]:
+        reading = _reading((self._schema,), self._fields, None)
+        return reading, undeclared(reading.wire, self._fields, self._watch)
 
     def value(self, record: bytes) -> Any:
-        return self._read.value(record, 0)
+        reading, unknown = self._read
+        parsed = reading.parsed(record, 0)
+        return self.watched(parsed, reading.converted(parsed), unknown)
 
 
 class RegisteredAvro(RowDecoder):
@@ -59,15 +66,21 @@ class RegisteredAvro(RowDecoder):
 
     format: ClassVar[str] = "Avro of its schema id"
 
-    def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema], reader: str | None) -> None:
-        super().__init__(kind)
+    def __init__(
+        self,
+        kind: pa.DataType,
+        schemas: Mapping[int, RegisteredSchema],
+        reader: str | None,
+        watch: Watch | None = None,
+    ) -> None:
+        super().__init__(kind, watch)
         self._schemas, self._reader = dict(schemas), reader
 
     def __reduce__(self) -> tuple[type[RegisteredAvro], tuple[Any, ...]]:
-        return type(self), (self._type, self._schemas, self._reader)
+        return type(self), (self._type, self._schemas, self._reader, self._watch)
 
     @cached_property
-    def _readings(self) -> dict[int, Reading | Refused]:
+    def _readings(self) -> dict[int, tuple[Reading, FoundFields] | Refused]:
         return {}
 
     def value(self, record: bytes) -> Any:
@@ -77,27 +90,34 @@ class RegisteredAvro(RowDecoder):
             reading = self._readings[schema_id] = self._prepared(schema_id)
         if isinstance(reading, Refused):
             raise reading
-        return reading.value(record, PREFIX_BYTES)
+        parsed = reading[0].parsed(record, PREFIX_BYTES)
+        return self.watched(parsed, reading[0].converted(parsed), reading[1])
 
-    def _prepared(self, schema_id: int) -> Reading | Refused:
+    def _prepared(self, schema_id: int) -> tuple[Reading, FoundFields] | Refused:
         schema = self._schemas.get(schema_id)
         if schema is None:
             return unknown(schema_id)
         if schema.type != "AVRO":
             return other_type(schema_id, "AVRO", schema.type)
         try:
-            return _reading(schema.texts, self._type, self._reader)
+            reading = _reading(schema.texts, self._fields, self._reader)
+            return reading, undeclared(reading.wire, self._fields, self._watch)
         except (Unrepresentable, ConfigurationError) as problem:
             return Refused("schema", f"schema id {schema_id}: {problem}")
 
 
 class Reading:
-    """How records of one writer's schema become values of one type."""
+    """How records of one writer's schema become values of one type.
 
-    def __init__(self, writer: Any, reader: Any, convert: Convert | None, wrapped: str | None) -> None:
+    Attributes:
+        wire: what their schema says.
+    """
+
+    def __init__(self, writer: Any, reader: Any, wire: Wire, convert: Convert | None, wrapped: str | None) -> None:
         self._writer, self._reader, self._convert, self._wrapped = writer, reader, convert, wrapped
+        self.wire = wire
 
-    def value(self, record: bytes, start: int) -> Any:
+    def parsed(self, record: bytes, start: int) -> Any:
         stream = io.BytesIO(record)
         stream.seek(start)
         # Of a union with several named types the name comes with the value: it alone tells them apart.
@@ -106,8 +126,9 @@ class Reading:
         )
         if stream.tell() != len(record):
             raise Refused("undecodable", "bytes are left over after the Avro record")
-        if self._wrapped is not None:
-            value = {self._wrapped: value}
+        return value if self._wrapped is None else {self._wrapped: value}
+
+    def converted(self, value: Any) -> Any:
         return value if self._convert is None or value is None else self._convert(value)
 
 
@@ -118,12 +139,10 @@ def _reading(texts: tuple[str, ...], kind: pa.DataType, reader: str | None) -> R
     wrapped = None
     if pa.types.is_struct(kind) and wire.kind != "record" and kind.num_fields == 1:
         # A key that is one value, as the only column.
-        from jobs.schema.wire import Wire
-
         wrapped = kind.field(0).name
         wire = Wire("record", fields=((wrapped, wire),))
     convert = converter(wire, kind)
-    return Reading(parsed(texts), parsed((reader,)) if reader else None, convert, wrapped)
+    return Reading(parsed(texts), parsed((reader,)) if reader else None, wire, convert, wrapped)
 
 
 def parsed(texts: Sequence[str]) -> Any:

@@ -8,7 +8,9 @@ from typing import Literal, Protocol
 
 import pyarrow as pa
 
-Kind = Literal["undecodable", "type", "range", "missing", "schema"]
+from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
+
+Kind = Literal["undecodable", "type", "range", "missing", "schema", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,8 @@ class DecodeError:
     Attributes:
         kind: `undecodable` (not of the format at all), `type` (another type than declared), `range` (right type, the
             value does not fit), `missing` (a `not null` column is absent or null), `schema` (the schema that the record
-            names is unknown, or cannot be read as the declared columns); later steps have kinds of their own.
+            names is unknown, or cannot be read as the declared columns), `unknown` (it has a field that no column
+            takes, under `unknown_fields: fail`); later steps have kinds of their own.
         message: names the column's path, the expected and the found type; never the value.
         stage: which part of the record: `key`, `value`, `transform`, `route`; a decoder does not know it.
     """
@@ -40,12 +43,14 @@ class Decoded:
         errors: index of each failed record to its error.
         skipped: indexes of records that are left out on purpose; they count as filtered.
         unchanged: index of each record that leaves columns as they were, to the names of those (their values are null).
+        unknown: fields that no column takes, where the decoder is to tell them (`jobs.decode.unknown`).
     """
 
     values: pa.Array
     errors: dict[int, DecodeError]
     skipped: frozenset[int] = frozenset()
     unchanged: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    unknown: FoundFields = NOTHING_FOUND
 
 
 class Decoder(Protocol):

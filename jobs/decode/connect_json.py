@@ -7,6 +7,7 @@ that were seen, and parsed only where it is new.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -16,11 +17,22 @@ from jobs.decode.convert import Unrepresentable, converter
 from jobs.decode.json_strict import parse_json
 from jobs.decode.rows import RowDecoder
 from jobs.decode.scalars import Convert
+from jobs.decode.undeclared import undeclared
+from jobs.decode.unknown import Watch
 from jobs.schema.connect_schema import connect_wire
+from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 from jobs.schema.wire import Wire
 
 _MOST_SCHEMAS = 64
 _BEGINS, _BETWEEN = b'{"schema":', b',"payload":'
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How payloads of one schema become values; `convert` None: they are right as they are."""
+
+    convert: Convert | None
+    unknown: FoundFields = NOTHING_FOUND
 
 
 class ConnectJson(RowDecoder):
@@ -28,23 +40,24 @@ class ConnectJson(RowDecoder):
 
     format: ClassVar[str] = "JSON with schema and payload"
 
-    def __init__(self, kind: pa.DataType) -> None:
-        super().__init__(kind)
-        self._known: dict[bytes, Convert | Refused | None] = {}
+    def __init__(self, kind: pa.DataType, watch: Watch | None = None) -> None:
+        super().__init__(kind, watch)
+        self._known: dict[bytes, Reading | Refused] = {}
         self._last: bytes | None = None
 
-    def __reduce__(self) -> tuple[type[ConnectJson], tuple[pa.DataType]]:
-        return type(self), (self._type,)
+    def __reduce__(self) -> tuple[type[ConnectJson], tuple[Any, ...]]:
+        return type(self), (self._type, self._watch)
 
     def value(self, record: bytes) -> Any:
-        payload, convert = self._split(record)
+        payload, reading = self._split(record)
         if payload is None:
             return None
-        if isinstance(convert, Refused):
-            raise convert
-        return payload if convert is None else convert(payload)
+        if isinstance(reading, Refused):
+            raise reading
+        value = payload if reading.convert is None else reading.convert(payload)
+        return self.watched(payload, value, reading.unknown)
 
-    def _split(self, record: bytes) -> tuple[Any, Convert | Refused | None]:
+    def _split(self, record: bytes) -> tuple[Any, Reading | Refused]:
         for prefix in (self._last, *self._known):
             if prefix is not None and record.startswith(prefix):
                 try:
@@ -55,11 +68,11 @@ class ConnectJson(RowDecoder):
                 self._last = prefix
                 return payload, self._known[prefix]
         envelope = _whole(record)
-        convert = self._prepared(envelope["schema"])
-        self._remember(record, envelope["schema"], convert)
-        return envelope["payload"], convert
+        reading = self._prepared(envelope["schema"])
+        self._remember(record, envelope["schema"], reading)
+        return envelope["payload"], reading
 
-    def _prepared(self, schema: Any) -> Convert | Refused | None:
+    def _prepared(self, schema: Any) -> Reading | Refused:
         if schema is None:
             return Refused("schema", "the record has no schema beside its payload")
         try:
@@ -69,25 +82,26 @@ class ConnectJson(RowDecoder):
         if pa.types.is_struct(self._type) and wire.kind != "record" and self._type.num_fields == 1:
             return self._wrapped(wire)
         try:
-            return converter(wire, self._type)
+            convert = converter(wire, self._fields)
         except Unrepresentable as problem:
             return Refused("schema", str(problem))
+        return Reading(convert, undeclared(wire, self._fields, self._watch))
 
-    def _wrapped(self, wire: Wire) -> Convert | Refused:
+    def _wrapped(self, wire: Wire) -> Reading | Refused:
         """A key that is one value, as the only column."""
         field = self._type.field(0)
         try:
             convert = converter(wire, field.type, field.name)
         except Unrepresentable as problem:
             return Refused("schema", str(problem))
-        return lambda value: {field.name: value if convert is None else convert(value)}
+        return Reading(lambda value: {field.name: value if convert is None else convert(value)})
 
-    def _remember(self, record: bytes, schema: Any, convert: Convert | Refused | None) -> None:
+    def _remember(self, record: bytes, schema: Any, reading: Reading | Refused) -> None:
         at = record.find(_BETWEEN)
         while at >= 0 and len(self._known) < _MOST_SCHEMAS:
             try:
                 if record.startswith(_BEGINS) and json.loads(record[len(_BEGINS) : at]) == schema:
-                    self._known[record[: at + len(_BETWEEN)]] = convert
+                    self._known[record[: at + len(_BETWEEN)]] = reading
                     return
             except ValueError:
                 pass

@@ -11,6 +11,7 @@ declared              accepted
                       in Connect's JSON these three are strings
 ``decimal(p,s)``      decimals, whole numbers, text that is a number, floats: if the number fits exactly
 ``string``            text, enum, uuid, time of day (ISO), decimals as plain text
+``text``              the same; any other value of a field as JSON
 ``binary``            bytes, fixed
 ``date``              dates, ``"YYYY-MM-DD"``
 ``timestamp``         timestamps of any unit (digits below microseconds are cut), RFC 3339 text, else milliseconds
@@ -29,7 +30,8 @@ import pyarrow as pa
 
 from jobs.decode.base import Refused
 from jobs.decode.scalars import Convert, as_it_is, scalar_converter
-from jobs.schema.types import type_name
+from jobs.decode.unknown import as_text
+from jobs.schema.types import is_text, type_name
 from jobs.schema.wire import Wire
 
 
@@ -66,7 +68,7 @@ def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
     for field in kind:
         inner_path = f"{path}.{field.name}" if path else field.name
         found = known.get(field.name)
-        convert = converter(found, field.type, inner_path) if found else None
+        convert = _field(found, field, inner_path) if found else None
         if found and convert:
             work.append((field.name, convert))
         if not field.nullable:  # also where the schema says so: JSON beside a schema need not keep to it
@@ -74,6 +76,15 @@ def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
     if not work and not required:
         return None
     return lambda value: _record(value, work, required)
+
+
+def _field(wire: Wire, field: pa.Field, path: str) -> Convert | None:
+    try:
+        return converter(wire, field.type, path)
+    except Unrepresentable:
+        if is_text(field):
+            return as_text
+        raise
 
 
 def _record(

@@ -15,20 +15,23 @@ from jobs.decode.protobuf import Protobuf, RegisteredProtobuf
 from jobs.decode.registered import RegisteredSchema
 from jobs.decode.registered_json import RegisteredJson
 from jobs.decode.text import Bytes, Text
+from jobs.decode.unknown import Watch
 from resources.errors import ConfigurationError
 
 Schemas = Mapping[int, RegisteredSchema]
 
-_PLAIN: dict[str, Callable[[pa.DataType], Decoder]] = {
+_PLAIN: dict[str, Callable[[pa.DataType, Watch | None], Decoder]] = {
     "json": Json,
     "connect_json": ConnectJson,
-    "string": Text,
-    "bytes": Bytes,
+    "string": lambda kind, _: Text(kind),
+    "bytes": lambda kind, _: Bytes(kind),
 }
-_REGISTERED: dict[str, Callable[[pa.DataType, Schemas, bytes], Decoder]] = {
-    "json": lambda kind, schemas, _: RegisteredJson(Json(kind), schemas),
-    "avro": lambda kind, schemas, schema: RegisteredAvro(kind, schemas, schema.decode() if schema else None),
-    "protobuf": lambda kind, schemas, _: RegisteredProtobuf(kind, schemas),
+_REGISTERED: dict[str, Callable[[pa.DataType, Schemas, bytes, Watch | None], Decoder]] = {
+    "json": lambda kind, schemas, _, watch: RegisteredJson(Json(kind, watch), schemas),
+    "avro": lambda kind, schemas, schema, watch: RegisteredAvro(
+        kind, schemas, schema.decode() if schema else None, watch
+    ),
+    "protobuf": lambda kind, schemas, _, watch: RegisteredProtobuf(kind, schemas, watch),
 }
 FORMATS = sorted({*_PLAIN, *_REGISTERED})
 
@@ -40,6 +43,7 @@ def decoder_for(
     message: str = "",
     registered: Schemas | None = None,
     ignore_case: bool = False,
+    watch: Watch | None = None,
 ) -> Decoder:
     """The decoder of a format for a declared type: a struct of the columns, or a scalar for a key of one value.
 
@@ -48,18 +52,19 @@ def decoder_for(
         message: full name of the Protobuf message.
         registered: records are in Confluent's wire format; the schemas of the ids in them.
         ignore_case: fields are found in upper or lower case; only of plain JSON.
+        watch: what to do about fields that no column takes; None: they are not looked for.
 
     Raises:
         ConfigurationError: unknown format, or a type that the format or the schema cannot carry.
     """
     if ignore_case:
-        return StrictJson(type, ignore_case=True)
+        return StrictJson(type, ignore_case=True, watch=watch)
     if registered is not None and format in _REGISTERED:
-        return _REGISTERED[format](type, registered, schema)
+        return _REGISTERED[format](type, registered, schema, watch)
     if format == "avro":
-        return Avro(type, schema.decode())
+        return Avro(type, schema.decode(), watch)
     if format == "protobuf":
-        return Protobuf(type, schema, message)
+        return Protobuf(type, schema, message, watch)
     if format not in _PLAIN:
         raise ConfigurationError(f"unknown format {format!r}", remedy=f"use one of {', '.join(FORMATS)}")
-    return _PLAIN[format](type)
+    return _PLAIN[format](type, watch)

@@ -10,7 +10,7 @@ Apache Kafka as a target for AWS DMS".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from jobs.decode.extended_json import decode_documents
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.json_fast import Json
 from jobs.decode.unavailable import Placeholder
+from jobs.decode.unknown import Watch
 from jobs.decode.verdicts import Verdicts
 from jobs.schema.types import type_name
 
@@ -59,19 +60,26 @@ class Enveloped:
 
     Args of the constructor:
         kind: the declared columns.
-        inner: makes the format's decoder for a type.
+        inner: makes the format's decoder for a type, which watches the fields of the row.
+        watch: what to do about fields of the row that no column takes.
     """
 
-    def __init__(self, kind: pa.StructType, rules: EnvelopeRules, inner: Callable[[pa.DataType], Decoder]) -> None:
-        self._setup(kind, rules, inner(wire_type(kind, rules)))
+    def __init__(
+        self,
+        kind: pa.StructType,
+        rules: EnvelopeRules,
+        inner: Callable[[pa.DataType, Watch | None], Decoder],
+        watch: Watch | None = None,
+    ) -> None:
+        self._setup(kind, rules, inner(wire_type(kind, rules), _of_row(rules.kind, watch)), watch)
 
-    def _setup(self, kind: pa.StructType, rules: EnvelopeRules, inner: Decoder) -> None:
-        self._type, self._rules, self._inner = kind, rules, inner
-        row = [pa.field(f.name, f.type) for f in kind if f.name not in rules.metadata]
-        self._documents = Json(pa.struct(row)) if rules.kind == "mongo" else None
+    def _setup(self, kind: pa.StructType, rules: EnvelopeRules, inner: Decoder, watch: Watch | None) -> None:
+        self._type, self._rules, self._inner, self._watch = kind, rules, inner, watch
+        row = [pa.field(f.name, f.type, metadata=f.metadata) for f in kind if f.name not in rules.metadata]
+        self._documents = Json(pa.struct(row), watch) if rules.kind == "mongo" else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self._type, self._rules, self._inner)
+        return _rebuilt, (self._type, self._rules, self._inner, self._watch)
 
     @property
     def type(self) -> pa.DataType:
@@ -81,6 +89,8 @@ class Enveloped:
         decoded = self._inner.decode(raw)
         envelope = decoded.values
         found = Verdicts(len(raw), decoded.errors)
+        image = _images(self._rules.kind)[1]
+        found.unknown = decoded.unknown.within([image]) if _has_images(self._rules.kind) else decoded.unknown
         if self._rules.skips_tombstones:
             found.skip(_tombstones(decoded))
         operation, row = self._row(envelope, found)
@@ -114,8 +124,9 @@ class Enveloped:
         gone = pc.if_else(pc.is_null(old), new, old) if self._rules.kind == "dms" else old
         row = pc.if_else(deleted, gone, new)
         if self._documents:
-            row, errors = decode_documents(self._documents, row)
-            for index, error in errors.items():
+            documents = decode_documents(self._documents, row)
+            row, found.unknown = documents.values, documents.unknown
+            for index, error in documents.errors.items():
                 found.refuse(index, error)
         return operation, row
 
@@ -153,10 +164,24 @@ class Enveloped:
         return pc.if_else(left_out, pa.scalar(None, column.type), values)
 
 
-def _rebuilt(kind: pa.StructType, rules: EnvelopeRules, inner: Decoder) -> Enveloped:
+def _rebuilt(kind: pa.StructType, rules: EnvelopeRules, inner: Decoder, watch: Watch | None) -> Enveloped:
     made = Enveloped.__new__(Enveloped)
-    made._setup(kind, rules, inner)
+    made._setup(kind, rules, inner, watch)
     return made
+
+
+def _of_row(kind: str, watch: Watch | None) -> Watch | None:
+    """The watch for the envelope's decoder: only the fields of the row are of interest."""
+    if watch is None or kind == "mongo":
+        return None
+    if _has_images(kind):
+        return replace(watch, within=(_images(kind)[1],))
+    return replace(watch, passing="__")
+
+
+def _has_images(kind: str) -> bool:
+    """Whether the row is in a field of the envelope, as a struct."""
+    return kind in ("debezium", "dms")
 
 
 def _tombstones(decoded: Decoded) -> list[int]:
@@ -211,14 +236,15 @@ def wire_type(kind: pa.StructType, rules: EnvelopeRules) -> pa.StructType:
 
 
 def _tree(fields: list[pa.Field]) -> Tree:
-    return {f.name: f.type for f in fields}
+    return {f.name: f for f in fields}
 
 
 def _plant(tree: Tree, path: list[str], kind: pa.DataType) -> None:
     for part in path[:-1]:
         inner = tree.setdefault(part, {})
         if not isinstance(inner, dict):
-            inner = tree[part] = _tree(list(inner))
+            kind_of_part = inner.type if isinstance(inner, pa.Field) else inner
+            inner = tree[part] = _tree(list(kind_of_part))
         tree = inner
     known = tree.get(path[-1])
     if isinstance(known, dict) and pa.types.is_struct(kind):
@@ -228,4 +254,10 @@ def _plant(tree: Tree, path: list[str], kind: pa.DataType) -> None:
 
 
 def _struct(tree: Tree) -> pa.StructType:
-    return pa.struct([pa.field(n, _struct(t) if isinstance(t, dict) else t) for n, t in tree.items()])
+    return pa.struct([_planted(name, found) for name, found in tree.items()])
+
+
+def _planted(name: str, found: Any) -> pa.Field:
+    if isinstance(found, pa.Field):
+        return pa.field(name, found.type, metadata=found.metadata)
+    return pa.field(name, _struct(found) if isinstance(found, dict) else found)

@@ -37,8 +37,8 @@ class MongoKey:
 
     def decode(self, raw: pa.Array) -> Decoded:
         decoded = self._inner.decode(raw)
-        values, errors = decode_documents(self._json, pc.struct_field(decoded.values, "id"), as_id=True)
-        return Decoded(values, {**errors, **decoded.errors})
+        found = decode_documents(self._json, pc.struct_field(decoded.values, "id"), as_id=True)
+        return Decoded(found.values, {**found.errors, **decoded.errors})
 
 
 def _rebuilt_key(kind: pa.StructType, inner: Decoder) -> MongoKey:
@@ -47,7 +47,7 @@ def _rebuilt_key(kind: pa.StructType, inner: Decoder) -> MongoKey:
     return made
 
 
-def decode_documents(decoder: Decoder, texts: pa.Array, as_id: bool = False) -> tuple[pa.Array, dict[int, DecodeError]]:
+def decode_documents(decoder: Decoder, texts: pa.Array, as_id: bool = False) -> Decoded:
     """Documents as values of the decoder's type; with `as_id` each text is only the document's `_id`."""
     plain_texts: list[bytes | None] = []
     errors: dict[int, DecodeError] = {}
@@ -63,7 +63,7 @@ def decode_documents(decoder: Decoder, texts: pa.Array, as_id: bool = False) -> 
                 errors[row] = DecodeError("undecodable", "the document is no Extended JSON")
         plain_texts.append(plain_text)
     decoded = decoder.decode(pa.array(plain_texts, pa.binary()))
-    return decoded.values, {**decoded.errors, **errors}
+    return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=decoded.unknown)
 
 
 def plain(value: Any) -> Any:

@@ -28,7 +28,7 @@ class JsonDialect:
 
     def wire(self, column: pa.Field) -> pa.Field:
         """The column as the JSON decoder is to read it."""
-        return pa.field(column.name, self._read_as(column.type) or column.type)
+        return pa.field(column.name, self._read_as(column.type) or column.type, metadata=column.metadata)
 
     def declared(self, values: pa.Array, column: pa.Field, refuse: Refuse) -> pa.Array:
         """The column as declared, from what `wire` has read; `refuse` gets row and error of what does not fit."""

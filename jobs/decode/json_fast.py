@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +26,11 @@ import pyarrow.json as pj
 
 from jobs.decode.base import Decoded, DecodeError
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
+from jobs.decode.json_unexpected import records_with, told, unexpected
 from jobs.decode.json_wire import declared_columns, has_map, wire_fields
+from jobs.decode.unknown import Watch
+from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
+from jobs.schema.with_fields import with_fields
 
 _ROWS, _BYTES = 16_384, 64 << 20  # of one buffer
 _SMALL = 48  # records that are decoded one by one in the time of one call of Arrow's reader
@@ -44,14 +48,15 @@ class Json:
     Types that Arrow's reader cannot read as declared (maps; no struct at all) are decoded by `StrictJson`.
     """
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, watch: Watch | None = None) -> None:
         """Raises ConfigurationError for a type that JSON cannot carry."""
-        self._type = kind
-        self._strict = StrictJson(kind)
-        self._fast = pa.types.is_struct(kind) and kind.num_fields > 0 and not has_map(kind)
+        self._type, self._watch = kind, watch
+        self._read_type = watch.without_column(kind) if watch else kind
+        self._strict = StrictJson(kind, watch=watch)
+        self._fast = pa.types.is_struct(kind) and self._read_type.num_fields > 0 and not has_map(kind)
 
-    def __reduce__(self) -> tuple[type[Json], tuple[pa.DataType]]:
-        return type(self), (self._type,)
+    def __reduce__(self) -> tuple[type[Json], tuple[Any, ...]]:
+        return type(self), (self._type, self._watch)
 
     @property
     def type(self) -> pa.DataType:
@@ -62,34 +67,42 @@ class Json:
             return self._strict.decode(raw)
         pieces: list[pa.Array] = []
         errors: dict[int, DecodeError] = {}
+        unknown = NOTHING_FOUND
         for start, piece in _bounded(pc.cast(raw, pa.binary())):
             decoded = self._decode_piece(piece)
             pieces.append(decoded.values)
             errors.update({start + index: error for index, error in decoded.errors.items()})
-        return Decoded(pa.concat_arrays(pieces), errors)
+            unknown += decoded.unknown
+        return Decoded(pa.concat_arrays(pieces), errors, unknown=unknown)
 
     def _decode_piece(self, raw: pa.Array) -> Decoded:
         text, objects = _candidates(raw)
         rows = _numbers(len(raw)).filter(objects)
-        results, one_by_one = self._read_all(text, rows)
+        results, one_by_one, unknown = self._read_all(text, rows)
         one_by_one.append(_numbers(len(raw)).filter(pc.invert(objects)))
         strict_rows = pa.concat_arrays(one_by_one)
         if not results and len(strict_rows) == len(raw):
             return self._strict.decode(raw)
         if not len(strict_rows) and len(results) == 1:
-            return Decoded(results[0][1], {})
+            return Decoded(results[0][1], {}, unknown=unknown)
         strict = self._strict.decode(raw.take(strict_rows))
         order = pc.sort_indices(pa.concat_arrays([rows for rows, _ in results] + [strict_rows]))
         values = pa.concat_arrays([values for _, values in results] + [strict.values]).take(order)
-        return Decoded(values, {strict_rows[index].as_py(): error for index, error in strict.errors.items()})
+        errors = {strict_rows[index].as_py(): error for index, error in strict.errors.items()}
+        return Decoded(values, errors, unknown=unknown + strict.unknown)
 
-    def _read_all(self, text: pa.Array, rows: pa.Array) -> tuple[list[tuple[pa.Array, pa.Array]], list[pa.Array]]:
-        """Decode these rows: (row numbers, values) of what Arrow could read, and the row numbers of the rest."""
+    def _read_all(
+        self, text: pa.Array, rows: pa.Array
+    ) -> tuple[list[tuple[pa.Array, pa.Array]], list[pa.Array], FoundFields]:
+        """Decode these rows: (row numbers, values) of what Arrow could read, the row numbers of the rest, and fields
+        of the former that no column takes.
+        """
         results: list[tuple[pa.Array, pa.Array]] = []
         one_by_one: list[pa.Array] = []
+        unknown = NOTHING_FOUND
         if not len(rows):
-            return results, one_by_one
-        wire = pa.schema(wire_fields(self._type, _samples(text, rows)))
+            return results, one_by_one, unknown
+        wire = pa.schema(wire_fields(self._read_type, _samples(text, rows)))
         todo, failures = [rows], 0
         while todo:
             rows = todo.pop()
@@ -98,7 +111,7 @@ class Json:
                 one_by_one.append(rows)
                 continue
             try:
-                values, bad = self._read(text if len(rows) == len(text) else text.take(rows), wire)
+                values, bad, more = self._read(text if len(rows) == len(text) else text.take(rows), wire)
             except pa.ArrowInvalid as refused:
                 failures += 1
                 again, strict = _divided(text, rows, str(refused), failures)
@@ -109,10 +122,14 @@ class Json:
                 one_by_one.append(rows.filter(bad))
                 rows, values = rows.filter(pc.invert(bad)), values.filter(pc.invert(bad))
             results.append((rows, values))
-        return results, one_by_one
+            unknown += more
+        return results, one_by_one, unknown
 
-    def _read(self, text: pa.Array, wire: pa.Schema) -> tuple[pa.Array, pa.Array | None]:
-        """The values of these records, and a mask of those that lack a `not null` column (None: none does).
+    def _read(self, text: pa.Array, wire: pa.Schema) -> tuple[pa.Array, pa.Array | None, FoundFields]:
+        """The values of these records, a mask of those to decode one by one (None: there are none), and other fields.
+
+        One by one go those that lack a `not null` column, and those with fields that no column takes, unless these are
+        only to be told.
 
         Raises ArrowInvalid when Arrow refuses, or its answer might not be the strict one.
         """
@@ -121,11 +138,24 @@ class Json:
         table = pj.read_json(
             pa.BufferReader(lines),
             read_options=pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
-            parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
+            parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior=self._unexpected),
         )
         if table.num_rows != len(text):
             raise pa.ArrowInvalid("records and objects differ")
-        return declared_columns([column.combine_chunks() for column in table.columns], self._type)
+        columns = [column.combine_chunks() for column in table.columns[: len(wire)]]
+        values, lacking = declared_columns(columns, self._read_type)
+        if self._watch is None:
+            return values, lacking, NOTHING_FOUND
+        found = unexpected(table, pa.struct(list(wire)), self._watch)
+        values = with_fields(values, self._type)
+        if self._watch.then == "tell":
+            return values, lacking, told(found)
+        others = [mask for mask in (lacking, records_with(found)) if mask is not None]
+        return values, reduce(pc.or_, others) if others else None, NOTHING_FOUND
+
+    @property
+    def _unexpected(self) -> str:
+        return "infer" if self._watch else "ignore"
 
 
 def _bounded(raw: pa.Array) -> list[tuple[int, pa.Array]]:

@@ -8,6 +8,7 @@ declared              accepted
 ``float``, ``double`` any number that does not overflow; nearest value; the strings ``NaN``, ``Infinity``, ``-Infinity``
 ``decimal(p,s)``      a number, or a string that is one, that fits exactly
 ``string``            a string
+``text``              any value: a string as it is, anything else as JSON
 ``binary``            a base64 string
 ``date``              ``"YYYY-MM-DD"``, or days since 1970-01-01 as for ``int``
 ``timestamp``         an RFC 3339 string (no zone means UTC; digits after microseconds are cut), or milliseconds
@@ -15,7 +16,7 @@ declared              accepted
 ``timestamp_ntz``     the same without a zone
 ``array``             an array
 ``map<string,V>``     an object; of several equal keys the last
-``struct``            an object; unknown fields are ignored, of several equal ones the last counts
+``struct``            an object; other fields are for `jobs.decode.unknown`, of several equal ones the last counts
 ====================  ================================================================================
 
 A missing field and ``null`` are the same: null, or refused where the column is `not null`. The record itself must not
@@ -34,7 +35,8 @@ import pyarrow as pa
 
 from jobs.decode.base import Decoded, DecodeError, Refused
 from jobs.decode.json_values import Convert, Exact, Integer, Real, mismatch, scalar_converter
-from jobs.schema.types import type_name
+from jobs.decode.unknown import Finding, Rest, Watch, as_text
+from jobs.schema.types import is_text, type_name
 from resources.errors import ConfigurationError
 
 MAX_DEPTH = 200
@@ -45,17 +47,17 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 class StrictJson:
     """Decodes JSON records of any declared type; about 150,000 records of 110 bytes a second."""
 
-    def __init__(self, kind: pa.DataType, ignore_case: bool = False) -> None:
+    def __init__(self, kind: pa.DataType, ignore_case: bool = False, watch: Watch | None = None) -> None:
         """Raises ConfigurationError for a type that JSON cannot carry (a map whose keys are no strings).
 
         With `ignore_case` fields are found in upper or lower case; a record with two that differ in nothing else is
         refused where one of them is declared.
         """
-        self._type, self._ignore_case = kind, ignore_case
+        self._type, self._ignore_case, self._watch = kind, ignore_case, watch
         _converter(kind, "", ignore_case)
 
-    def __reduce__(self) -> tuple[type[StrictJson], tuple[pa.DataType, bool]]:
-        return type(self), (self._type, self._ignore_case)
+    def __reduce__(self) -> tuple[type[StrictJson], tuple[Any, ...]]:
+        return type(self), (self._type, self._ignore_case, self._watch)
 
     @property
     def type(self) -> pa.DataType:
@@ -63,21 +65,32 @@ class StrictJson:
 
     @cached_property
     def _convert(self) -> Convert:
-        return _converter(self._type, "", self._ignore_case)
+        kind = self._type if self._watch is None else self._watch.without_column(self._type)
+        return _converter(kind, "", self._ignore_case)
+
+    @cached_property
+    def _rest(self) -> Rest | None:
+        return self._watch.rest(self._type, self._ignore_case) if self._watch else None
 
     def decode(self, raw: pa.Array) -> Decoded:
         values: list[Any] = []
         errors: dict[int, DecodeError] = {}
-        convert = self._convert
+        found = Finding()
         for index, record in enumerate(raw.to_pylist()):
             value = None
             if record is not None:
                 try:
-                    value = convert(parse_json(record))
+                    value = self._value(record, found)
                 except Refused as refused:
                     errors[index] = refused.error
             values.append(value)
-        return Decoded(pa.array(values, type=self._type), errors)
+        return Decoded(pa.array(values, type=self._type), errors, unknown=found.fields)
+
+    def _value(self, record: bytes, found: Finding) -> Any:
+        parsed = parse_json(record)
+        value = self._convert(parsed)
+        rest = self._rest(parsed) if self._rest else None
+        return value if rest is None or self._watch is None else self._watch.apply(rest, value, found)
 
 
 def _refuse_constant(_name: str) -> NoReturn:
@@ -134,10 +147,14 @@ def _converter(kind: pa.DataType, path: str, ignore_case: bool) -> Convert:
     return scalar_converter(kind, where)
 
 
+def _field_converter(field: pa.Field, path: str, ignore_case: bool) -> Convert:
+    return as_text if is_text(field) else _converter(field.type, path, ignore_case)
+
+
 def _array(kind: pa.ListType, path: str, where: str, ignore_case: bool) -> Convert:
     inner_path = f"{path}.element" if path else "element"
     element, required, expected = (
-        _converter(kind.value_type, inner_path, ignore_case),
+        _field_converter(kind.value_field, inner_path, ignore_case),
         not kind.value_field.nullable,
         type_name(kind),
     )
@@ -159,7 +176,7 @@ def _map(kind: pa.MapType, path: str, where: str, ignore_case: bool) -> Convert:
         )
     inner_path = f"{path}.value" if path else "value"
     item, required, expected = (
-        _converter(kind.item_type, inner_path, ignore_case),
+        _field_converter(kind.item_field, inner_path, ignore_case),
         not kind.item_field.nullable,
         type_name(kind),
     )
@@ -179,7 +196,7 @@ def _struct(kind: pa.StructType, path: str, where: str, ignore_case: bool) -> Co
     for field in kind:
         inner_path = f"{path}.{field.name}" if path else field.name
         fields.append(
-            (field.name, _converter(field.type, inner_path, ignore_case), not field.nullable, f"column {inner_path}")
+            (field.name, _field_converter(field, inner_path, ignore_case), not field.nullable, f"column {inner_path}")
         )
     types = {field.name: field.type for field in kind}
     spelling = {field.name.lower(): field.name for field in kind}

@@ -60,7 +60,8 @@ def _declared(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _declared_struct(values: pa.Array, kind: pa.StructType) -> pa.Array:
-    fields, children = list(kind), values.flatten()  # a flattened child is null where its parent is
+    # A flattened child is null where its parent is. Fields that nobody declared come after the others.
+    fields, children = list(kind), values.flatten()[: kind.num_fields]
     for child, field in zip(children, fields, strict=True):
         if not field.nullable and child.null_count > values.null_count:
             raise pa.ArrowInvalid("null in a field that is not null")

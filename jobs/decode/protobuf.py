@@ -15,7 +15,11 @@ from jobs.decode.convert import Unrepresentable, converter
 from jobs.decode.registered import RegisteredSchema, other_type, split, unknown
 from jobs.decode.rows import RowDecoder
 from jobs.decode.scalars import Convert
+from jobs.decode.undeclared import undeclared
+from jobs.decode.unknown import Watch
+from jobs.schema.found_fields import FoundFields
 from jobs.schema.protobuf import TIMESTAMP, WRAPPERS, Messages, message_class, message_wire
+from jobs.schema.wire import Wire
 from resources.errors import ConfigurationError
 
 Get = Callable[[Any], Any]
@@ -26,24 +30,27 @@ class Protobuf(RowDecoder):
 
     format: ClassVar[str] = "a Protobuf message of the declared type"
 
-    def __init__(self, kind: pa.DataType, descriptors: bytes, message: str) -> None:
+    def __init__(self, kind: pa.DataType, descriptors: bytes, message: str, watch: Watch | None = None) -> None:
         """Raises ConfigurationError where message and columns do not go together."""
-        super().__init__(kind)
+        super().__init__(kind, watch)
         self._descriptors, self._message = descriptors, message
         try:
-            _reading(descriptors, message, kind)
+            self._read  # noqa: B018
         except Unrepresentable as problem:
             raise ConfigurationError(str(problem), remedy="declare the columns as the message has them") from None
 
-    def __reduce__(self) -> tuple[type[Protobuf], tuple[pa.DataType, bytes, str]]:
-        return type(self), (self._type, self._descriptors, self._message)
+    def __reduce__(self) -> tuple[type[Protobuf], tuple[Any, ...]]:
+        return type(self), (self._type, self._descriptors, self._message, self._watch)
 
     @cached_property
-    def _read(self) -> Reading:
-        return _reading(self._descriptors, self._message, self._type)
+    def _read(self) -> tuple[Reading, FoundFields]:
+        reading = _reading(self._descriptors, self._message, self._fields, self._rest is not None)
+        return reading, undeclared(reading.wire, self._fields, self._watch)
 
     def value(self, record: bytes) -> Any:
-        return self._read.value(record)
+        reading, unknown = self._read
+        parsed = reading.parsed(record)
+        return self.watched(parsed, reading.converted(parsed), unknown)
 
 
 class RegisteredProtobuf(RowDecoder):
@@ -51,15 +58,15 @@ class RegisteredProtobuf(RowDecoder):
 
     format: ClassVar[str] = "a Protobuf message of its schema id"
 
-    def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema]) -> None:
-        super().__init__(kind)
+    def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema], watch: Watch | None = None) -> None:
+        super().__init__(kind, watch)
         self._schemas = dict(schemas)
 
     def __reduce__(self) -> tuple[type[RegisteredProtobuf], tuple[Any, ...]]:
-        return type(self), (self._type, self._schemas)
+        return type(self), (self._type, self._schemas, self._watch)
 
     @cached_property
-    def _readings(self) -> dict[tuple[int, tuple[int, ...]], Reading | Refused]:
+    def _readings(self) -> dict[tuple[int, tuple[int, ...]], tuple[Reading, FoundFields] | Refused]:
         return {}
 
     def value(self, record: bytes) -> Any:
@@ -70,16 +77,18 @@ class RegisteredProtobuf(RowDecoder):
             reading = self._readings[schema_id, indexes] = self._prepared(schema_id, indexes)
         if isinstance(reading, Refused):
             raise reading
-        return reading.value(rest[start:])
+        parsed = reading[0].parsed(rest[start:])
+        return self.watched(parsed, reading[0].converted(parsed), reading[1])
 
-    def _prepared(self, schema_id: int, indexes: tuple[int, ...]) -> Reading | Refused:
+    def _prepared(self, schema_id: int, indexes: tuple[int, ...]) -> tuple[Reading, FoundFields] | Refused:
         schema = self._schemas.get(schema_id)
         if schema is None:
             return unknown(schema_id)
         if schema.type != "PROTOBUF":
             return other_type(schema_id, "PROTOBUF", schema.type)
         try:
-            return _reading(schema.descriptors, indexes, self._type)
+            found = _reading(schema.descriptors, indexes, self._fields, self._rest is not None)
+            return found, undeclared(found.wire, self._fields, self._watch)
         except (KeyError, IndexError):
             return Refused("schema", f"schema id {schema_id} has no message at the indexes of the record")
         except (Unrepresentable, ConfigurationError) as problem:
@@ -119,25 +128,32 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 class Reading:
     """How messages of one type become values of one Arrow type."""
 
-    def __init__(self, message: Any, extract: Get, convert: Convert | None) -> None:
+    def __init__(self, message: Any, wire: Wire, extract: Get, convert: Convert | None) -> None:
         self._parse, self._extract, self._convert = message.FromString, extract, convert
+        self.wire = wire
 
-    def value(self, record: bytes) -> Any:
+    def parsed(self, record: bytes) -> Any:
         try:
-            value = self._extract(self._parse(record))
+            return self._extract(self._parse(record))
         except ProtobufError:
             raise Refused("undecodable", "the record is no Protobuf message") from None
+
+    def converted(self, value: Any) -> Any:
         return value if self._convert is None else self._convert(value)
 
 
 @lru_cache(256)
-def _reading(descriptors: bytes, message: str | tuple[int, ...], kind: pa.DataType) -> Reading:
-    """Made once per worker process; raises Unrepresentable, or KeyError for indexes without a message."""
+def _reading(descriptors: bytes, message: str | tuple[int, ...], kind: pa.DataType, whole: bool) -> Reading:
+    """Made once per worker process; raises Unrepresentable, or KeyError for indexes without a message.
+
+    Args:
+        whole: also the fields that no column takes are wanted.
+    """
     messages = Messages(descriptors)
     found = messages.named(message) if isinstance(message, str) else messages.at(message)
     wanted = set(kind.names) if pa.types.is_struct(kind) else set()
-    convert = converter(message_wire(found), kind)
-    return Reading(message_class(found), _record(found, wanted), convert)
+    wire = message_wire(found)
+    return Reading(message_class(found), wire, _record(found, None if whole else wanted), converter(wire, kind))
 
 
 def _record(message: Descriptor, wanted: set[str] | None = None) -> Get:

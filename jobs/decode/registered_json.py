@@ -37,7 +37,7 @@ class RegisteredJson:
                     errors[index], text = refused.error, None
             texts.append(text)
         decoded = self._inner.decode(pa.array(texts, pa.binary()))
-        return Decoded(decoded.values, {**decoded.errors, **errors})
+        return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=decoded.unknown)
 
     def _check(self, schema_id: int) -> None:
         schema = self._schemas.get(schema_id)

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from jobs.decode.base import Decoded, DecodeError, Refused
+from jobs.decode.unknown import Finding, Watch
+from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 
 _ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
 
@@ -22,8 +24,15 @@ class RowDecoder(ABC):
 
     format: ClassVar[str]
 
-    def __init__(self, kind: pa.DataType) -> None:
-        self._type = kind
+    def __init__(self, kind: pa.DataType, watch: Watch | None = None) -> None:
+        """Args:
+        watch: what to do about fields of a record's schema that no column takes.
+        """
+        self._type, self._watch = kind, watch
+        # The columns that fields of records fill.
+        self._fields = watch.without_column(kind) if watch else kind
+        self._rest = watch.rest(kind) if watch and watch.then != "tell" else None
+        self._told: dict[int, tuple[FoundFields, int]] = {}
 
     @property
     def type(self) -> pa.DataType:
@@ -33,9 +42,20 @@ class RowDecoder(ABC):
     def value(self, record: bytes) -> Any:
         """What `pa.array` takes for the type. Raises Refused; any other exception means: not of this format."""
 
+    def watched(self, parsed: Any, value: Any, undeclared: FoundFields) -> Any:
+        """The converted value of a record, after its fields that no column takes were dealt with; raises Refused."""
+        if not undeclared or self._watch is None or parsed is None:
+            return value
+        if self._rest is None:
+            self._told[id(undeclared)] = (undeclared, self._told.get(id(undeclared), (undeclared, 0))[1] + 1)
+            return value
+        rest = self._rest(parsed)
+        return value if rest is None else self._watch.apply(rest, value, Finding())
+
     def decode(self, raw: pa.Array) -> Decoded:
         values: list[Any] = []
         errors: dict[int, DecodeError] = {}
+        self._told = {}
         for index, record in enumerate(raw.to_pylist()):
             value = None
             if record is not None:
@@ -47,7 +67,8 @@ class RowDecoder(ABC):
                     text = f"the record is not {self.format}: {type(problem).__name__}"
                     errors[index] = DecodeError("undecodable", text)
             values.append(value)
-        return Decoded(self._array(values, errors), errors)
+        unknown = sum((fields.times(records) for fields, records in self._told.values()), NOTHING_FOUND)
+        return Decoded(self._array(values, errors), errors, unknown=unknown)
 
     def _array(self, values: Sequence[Any], errors: dict[int, DecodeError]) -> pa.Array:
         try:

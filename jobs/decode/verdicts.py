@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, DecodeError
+from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 
 PROBLEM = pa.struct([("stage", pa.string()), ("kind", pa.string()), ("message", pa.string())])
+
+COLUMNS = pa.schema([("problem", PROBLEM), ("skipped", pa.bool_()), ("unknown", pa.string())])
+"""How verdicts travel beside the records."""
 
 
 class Verdicts:
@@ -21,6 +26,7 @@ class Verdicts:
         errors: index of each bad record to its error.
         skipped: indexes of the records that are left out.
         unchanged: index of each good record that leaves columns as they were, to the names of those.
+        unknown: fields that no column takes.
     """
 
     def __init__(self, rows: int, errors: Mapping[int, DecodeError] | None = None) -> None:
@@ -28,6 +34,7 @@ class Verdicts:
         self.errors: dict[int, DecodeError] = dict(errors or {})
         self.skipped: set[int] = set()
         self.unchanged: dict[int, tuple[str, ...]] = {}
+        self.unknown = NOTHING_FOUND
 
     def refuse(self, row: int, error: DecodeError) -> None:
         if row not in self.skipped:
@@ -60,6 +67,7 @@ class Verdicts:
             at: where the decoded values stand among the records; None: they are all records.
         """
         places = range(self._rows) if at is None else at
+        self.unknown += decoded.unknown
         for index, error in decoded.errors.items():
             self.refuse(places[index], error.at(stage))
         self.skip(places[index] for index in decoded.skipped)
@@ -80,17 +88,24 @@ class Verdicts:
         return pa.array([row not in self.errors and row not in self.skipped for row in range(self._rows)])
 
     def decoded(self, values: pa.Array) -> Decoded:
-        return Decoded(values, self.errors, frozenset(self.skipped), self.unchanged)
+        return Decoded(values, self.errors, frozenset(self.skipped), self.unchanged, self.unknown)
 
-    def columns(self) -> tuple[pa.Array, pa.Array]:
-        """Errors (`PROBLEM`) and left-out records (boolean) as columns beside the records."""
+    def columns(self) -> dict[str, pa.Array]:
+        """Errors, left-out records, and in the first row what is unknown, as columns beside the records (`COLUMNS`)."""
         errors = [vars(self.errors[row]) if row in self.errors else None for row in range(self._rows)]
-        return pa.array(errors, PROBLEM), pa.array([row in self.skipped for row in range(self._rows)], pa.bool_())
+        told = [json.dumps(self.unknown.to_json())] if self.unknown and self._rows else []
+        return {
+            "problem": pa.array(errors, PROBLEM),
+            "skipped": pa.array([row in self.skipped for row in range(self._rows)], pa.bool_()),
+            "unknown": pa.array([*told, *[None] * (self._rows - len(told))], pa.string()),
+        }
 
     @classmethod
-    def from_columns(cls, problems: pa.Array, skipped: pa.Array) -> Verdicts:
+    def from_columns(cls, problems: pa.Array, skipped: pa.Array, unknown: pa.Array) -> Verdicts:
         """The inverse of `columns`."""
         found = cls(len(problems))
+        for text in unknown.drop_null().to_pylist():
+            found.unknown += FoundFields.from_json(json.loads(text))
         for row in _rows_of(pc.is_valid(problems)):
             found.refuse(row, DecodeError(**problems[row].as_py()))
         found.skip_where(skipped)

@@ -87,6 +87,7 @@ class Capabilities:
         commits_together: `Destination.transaction` commits several tables of one connection at once.
         lands_directly: an append table can stand in for the intermediate table (`Destination.as_landing`).
         refuses: there are rows that can be landed and that its system cannot store (`jobs.destinations.refusal`).
+        nullable_nested: a struct, array or map may be null in a table; otherwise those that records bring are `text`.
         leases: a run holds a lease while it writes, so that a dead run leaves something behind (`Destination.leases`).
     """
 
@@ -100,6 +101,7 @@ class Capabilities:
     commits_together: bool = False
     lands_directly: bool = False
     refuses: bool = False
+    nullable_nested: bool = True
     leases: bool = False
 
 

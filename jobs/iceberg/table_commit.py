@@ -94,6 +94,15 @@ class TableCommit(ABC):
         return arrow_schema(self._table)
 
     @property
+    def pipeline(self) -> str:
+        return self._pipeline
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties, as they are known so far."""
+        return self._table.metadata.properties
+
+    @property
     def summary(self) -> dict[str, str]:
         """What every snapshot of this try must carry, so that it is known as ours."""
         return {ATTEMPT: self.id}

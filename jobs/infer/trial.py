@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import Schemas, decoder_for
 from jobs.decode.envelope import Enveloped
+from jobs.decode.unknown import Watch
 from jobs.spec.formats import Format
 from resources.errors import ConfigurationError
 
@@ -55,7 +56,7 @@ def trial(document: Mapping[str, Any], records: Sequence[bytes], registered: Sch
 
 
 def _decoder(format: Format, registered: Schemas | None) -> Decoder:
-    def of_type(kind: pa.DataType) -> Decoder:
-        return decoder_for(format.format, kind, registered=registered)
+    def of_type(kind: pa.DataType, watch: Watch | None = None) -> Decoder:
+        return decoder_for(format.format, kind, registered=registered, watch=watch)
 
     return Enveloped(format.struct, format.envelope.rules, of_type) if format.envelope else of_type(format.struct)

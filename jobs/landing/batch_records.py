@@ -42,6 +42,7 @@ class BatchRecords:
         table: the columns of the table that they are written to; it may have more than the pipeline file declares.
         registries: the Schema Registries that the records' schemas are in.
         refused: records that the transform was found to fail on, with Spark's error class.
+        refused_fields: under `unknown_fields: add`, why fields could be no columns; None: these are still to be found.
     """
 
     kafka: KafkaCluster
@@ -50,6 +51,7 @@ class BatchRecords:
     table: pa.Schema
     registries: Registries = field(default_factory=Registries)
     refused: dict[Coordinates, str] = field(default_factory=dict)
+    refused_fields: Mapping[str, str] | None = None
 
     def shaped(self, spark: SparkSession) -> DataFrame:
         """Landed rows of all records (`jobs.changes.columns`)."""
@@ -90,7 +92,7 @@ class BatchRecords:
         headers = resolved is not None and resolved.mentions("_headers")
         records = _kafka_records(spark, self.kafka, self.batch, headers)
         schemas = self.registries.schemas_of(self.spec.source, records)
-        reader = record_reader(self.spec, self.batch, self.table, schemas)
+        reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields)
         return reader, transformed(records, resolved, reader, self.refused) if resolved else records
 
     def check_topics(self) -> None:

@@ -8,7 +8,7 @@ neither loses nor doubles one. The batch counts as landed from the second commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from jobs.iceberg.history import landed_batches, recreated_properties, recreated
 from jobs.iceberg.rows import with_all_columns
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.intermediate import IntermediateTable, publish_batch, publish_landed
+from jobs.landing.new_columns import Written, write_with_new_columns
 from jobs.landing.ranges import land_ranges
 from jobs.landing.task import Selection
 from jobs.lineage import recreated_topics
@@ -75,6 +76,9 @@ class TableToLandIn(Protocol):
     def attempt(self, committed: CommittedState | None) -> Attempt:
         """A try at the table's next commit that Spark writes."""
 
+    def under(self, spec: PipelineSpec) -> TableToLandIn:
+        """The same table by another version of the pipeline file."""
+
 
 @dataclass(frozen=True)
 class DirectLanding:
@@ -99,6 +103,10 @@ class DirectLanding:
     def path(self) -> tuple[str, ...]:
         """Where the dead letters are, in Spark SQL; good records are in the destination itself."""
         return self.dead_letters.path
+
+    def under(self, spec: PipelineSpec) -> DirectLanding:
+        """The same by another version of the pipeline file."""
+        return DirectLanding(self.destination.under(spec), replace(self.dead_letters, spec=spec))
 
     def exists(self) -> bool:
         return self.catalog.load(self.identifier) is not None
@@ -152,13 +160,19 @@ class DirectLanding:
         summary: dict[str, str],
     ) -> LandedBatch:
         """Like `IntermediateTable.land`, into the destination."""
-        spec = self.dead_letters.spec
-        records = BatchRecords(kafka, spec, batch, landing_schema(spec), self.dead_letters.registries)
-        with spark_errors(self.destination.name):
-            append = self.destination.append(committed)
+
+        def write(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Written:
+            registries, table = self.dead_letters.registries, self.destination.under(spec)
+            records = BatchRecords(kafka, spec, batch, landing_schema(spec), registries, refused_fields=refused)
+            append = table.append(committed)
             failpoint("land.begun")
-            good = Selection(ROWS, bad_records=False, columns={c.name: c.path for c in self.destination.columns})
-            landed = land_ranges(spark, records, append, good, spec.on_bad_record == "skip")
+            good = Selection(ROWS, bad_records=False, columns={c.name: c.path for c in table.columns})
+            return records, append, land_ranges(spark, records, append, good, spec.on_bad_record == "skip")
+
+        with spark_errors(self.destination.name):
+            records, append, landed = write_with_new_columns(
+                self.dead_letters.spec, write, lambda spec: self.under(spec).prepare()
+            )
             if landed.counts.quarantined:
                 self._keep_dead_letters(spark, records, landed.counts.quarantined, summary)
             failpoint("land.written")

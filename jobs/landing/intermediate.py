@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
@@ -17,9 +18,11 @@ from jobs.iceberg.append import Append
 from jobs.iceberg.history import History, ancestors, landed_batches, landing_pipeline, read_history, state_properties
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.landing.batch_records import BatchRecords
+from jobs.landing.new_columns import Written, write_with_new_columns
 from jobs.landing.ranges import LandedRanges, land_ranges
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task import Selection
+from jobs.landing.unknown_fields import tell_unknown_fields
 from jobs.offsets import Offsets
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
@@ -66,6 +69,11 @@ class IntermediateTable:
     def path(self) -> tuple[str, ...]:
         """The table in Spark SQL."""
         return (self.catalog.name, *self.identifier.split("."))
+
+    def columns(self) -> pa.Schema | None:
+        """The columns that it has; None where it is not there."""
+        table = self.catalog.load(self.identifier)
+        return arrow_schema(table) if table else None
 
     def exists(self) -> bool:
         return self.catalog.load(self.identifier) is not None
@@ -179,14 +187,21 @@ class IntermediateTable:
             CommitFailed: another run landed meanwhile. BadRecords: the policy is `fail`. InvariantBroken: the counts
             do not add up.
         """
-        skip = self.spec.on_bad_record == "skip"
-        with spark_errors(self.identifier):
+        selection = Selection(CHANGES, bad_records=self.spec.on_bad_record != "skip")
+
+        def write(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Written:
             append = Append(self.catalog, self.identifier, self.pipeline, committed)
             failpoint("land.begun")
-            records = BatchRecords(kafka, self.spec, batch, append.schema, self.registries)
-            landed = land_ranges(spark, records, append, Selection(CHANGES, bad_records=not skip), skip)
+            records = BatchRecords(kafka, spec, batch, append.schema, self.registries, refused_fields=refused)
+            return records, append, land_ranges(spark, records, append, selection, not selection.bad_records)
+
+        with spark_errors(self.identifier):
+            _, append, landed = write_with_new_columns(self.spec, write, self._follow)
             failpoint("land.written")
         return publish_landed(append, batch, committed, landed, log_ends, summary)
+
+    def _follow(self, spec: PipelineSpec) -> None:
+        replace(self, spec=spec).prepare()
 
 
 def publish_landed(
@@ -200,7 +215,9 @@ def publish_landed(
     """Publishes the files that were written as this batch, with the state after it."""
     before, counts = committed.watermark if committed else Watermark(), written.counts
     watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
-    landed = publish_batch(append, LandedBatch(batch, counts, watermark, snapshot_id=0), summary)
+    unknown = written.report.fields.counts
+    told = tell_unknown_fields(append, unknown)
+    landed = publish_batch(append, LandedBatch(batch, counts, watermark, 0, unknown), summary, told)
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",
         batch,

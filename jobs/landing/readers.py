@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from jobs.batch import Batch
@@ -11,24 +13,33 @@ from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
+from jobs.decode.unknown import Watch
 from jobs.landing.records import Operations, RecordReader
 from jobs.landing.registry_schemas import Schemas
 from jobs.spec.columns import key_fields
-from jobs.spec.formats import Encoding, Format
+from jobs.spec.formats import Encoding, Format, Value
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import envelope_rules
 
 
-def record_reader(spec: PipelineSpec, batch: Batch, table: pa.Schema, schemas: Schemas | None = None) -> RecordReader:
+def record_reader(
+    spec: PipelineSpec,
+    batch: Batch,
+    table: pa.Schema,
+    schemas: Schemas | None = None,
+    refused: Mapping[str, str] | None = None,
+) -> RecordReader:
     """The function that Spark's workers apply to the batch's records.
 
     Args:
         table: the columns of the table that the rows are written to; it may have more than the pipeline file declares.
         schemas: those of the records, by registry and id, where they name any.
+        refused: under `unknown_fields: add`, why fields could be no columns: records with these, and with any other
+            that no column takes, are bad. None: such fields are told, so that they can become columns.
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
     key_format = source.key if source.transform or (key and key.source == "kafka_key") else None
-    rules = envelope_rules(spec)
+    rules, watch = envelope_rules(spec), _watch(source.value, refused)
     position, first = 0, {}
     for tp in sorted(batch.ranges):
         first[tp] = position
@@ -37,7 +48,9 @@ def record_reader(spec: PipelineSpec, batch: Batch, table: pa.Schema, schemas: S
         key_decoder=_decoder(key_format, key_format, schemas, is_key=True, ignore_case=spec.ignore_case)
         if key_format
         else None,
-        value_decoder=_decoder(source.value, source.value, schemas, ignore_case=spec.ignore_case, rules=rules),
+        value_decoder=_decoder(
+            source.value, source.value, schemas, ignore_case=spec.ignore_case, rules=rules, watch=watch
+        ),
         key_columns=tuple(key.columns) if key else (),
         key_from_value=bool(key) and key.source == "value" if key else False,
         refuse_null_keys=key.nulls == "refuse" if key else False,
@@ -51,7 +64,7 @@ def record_reader(spec: PipelineSpec, batch: Batch, table: pa.Schema, schemas: S
         routes=route_filters(spec),
         topic_decoders={
             topic: {
-                column: _decoder(encoding, columns, schemas, column == "key", spec.ignore_case, rules)
+                column: _decoder(encoding, columns, schemas, column == "key", spec.ignore_case, rules, watch)
                 for column, encoding, columns in (("key", own.key, key_format), ("value", own.value, source.value))
                 if encoding and columns
             }
@@ -67,14 +80,33 @@ def _decoder(
     is_key: bool = False,
     ignore_case: bool = False,
     rules: EnvelopeRules | None = None,
+    watch: Watch | None = None,
 ) -> Decoder:
-    """The decoder of these columns from records that are encoded so; `rules` are those of the value's envelope."""
+    """The decoder of these columns from records that are encoded so.
+
+    Args:
+        rules: of the value's envelope.
+        watch: what to do about fields of the value that no column takes.
+    """
     registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
 
-    def of_type(kind: pa.DataType) -> Decoder:
+    def of_type(kind: pa.DataType, watch: Watch | None = None) -> Decoder:
         any_case = ignore_case and encoding.format == "json" and registered is None
-        return decoder_for(encoding.format, kind, encoding.schema_bytes, encoding.message or "", registered, any_case)
+        schema, message = encoding.schema_bytes, encoding.message or ""
+        return decoder_for(encoding.format, kind, schema, message, registered, any_case, watch)
 
     if is_key:
         return MongoKey(columns.struct, of_type) if columns.envelope else of_type(columns.struct)
-    return Enveloped(columns.struct, rules, of_type) if rules else of_type(columns.struct)
+    return Enveloped(columns.struct, rules, of_type, watch) if rules else of_type(columns.struct, watch)
+
+
+def _watch(value: Value, refused: Mapping[str, str] | None) -> Watch:
+    """What the decoder of values is to do about fields that no column takes."""
+    match value.unknown_fields:
+        case "rescue":
+            return Watch("rescue", value.rescued)
+        case "fail":
+            return Watch("refuse")
+        case "add" if refused is not None:
+            return Watch("refuse", reasons=refused)
+    return Watch("tell")

@@ -13,9 +13,10 @@ from jobs.changes.columns import ERROR, INSTANT, KAFKA, KEPT
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
-from jobs.decode.verdicts import Verdicts
+from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.task_report import RecordsRead, TaskReport
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.schema.with_fields import with_fields
 from jobs.spec.transform import KEY
 
 RESULT = "result"
@@ -80,13 +81,17 @@ class RecordReader:
         """All batches of one task as landed rows, each with what came in, counted before it is decoded."""
         for batch in batches:
             if batch.num_rows:
-                report = TaskReport(_counted(batch))
-                yield self.read(batch), report
+                read = _counted(batch)
+                rows, verdicts = self._read(batch)
+                yield rows, TaskReport(read, verdicts.unknown)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""
+        return self._read(batch)[0]
+
+    def _read(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Verdicts]:
         value, verdicts = self._value(batch)
-        value = _widened(value, self.value_type)
+        value = with_fields(value, self.value_type)
         key = self._key(batch, value, verdicts)
         op = self._operation(value, verdicts)
         if self.routes is not None:
@@ -113,14 +118,14 @@ class RecordReader:
         columns["error"] = _error_column(batch, verdicts.errors)
         if self.names_unchanged:
             columns[KEPT.name] = _listed(verdicts.unchanged, batch.num_rows)
-        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), verdicts
 
     def _value(self, batch: pa.RecordBatch) -> tuple[pa.Array, Verdicts]:
         """The decoded value, or what the transform has made of it (`jobs.landing.transform`)."""
         if RESULT not in batch.schema.names:
             verdicts = Verdicts(batch.num_rows)
             return self._decoded(_BAD_VALUE, self.value_decoder, batch, verdicts), verdicts
-        verdicts = Verdicts.from_columns(batch.column("problem"), batch.column("skipped"))
+        verdicts = Verdicts.from_columns(*(batch.column(name) for name in COLUMNS.names))
         value = batch.column(RESULT)
         for name in self.required:
             lacking = pc.and_(pc.is_valid(value), pc.is_null(pc.struct_field(value, name)))
@@ -229,17 +234,3 @@ def _listed(unchanged: Mapping[int, tuple[str, ...]], rows: int) -> pa.Array:
 def _only(values: pa.Array, good: pa.Array | None) -> pa.Array:
     """The values of good records; null elsewhere."""
     return values if good is None else pc.if_else(good, values, pa.nulls(len(values), values.type))
-
-
-def _widened(value: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The decoded struct with the fields that the intermediate table has besides, as nulls, all in its order."""
-    if value.type == wanted:
-        return value
-    have = {value.type.field(n).name for n in range(value.type.num_fields)}
-    arrays, fields = [], []
-    for n in range(wanted.num_fields):
-        field = wanted.field(n)
-        part = pc.struct_field(value, field.name) if field.name in have else pa.nulls(len(value), field.type)
-        arrays.append(part.cast(field.type))
-        fields.append(field)
-    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.is_null(value))

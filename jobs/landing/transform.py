@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
-from jobs.decode.verdicts import PROBLEM, Verdicts
+from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.records import RecordReader
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.types import parse_columns
@@ -100,9 +100,7 @@ class DecodeStep:
         key = [(KEY, self.key_decoder.type)] if self.key_decoder else []
         value = [("row", self.value_decoder.type)]
         headers = [("headers", HEADERS)] if self.headers else []
-        return pa.schema(
-            [*raw, *headers, *self.carried.items(), *key, *value, ("problem", PROBLEM), ("skipped", pa.bool_())]
-        )
+        return pa.schema([*raw, *headers, *self.carried.items(), *key, *value, *COLUMNS])
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         verdicts = Verdicts(batch.num_rows)
@@ -117,7 +115,7 @@ class DecodeStep:
             columns[name] = decoded.values
             verdicts.add(decoded, stage)
         self._refuse(batch, verdicts)
-        columns["problem"], columns["skipped"] = verdicts.columns()
+        columns.update(verdicts.columns())
         return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _refuse(self, batch: pa.RecordBatch, verdicts: Verdicts) -> None:
@@ -155,7 +153,7 @@ def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tu
     kept_columns = (*RAW, *carried, *(["headers"] if "headers" in decoded.columns else []))
     raw = [F.col(name).alias(f"__raw_{name}") for name in kept_columns]
     usable = F.col("row").isNotNull() & F.col("problem").isNull() & ~F.col("skipped")
-    state = [F.col("problem").alias("__problem"), F.col("skipped").alias("__skipped"), usable.alias("__usable")]
+    state = [*(F.col(name).alias(f"__{name}") for name in COLUMNS.names), usable.alias("__usable")]
     records = decoded.select(*own, *places, *raw, *state).alias(RECORDS)
     kept = F.coalesce(F.expr(resolved.condition), F.lit(False)) if resolved.condition else F.lit(True)
     kinds = {f.name: from_arrow_type(f.type, prefer_timestamp_ntz=True) for f in parse_columns(resolved.columns)}
@@ -175,6 +173,7 @@ def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tu
         .otherwise(F.col("__problem"))
         .alias("problem"),
         (F.col("__skipped") | F.coalesce(~F.col("__kept"), F.lit(False))).alias("skipped"),
+        F.col("__unknown").alias("unknown"),
     )
 
 
@@ -189,7 +188,7 @@ def analyse(spark: SparkSession, source: Source) -> None:
         return
     key = [(KEY, source.key.struct)] if source.key else []
     raw = [(name, pa.binary() if name in ("key", "value") else METADATA[f"_{name}"]) for name in RAW]
-    more = [("headers", HEADERS), *key, ("row", source.value.struct), ("problem", PROBLEM), ("skipped", pa.bool_())]
+    more = [("headers", HEADERS), *key, ("row", source.value.struct), *COLUMNS]
     nothing = spark.createDataFrame([], from_arrow_schema(pa.schema([*raw, *more]), prefer_timestamp_ntz=True))
     evaluated(nothing, resolved, bool(key)).schema  # noqa: B018
 

@@ -7,7 +7,7 @@ Types of several places go together by one rule, whatever the order in which the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +19,8 @@ Path = tuple[str, ...]
 
 # A struct with more fields is rather a map whose keys are data.
 MOST_IN_STRUCT = 100
-# More than these are counted and not named: a report stays small.
-MOST_NAMED = 1000
+# Of more than these only the number is told: reports and summaries of snapshots stay small.
+MOST_NAMED, MOST_COUNTED = 1000, 100
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,17 @@ class FoundFields:
                 more += 1
         return FoundFields(found, more)
 
+    def times(self, records: int) -> FoundFields:
+        """The same fields in so many times as many records."""
+        return replace(
+            self, by_path={path: replace(one, records=one.records * records) for path, one in self.by_path.items()}
+        )
+
     @property
     def counts(self) -> dict[str, int]:
-        """Records by the field's name, for people; sorted."""
-        return {shown(path): one.records for path, one in sorted(self.by_path.items())}
+        """Records by the field's name, for people: of the most frequent ones, sorted."""
+        frequent = sorted(self.by_path.items(), key=lambda found: (-found[1].records, found[0]))[:MOST_COUNTED]
+        return {shown(path): one.records for path, one in sorted(frequent)}
 
     def within(self, roots: Iterable[str]) -> FoundFields:
         """Those in these fields of the record, by their paths in there."""
@@ -96,6 +103,9 @@ class FoundFields:
             for path, text, records in document["named"]
         }
         return cls(found, document["more"])
+
+
+NOTHING_FOUND = FoundFields()
 
 
 def shown(path: Path) -> str:

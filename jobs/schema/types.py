@@ -8,6 +8,7 @@ in a pipeline file               Arrow
 ``float``, ``double``            ``float32()``, ``float64()``
 ``decimal(p,s)``                 ``decimal128(p, s)``, 1 <= p <= 38, 0 <= s <= p
 ``string``, ``binary``           ``string()``, ``binary()``
+``text``                         ``string()`` with a mark (`is_text`): any value, as JSON where it is no text
 ``date``                         ``date32()``
 ``timestamp``                    ``timestamp('us', 'UTC')``: an instant
 ``timestamp_ntz``                ``timestamp('us')``: a wall clock, no zone
@@ -39,14 +40,16 @@ _SCALARS: dict[str, pa.DataType] = {
     "float": pa.float32(),
     "double": pa.float64(),
     "string": pa.string(),
+    "text": pa.string(),
     "binary": pa.binary(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_NAMES = {kind: name for name, kind in _SCALARS.items() if name != "bigint"}
+_NAMES = {kind: name for name, kind in _SCALARS.items() if name not in ("bigint", "text")}
+_TEXT = {b"batchmerge": b"text"}
 _KNOWN = (
-    "use one of boolean, int, long, float, double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz, "
+    "use one of boolean, int, long, float, double, decimal(p,s), string, text, binary, date, timestamp, timestamp_ntz, "
     "array<T>, map<K,V>, struct<name: T, ...>, each with `not null` after it if it must be present"
 )
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z_]\w*)|(\d+)|([<>(),:]))")
@@ -59,7 +62,8 @@ def parse_type(text: str, column: str = "") -> tuple[pa.DataType, bool]:
     Raises:
         ConfigurationError: the text is no type; names the column and the position (from 1).
     """
-    return _Parser(text, column).whole()
+    found = _Parser(text, column).whole()
+    return found.type, found.nullable
 
 
 def parse_columns(columns: Mapping[str, str]) -> pa.Schema:
@@ -68,11 +72,31 @@ def parse_columns(columns: Mapping[str, str]) -> pa.Schema:
     Raises:
         ConfigurationError: a type string is wrong.
     """
-    fields = []
-    for name, text in columns.items():
-        kind, nullable = parse_type(text, name)
-        fields.append(pa.field(name, kind, nullable=nullable))
-    return pa.schema(fields)
+    return pa.schema([_Parser(text, name).whole().with_name(name) for name, text in columns.items()])
+
+
+def is_text(field: pa.Field) -> bool:
+    """Whether the field takes values of any type as text."""
+    return bool(field.metadata) and _TEXT.items() <= field.metadata.items()
+
+
+def as_text(field: pa.Field) -> pa.Field:
+    """The field with all text in it, nested too, taking values of any type."""
+    kind = field.type
+    if pa.types.is_string(kind):
+        return field.with_metadata(_TEXT)
+    if pa.types.is_struct(kind):
+        kind = pa.struct([as_text(f) for f in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(as_text(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_type, as_text(kind.item_field))
+    return pa.field(field.name, kind, field.nullable, field.metadata)
+
+
+def field_text(field: pa.Field) -> str:
+    """The type string of a field, `text` and `not null` in it; raises as `type_name` does."""
+    return ("text" if is_text(field) else type_name(field.type)) + ("" if field.nullable else " not null")
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -86,16 +110,12 @@ def type_name(kind: pa.DataType) -> str:
     if pa.types.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):
-        return f"array<{_field_type(kind.value_field)}>"
+        return f"array<{field_text(kind.value_field)}>"
     if pa.types.is_map(kind):
-        return f"map<{type_name(kind.key_type)},{_field_type(kind.item_field)}>"
+        return f"map<{type_name(kind.key_type)},{field_text(kind.item_field)}>"
     if pa.types.is_struct(kind):
-        return "struct<" + ", ".join(f"{_quoted(f.name)}: {_field_type(f)}" for f in kind) + ">"
+        return "struct<" + ", ".join(f"{_quoted(f.name)}: {field_text(f)}" for f in kind) + ">"
     raise ConfigurationError(f"the type {kind} has no name here", remedy=_KNOWN)
-
-
-def _field_type(field: pa.Field) -> str:
-    return type_name(field.type) + ("" if field.nullable else " not null")
 
 
 def _quoted(name: str) -> str:
@@ -108,13 +128,14 @@ class _Parser:
     def __init__(self, text: str, column: str) -> None:
         self.text, self.column, self.at = text, column, 0
 
-    def whole(self) -> tuple[pa.DataType, bool]:
+    def whole(self) -> pa.Field:
         found = self._type(0)
         if self._peek() is not None:
             raise self._error("expected the end")
         return found
 
-    def _type(self, depth: int) -> tuple[pa.DataType, bool]:
+    def _type(self, depth: int) -> pa.Field:
+        """A field without a name."""
         if depth > MAX_DEPTH:
             raise self._error(f"more than {MAX_DEPTH} types inside each other")
         start = self.at
@@ -126,7 +147,7 @@ class _Parser:
         else:
             self.at = start
             raise self._error("no such type")
-        return kind, not self._not_null()
+        return pa.field("", kind, nullable=not self._not_null(), metadata=_TEXT if name == "text" else None)
 
     def _decimal(self, _depth: int) -> pa.DataType:
         start = self.at
@@ -142,17 +163,17 @@ class _Parser:
 
     def _array(self, depth: int) -> pa.DataType:
         self._symbol("<")
-        kind, nullable = self._type(depth)
+        element = self._type(depth)
         self._symbol(">")
-        return pa.list_(pa.field("element", kind, nullable=nullable))
+        return pa.list_(element.with_name("element"))
 
     def _map(self, depth: int) -> pa.DataType:
         self._symbol("<")
-        key, _ = self._type(depth)
+        key = self._type(depth)
         self._symbol(",")
-        value, nullable = self._type(depth)
+        value = self._type(depth)
         self._symbol(">")
-        return pa.map_(key, pa.field("value", value, nullable=nullable))
+        return pa.map_(key.type, value.with_name("value"))
 
     def _struct(self, depth: int) -> pa.DataType:
         self._symbol("<")
@@ -167,8 +188,7 @@ class _Parser:
                 self.at = start
                 raise self._error("a field name stands twice in one struct")
             self._symbol(":")
-            kind, nullable = self._type(depth)
-            fields.append(pa.field(name, kind, nullable=nullable))
+            fields.append(self._type(depth).with_name(name))
         self._symbol(">")
         return pa.struct(fields)
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from jobs.schema.avro import avro_wire
 from jobs.schema.protobuf import Messages, message_wire
-from jobs.schema.types import parse_columns, parse_type, type_name
+from jobs.schema.types import field_text, parse_columns, parse_type
 from jobs.schema.wire import natural_fields
 from jobs.spec.base import Spec
 from jobs.spec.envelope import HasEnvelope
@@ -129,6 +129,42 @@ class Format(Encoding, HasEnvelope):
         return pa.struct(list(parse_columns(self.columns)))
 
 
+class Value(Format):
+    """How the bytes of a record's value become columns, and what becomes of fields that none takes."""
+
+    unknown_fields: Literal["add", "rescue", "ignore", "fail"] | None = Field(
+        None,
+        description="fields of records that no column takes, nested ones too. add: columns of the landed and the "
+        "destination tables, made while the batch is landed; rescue: as JSON in the column `rescued`; ignore: left "
+        "out, counted and named in log and metadata; fail: the record is bad. Left out: as ignore, and the check "
+        "`fields_declared` warns",
+    )
+    rescued: str = Field("_rescued", min_length=1, description="the column of `unknown_fields: rescue`, a string")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rescued_is_a_column(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("unknown_fields") != "rescue":
+            return given
+        columns = given.get("columns")
+        if not isinstance(columns, dict) or not columns:
+            return given
+        name = given.get("rescued", cls.model_fields["rescued"].default)
+        return {**given, "columns": {**columns, name: columns.get(name, "string")}}
+
+    @model_validator(mode="after")
+    def _fields_can_be_unknown(self) -> Value:
+        found = []
+        if self.unknown_fields and self.format in _ONE_COLUMN:
+            what = f"records of the format {self.format} have no fields"
+            found.append(Mistake(("unknown_fields",), what, "leave it out"))
+        if self.unknown_fields == "rescue" and self.columns.get(self.rescued) != "string":
+            what = f"{self.rescued} is the column of what is rescued"
+            found.append(Mistake(("columns", self.rescued), what, "declare it as string, or name another `rescued`"))
+        refuse(found)
+        return self
+
+
 def type_mistakes(columns: Mapping[str, str]) -> list[Mistake]:
     """Columns whose type is none."""
     found = []
@@ -155,7 +191,7 @@ def columns_of(given: dict[str, Any]) -> dict[str, str]:
 
 
 def columns_text(fields: list[pa.Field]) -> dict[str, str]:
-    return {field.name: type_name(field.type) + ("" if field.nullable else " not null") for field in fields}
+    return {field.name: field_text(field) for field in fields}
 
 
 def read_schema(name: str) -> bytes:

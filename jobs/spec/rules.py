@@ -142,6 +142,18 @@ def _column_names(spec: PipelineSpec) -> Iterator[Mistake]:
                 )
 
 
+def _added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
+    if spec.source.value.unknown_fields != "add":
+        return
+    path = ("source", "value", "unknown_fields")
+    if spec.source.transform:
+        yield Mistake(path, "`add` and a transform, which names the columns itself", "use `rescue`, or `fail`")
+    for number, table in enumerate(spec.tables):
+        if not table.evolve.add_columns:
+            what = "`source.value.unknown_fields: add` adds columns, and this table takes none"
+            yield Mistake(("tables", number, "evolve", "add_columns"), what, "set it to true, or use `rescue`")
+
+
 def _ignored_case(spec: PipelineSpec) -> Iterator[Mistake]:
     key = parse_columns(spec.source.key.columns) if spec.source.key else []
     yield from case_mistakes(spec, [*parse_columns(spec.source.row), *key])
@@ -276,6 +288,7 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     (_VALUE, _operation),
     ((*_VALUE, _OP, _TABLES), _order_column),
     ((*_VALUE, _OP), _column_names),
+    ((("source", "transform"), _TABLES), _added_columns),
     ((*_ALL_COLUMNS, ("source", "per_topic"), ("ignore_case",)), _ignored_case),
     ((*_ALL_COLUMNS, *_TOPICS, _KEY), _routes),
     ((*_ALL_COLUMNS, _KEY, _OP), _named_columns),

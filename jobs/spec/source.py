@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from jobs.spec.base import Spec
-from jobs.spec.formats import Encoding, Format
+from jobs.spec.formats import Encoding, Format, Value
 from jobs.spec.routing import named_twice
 from jobs.spec.transform import Resolved, Transform, resolve
 from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
@@ -63,7 +63,7 @@ class Source(Spec):
         "writes to itself (control, dead letters)",
     )
     key: Format | None = Field(None, description="the record's key; left out: not decoded")
-    value: Format
+    value: Value
     transform: Transform | None = Field(
         None, description="a Spark SQL `select … from records`, applied to each decoded record before landing"
     )

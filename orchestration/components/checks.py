@@ -10,19 +10,21 @@ import dagster as dg
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.refused_rows import list_command, retry_command
 from jobs.destinations.registry import kind_of
-from jobs.spec.pipeline import Freshness
+from jobs.spec.added_columns import undeclared_counts
+from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.spec.tables import Table
 from jobs.verify import invariants
 from orchestration.components import metadata
 
 OFFSETS, COUNTS, NEXT = "offsets_contiguous", "counts_add_up", "batch_is_next"
 KEYS, CAUGHT_UP, SCHEMA = "keys_unique", "caught_up", "schema_as_declared"
-STALE = "no_stale_keys"
+STALE, FIELDS = "no_stale_keys", "fields_declared"
 
 _SAYS = {
     OFFSETS: "every batch starts at the offsets where the one before it ended",
     COUNTS: "records read = landed + quarantined + filtered + skipped, each counted on its own",
     NEXT: "every batch is the next of the one before, by number and commit id",
+    FIELDS: "every field of the records has a column, or the pipeline file says what becomes of it",
     KEYS: "no key that was touched has more than one row",
     SCHEMA: "the table has the columns that the pipeline file declares, and no others",
     STALE: "of no key the newest change is a dead letter, so that the table has an older row of it",
@@ -31,7 +33,8 @@ _SAYS = {
 
 
 def landing_checks(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    return [_blocking(name, key) for name in (OFFSETS, COUNTS, NEXT)]
+    blocking = [_blocking(name, key) for name in (OFFSETS, COUNTS, NEXT)]
+    return [*blocking, dg.AssetCheckSpec(FIELDS, asset=key, description=_SAYS[FIELDS])]
 
 
 def table_checks(key: dg.AssetKey, table: Table, freshness: Freshness | None) -> list[dg.AssetCheckSpec]:
@@ -64,6 +67,15 @@ def landing_results(key: dg.AssetKey, landed: Sequence[LandedBatch]) -> list[dg.
         _result(COUNTS, key, invariants.unbalanced(landed), known),
         _result(NEXT, key, invariants.not_next(landed), known),
     ]
+
+
+def fields_result(key: dg.AssetKey, spec: PipelineSpec, landed: Sequence[LandedBatch]) -> dg.AssetCheckResult:
+    """Names the fields that were left out; warns of them unless the file says `unknown_fields`."""
+    left_out = undeclared_counts(spec, [batch.unknown for batch in landed])
+    wrong = [f"no column takes the field {name}, which {records} records have" for name, records in left_out.items()]
+    known = {"fields left out": len(left_out), **{f"records with {name}": n for name, n in left_out.items()}}
+    settled = spec.source.value.unknown_fields is not None
+    return _result(FIELDS, key, [] if settled else wrong, known, dg.AssetCheckSeverity.WARN)
 
 
 def table_results(

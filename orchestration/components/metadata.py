@@ -24,6 +24,7 @@ def landed(batches: Sequence[LandedBatch], seconds: float) -> dict[str, dg.Metad
     return {
         **_batches(batches),
         **_counts(counts),
+        **_unknown(batches),
         "seconds": dg.MetadataValue.float(round(float(seconds), 3)),
         "records per second": dg.MetadataValue.float(round(counts.read / seconds, 1) if seconds else 0.0),
         **({"snapshot id": dg.MetadataValue.text(str(batches[-1].snapshot_id))} if batches else {}),
@@ -151,6 +152,15 @@ def _unfit(counts: MergeCounts) -> dict[str, int]:
 
 def _counts(counts: Counts) -> dict[str, dg.MetadataValue]:
     return {name: dg.MetadataValue.int(value) for name, value in vars(counts).items()}
+
+
+def _unknown(batches: Sequence[LandedBatch]) -> dict[str, dg.MetadataValue]:
+    """Records by field that no column took."""
+    found: dict[str, int] = {}
+    for batch in batches:
+        for name, records in batch.unknown.items():
+            found[name] = found.get(name, 0) + records
+    return {"unknown fields": dg.MetadataValue.json(found)} if found else {}
 
 
 def _by_topic(values: Offsets) -> Mapping[str, dict[str, int]]:

@@ -267,6 +267,26 @@ def test_killed_direct_landing(point: str, new_log: NewLog) -> None:
     assert sum(group.records for group in summary(log.pipeline)) == model.bad(log.records)
 
 
+@pytest.mark.parametrize("direct", [False, True], ids=["landed", "direct"])
+def test_killed_between_new_columns_and_their_batch(direct: bool, new_log: NewLog) -> None:
+    """The tables have the columns and not yet the batch: the next run lands it with the same columns."""
+    tables = [Target(KINDS["iceberg"], "append")] if direct else targets()
+    log = new_log(tables, **({"intermediate": {"direct": True}} if direct else {}))
+    source = dict(log.flow.spec_document["source"])  # type: ignore[call-overload]
+    log.edit(source={**source, "value": {**source["value"], "unknown_fields": "add"}})
+    for point in (failpoints.NEW_COLUMNS, "land.published"):
+        new = {point.replace(".", "_"): 7}
+        told = [
+            Record(r.partition, r.key, {**r.value, **new} if isinstance(r.value, dict) else r.value)
+            for r in random_changes(len(log.records), 50, 20, 2)
+        ]
+        log.tell(told)
+        log.kill(point)
+        log.finish(point)
+    columns = log.pipeline.spec.source.value.columns
+    assert {"land_evolved", "land_published"} <= columns.keys()
+
+
 @pytest.fixture(scope="module")
 def together(
     project: Project, module_topic: Callable[..., str], tmp_path_factory: pytest.TempPathFactory

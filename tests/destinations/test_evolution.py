@@ -7,8 +7,10 @@ from decimal import Decimal
 
 import pytest
 
+from jobs import failpoints
 from resources.errors import SchemaRefused
 from tests.destinations.conftest import MakeStory
+from tests.kit.interrupting import die_at_each
 from tests.kit.records import COLUMNS, Record
 from tests.kit.story import Story, TableUnderTest, Target, targets
 
@@ -79,3 +81,42 @@ def test_change_that_no_rule_allows_is_refused_before_anything_is_written(target
             strict.destination.prepare(dry_run)
     assert (table.rows(), table.destination.committed()) == (before, state)
     assert "extra" not in table.destination.read(table.engine.spark).present()
+
+
+@pytest.fixture(scope="module")
+def open_stories(new_story: MakeStory) -> Story:
+    """A pipeline whose records bring columns: three batches, the second with new fields, the third with odd ones."""
+    story = new_story(columns={**COLUMNS, "part": "struct<x: long>"})
+    given = story.engine.document["source"]["value"]  # type: ignore[index]
+    story = story.reading({**COLUMNS, "part": "struct<x: long>"}, value={**given, "unknown_fields": "add"})
+    story.tell(put(1, part={"x": 1}))
+    story.land()
+    story.tell(put(1, part={"x": 2, "y": "deep"}, size=7, note="n"), put(2, part={}, note=5, size=2**40))
+    # The run dies at every boundary, also where the table has the columns and the batch is not there yet.
+    assert failpoints.NEW_COLUMNS in die_at_each(story.land)
+    story.tell(put(3, size="is no number"), put(4, part={}, note={"any": [1.50]}), put(5, Name="a clash"))
+    story.land()
+    return story
+
+
+@pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
+def test_fields_that_no_column_takes_become_columns_while_the_batch_is_landed(
+    target: Target, open_stories: Story
+) -> None:
+    table = open_stories.table(target)
+    # The first batch is merged by a run that knows of no new column.
+    table.merge_some(1)
+    table.merge()
+
+    def rows() -> list[tuple[object, ...]]:
+        found = [(r["id"], r["size"], r["note"]) for r in table.select("id", "size", "note")]
+        return sorted(found, key=lambda row: (row[0], row[1] or 0))
+
+    old = [(1, None, None)] if target.mode == "append" else []
+    expected = [*old, (1, 7, "n"), (2, 2**40, "5"), (4, None, '{"any":[1.5]}')]
+    assert rows() == expected
+    assert any("deep" in str(row["part"]) for row in table.select("id", "part") if row["id"] == 1)
+    table.replay(1, 3)
+    assert rows() == expected
+    letters = [b.counts.quarantined for b in table.engine.pipeline.intermediate.landed().batches]
+    assert letters == [0, 0, 2], "a value that does not fit its column, and a name that can be none"

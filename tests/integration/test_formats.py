@@ -18,7 +18,7 @@ from orchestration.cli import infer as infer_command
 from resources.connections import Connections, SchemaRegistryConnection
 from resources.errors import Unavailable
 from tests.kit.avro import encoded, record, text
-from tests.kit.engine import Engine
+from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.network import with_connection
 from tests.kit.records import bootstrap
@@ -124,6 +124,46 @@ def test_every_format_in_one_table(
     errors = spark.table(".".join(engine.pipeline.intermediate.path)).where("error is not null")
     kinds = [row["kind"] for row in errors.select("error.kind").collect()]
     assert sorted(kinds) == ["schema", "schema", *["undecodable"] * 5]
+
+
+def test_newer_schema_of_a_registry_brings_its_fields(
+    connections: Connections,
+    spark: SparkSession,
+    topic: Callable[..., str],
+    registry: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Left out and told at first, then as columns: of the same records, each by its own schema."""
+    name = topic("orders")
+    newer = record(
+        ("id", "long"), ("name", ["null", "string"]), ("amount", "double"), ("paid", ["null", "boolean"]),
+        ("at", {"type": "record", "name": "At", "fields": [{"name": "city", "type": "string"}]}), name="Row",
+    )  # fmt: skip
+    ids = [register(registry, f"{name}-value", text(AVRO)), register(registry, f"{name}-newer", text(newer))]
+    older_row = {"id": 1, "name": "a", "amount": 1.5}
+    values = [
+        encoded(AVRO, older_row, ids[0]),
+        encoded(newer, {"id": 2, "name": "b", "amount": 2.5, "paid": True, "at": {"city": "x"}}, ids[1]),
+    ]
+    engine = Engine(
+        flow({name: {"format": "avro", "registry": "registry"}}), with_registry(connections, registry), spark
+    )
+    tell(connections, {name: values})
+    landed = engine.advance()
+    assert [batch.unknown for batch in landed] == [{"at": 1, "paid": 1}]
+    assert "no column takes these fields of records, and they are left out: at (1), paid (1)" in caplog.text
+
+    source: Any = engine.document["source"]
+    adding = engine.edited(source={**source, "value": {**source["value"], "unknown_fields": "add"}})
+    tell(connections, {name: values})
+    assert [(b.unknown, b.counts.landed) for b in adding.advance()] == [({}, 2)]
+    assert adding.pipeline.spec.source.value.columns == {**COLUMNS, "at": "struct<city: text>", "paid": "boolean"}
+    table = catalog(connections).require(engine.flow.table("append")).scan(selected_fields=("id", "paid", "at"))
+    rows = sorted(map(str, table.to_arrow().to_pylist()))
+    assert rows == sorted(map(str, [
+        {"id": 1, "at": None, "paid": None}, {"id": 1, "at": None, "paid": None},
+        {"id": 2, "at": None, "paid": None}, {"id": 2, "at": {"city": "x"}, "paid": True},
+    ]))  # fmt: skip
 
 
 def test_infer_asks_topic_and_registry(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -172,6 +173,20 @@ def test_a_broken_promise_stops_the_step_and_is_not_tried_again() -> None:
     with pytest.raises(dg.Failure, match="offsets_contiguous") as stopped:
         raise_for_checks(results, "landing/p")
     assert stopped.value.allow_retries is False
+
+
+@pytest.mark.parametrize(("said", "passed"), [(None, False), ("ignore", True)])
+def test_fields_that_were_left_out_warn_until_the_file_says_something(said: str | None, passed: bool) -> None:
+    document = Flow("t", ["upsert"]).spec_document
+    source: Any = document["source"]
+    value = {**source["value"], **({"unknown_fields": said} if said else {})}
+    spec = PipelineSpec.model_validate({**document, "source": {**source, "value": value}})
+    landed = [replace(CHAIN[0], unknown={"new": 2, "name": 9}), replace(CHAIN[1], unknown={"new": 1})]
+    found = checks.fields_result(landing_key("p"), spec, landed)
+    assert (found.passed, found.severity) == (passed, dg.AssetCheckSeverity.WARN)
+    assert found.metadata["records with new"].value == 3
+    assert "name" not in str(found.metadata), "it has a column now"
+    assert metadata.landed(landed, 1)["unknown fields"].value == {"new": 3, "name": 9}
 
 
 def test_metadata_of_a_landing() -> None:

@@ -29,6 +29,7 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         reference="query id",
         asset_kinds=frozenset({"clickhouse"}),
         refuses=True,
+        nullable_nested=False,
         leases=True,
     )
     dialect = CLICKHOUSE

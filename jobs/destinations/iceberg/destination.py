@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -34,6 +34,7 @@ from jobs.landing.landing_table import LandingTable
 from jobs.lineage import recreated_topics
 from jobs.maintenance.report import Done
 from jobs.spec.columns import RowColumn
+from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
@@ -235,3 +236,6 @@ class IcebergDestination(Destination):
 
     def as_landing(self, dead_letters: IntermediateTable) -> LandingTable:
         return DirectLanding(self, dead_letters)
+
+    def under(self, spec: PipelineSpec) -> IcebergDestination:
+        return replace(self, spec=spec)

@@ -31,7 +31,7 @@ def decode(
 ) -> Decoded:
     """Records as JSON; None is a tombstone, text is taken as it is."""
     kind = pa.struct(list(parse_columns(columns or COLUMNS)))
-    decoder = pickle.loads(pickle.dumps(Enveloped(kind, rules, lambda inner: decoder_for(format, inner))))
+    decoder = pickle.loads(pickle.dumps(Enveloped(kind, rules, lambda inner, _: decoder_for(format, inner))))
     assert decoder.type == kind
     raws = [r if r is None else (r if isinstance(r, str) else json.dumps(r)).encode() for r in records]
     decoded: Decoded = decoder.decode(pa.array(raws, pa.binary()))
@@ -240,7 +240,7 @@ def test_registered_avro() -> None:
     columns = {**COLUMNS, "_lsn": "long"}
     kind = pa.struct(list(parse_columns(columns)))
     chosen = rules("debezium", metadata={"_lsn": "source.lsn"})
-    decoder = Enveloped(kind, chosen, lambda inner: decoder_for("avro", inner, registered=schemas))
+    decoder = Enveloped(kind, chosen, lambda inner, _: decoder_for("avro", inner, registered=schemas))
     records = [change("c", None, row(1), source={"lsn": 1}), change("d", row(1), None, source={"lsn": None})]
     raws = [encoded(schema, {k: r[k] for k in ("before", "after", "source", "op")}, 5) for r in records]
     decoded = pickle.loads(pickle.dumps(decoder)).decode(pa.array([*raws, b"\x00\x00\x00\x00\x06", None], pa.binary()))

@@ -86,7 +86,7 @@ LEFT = {"name": DEFAULT, "raw": base64.b64encode(DEFAULT.encode()).decode()}
 
 def decoder(kind: str = "debezium", columns: dict[str, str] = COLUMNS, **rules: Any) -> Enveloped:
     row = pa.struct(list(parse_columns(columns)))
-    return Enveloped(row, EnvelopeRules(kind, {"_op": "op"}, **rules), lambda inner: decoder_for("json", inner))
+    return Enveloped(row, EnvelopeRules(kind, {"_op": "op"}, **rules), lambda inner, _: decoder_for("json", inner))
 
 
 def change(op: str, **columns: Any) -> bytes:

@@ -1,0 +1,53 @@
+"""Fields in a record's own schema that no column takes, with the types of columns for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from jobs.decode.unknown import Watch
+from jobs.schema.found_fields import NOTHING_FOUND, FoundField, FoundFields, Path
+from jobs.schema.wire import Wire, natural_type
+from resources.errors import ConfigurationError
+
+
+def undeclared(wire: Wire, kind: pa.DataType, watch: Watch | None) -> FoundFields:
+    """Each as if one record had it; its type is None where no column can have it.
+
+    Args:
+        kind: the declared columns, without that of what is rescued.
+    """
+    if watch is None or wire.kind != "record" or not pa.types.is_struct(kind):
+        return NOTHING_FOUND
+    found = _in_record(wire, kind, ())
+    if watch.within:
+        found = ((path, inner) for path, inner in found if len(path) > 1 and path[0] in watch.within)
+    elif watch.passing:
+        found = ((path, inner) for path, inner in found if not path[0].startswith(watch.passing))
+    return FoundFields({path: FoundField(_column_type(inner, path), 1) for path, inner in found})
+
+
+def _in_record(wire: Wire, kind: pa.StructType, path: Path) -> Iterator[tuple[Path, Wire]]:
+    known = {f.name: f.type for f in kind}
+    for name, inner in wire.fields:
+        if name in known:
+            yield from _in(inner, known[name], (*path, name))
+        else:
+            yield (*path, name), inner
+
+
+def _in(wire: Wire, kind: pa.DataType, path: Path) -> Iterator[tuple[Path, Wire]]:
+    if wire.kind == "record" and pa.types.is_struct(kind):
+        yield from _in_record(wire, kind, path)
+    elif wire.kind == "array" and pa.types.is_list(kind):
+        yield from _in(wire.items[0], kind.value_type, (*path, "element"))
+    elif wire.kind == "map" and pa.types.is_map(kind):
+        yield from _in(wire.items[1], kind.item_type, (*path, "value"))
+
+
+def _column_type(wire: Wire, path: Path) -> pa.DataType | None:
+    try:
+        return natural_type(wire, ".".join(path))
+    except ConfigurationError:
+        return None

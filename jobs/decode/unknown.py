@@ -1,0 +1,262 @@
+"""Fields of records that no column takes: what a decoder is to do about them, and how it finds them.
+
+A null is no value: a field that is null, empty, or has nothing but such inside, is as good as absent.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from jobs.decode.base import Refused
+from jobs.decode.json_values import Exact, Integer, Real
+from jobs.schema.found_fields import FoundField, FoundFields, Path, common_type, known_type, shown, struct_of
+
+Rest = Callable[[Any], Any]
+"""From a parsed value to the part of it that no column takes, in the same shape; None where there is none."""
+
+_MOST_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What becomes of fields that no column takes.
+
+    Attributes:
+        then: tell: they are told and the record is a row without them; refuse: the record is bad; rescue: the record
+            is a row, with them as JSON in `column`.
+        column: where `rescue` puts them; a column of the watched fields, that no field of a record can be.
+        within: fields of the record that are looked into, and no others (the row in an envelope); empty: the record.
+        passing: fields whose names begin so are of the envelope.
+        reasons: why a field can be no column, by its name, where that is known.
+    """
+
+    then: Literal["tell", "refuse", "rescue"] = "tell"
+    column: str = ""
+    within: tuple[str, ...] = ()
+    passing: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    def rest(self, kind: pa.DataType, ignore_case: bool = False) -> Rest | None:
+        """What finds such fields in a record of this type; None where it can have none."""
+        if not pa.types.is_struct(kind):
+            return None
+        if not self.within:
+            return _struct_rest(kind, ignore_case, self.column, self.passing)
+        inside = {f.name: _rest(f.type, ignore_case, self.column) for f in kind if f.name in self.within}
+        known = {name: rest for name, rest in inside.items() if rest}
+
+        def within(value: Any) -> Any:
+            found = {name: rest(value[name]) for name, rest in known.items() if type(value.get(name)) is dict}
+            return Nested((name, part) for name, part in found.items() if part) or None
+
+        return within
+
+    def without_column(self, kind: pa.DataType) -> pa.DataType:
+        """The record's type without the column of what is rescued: that is none of its fields."""
+        if not (self.column and pa.types.is_struct(kind)):
+            return kind
+        if not self.within:
+            return _without(kind, self.column)
+        return pa.struct([f.with_type(_without(f.type, self.column)) if f.name in self.within else f for f in kind])
+
+    def apply(self, rest: Any, value: dict[str, Any], found: Finding) -> dict[str, Any]:
+        """The converted record with its rest dealt with. Raises Refused where that makes it a bad one."""
+        if self.then == "tell":
+            found.add(rest)
+        elif self.then == "refuse":
+            raise Refused("unknown", self.refusal(rest))
+        elif self.within:
+            for name, part in rest.items():
+                value[name][self.column] = json_text(part)
+        else:
+            value[self.column] = json_text(rest)
+        return value
+
+    def refusal(self, rest: Any) -> str:
+        """What is wrong with a record that has these."""
+        names = [shown(path[1:] if self.within else path) for path, _ in leaves(rest)]
+        some = list(dict.fromkeys(names))[:_MOST_SHOWN]
+        text = f"no column takes the field{'s' if len(some) > 1 else ''} {', '.join(some)}"
+        known = [self.reasons[name] for name in some if name in self.reasons]
+        return f"{text}: {'; '.join(known)}" if known else text
+
+
+class Finding:
+    """The fields that were told while an array was decoded one record at a time."""
+
+    def __init__(self) -> None:
+        self._types: dict[Path, pa.DataType] = {}
+        self._records: dict[Path, int] = {}
+
+    def add(self, rest: Any) -> None:
+        for path, value in leaves(rest):
+            self._records[path] = self._records.get(path, 0) + 1
+            kind = type_of(value)
+            self._types[path] = common_type(self._types[path], kind) if path in self._types else kind
+
+    @property
+    def fields(self) -> FoundFields:
+        found = FoundFields()
+        for path, records in self._records.items():
+            kind = known_type(self._types[path])
+            if kind is not None:
+                found += FoundFields({path: FoundField(kind, records)})
+        return found
+
+
+def leaves(rest: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The fields in a rest, by their paths: those that no column takes, not what is nested in them."""
+    if isinstance(rest, Nested):
+        for name, part in rest.items():
+            yield from leaves(part, (*path, rest.step or name))
+    elif isinstance(rest, NestedList):
+        for part in rest:
+            if part is not None:
+                yield from leaves(part, (*path, rest.step))
+    else:
+        yield path, rest
+
+
+class Nested(dict[str, Any]):
+    """The rest of a struct that is a column."""
+
+    step = ""
+
+
+class NestedMap(Nested):
+    """The rest of each value of a map, by its keys, which are no names of fields."""
+
+    step = "value"
+
+
+class NestedList(list[Any]):
+    """The rest of each element of a list."""
+
+    step = "element"
+
+
+def holds_values(value: Any) -> bool:
+    """Whether there is anything but nulls in a parsed value."""
+    if isinstance(value, dict):
+        return any(map(holds_values, value.values()))
+    if isinstance(value, list):
+        return any(map(holds_values, value))
+    return value is not None
+
+
+def type_of(value: Any) -> pa.DataType:
+    """The type of a column for a parsed value; nulls and what is empty say nothing."""
+    if isinstance(value, dict):
+        return struct_of({name: type_of(inner) for name, inner in value.items()})
+    if isinstance(value, list):
+        inner: pa.DataType = pa.null()
+        for item in value:
+            inner = common_type(inner, type_of(item))
+        return pa.list_(pa.field("element", inner))
+    return _TYPES.get(type(value), _number_type)(value)
+
+
+def _number_type(value: Any) -> pa.DataType:
+    if isinstance(value, int):
+        return pa.int64() if -(2**63) <= value < 2**63 else pa.string()
+    return pa.float64() if isinstance(value, float) else pa.string()
+
+
+_TYPES: dict[type, Callable[[Any], pa.DataType]] = {
+    type(None): lambda _: pa.null(),
+    bool: lambda _: pa.bool_(),
+    Integer: lambda value: _number_type(int(value) if len(value) <= 20 else 2**64),
+    Real: lambda _: pa.float64(),
+    bytes: lambda _: pa.binary(),
+}
+
+
+def _rest(kind: pa.DataType, ignore_case: bool, column: str = "") -> Rest | None:
+    if pa.types.is_struct(kind):
+        return _struct_rest(kind, ignore_case, column, "")
+    if pa.types.is_list(kind):
+        return _list_rest(_rest(kind.value_type, ignore_case))
+    if pa.types.is_map(kind):
+        return _map_rest(_rest(kind.item_type, ignore_case))
+    return None
+
+
+def _without(kind: pa.DataType, column: str) -> pa.DataType:
+    return pa.struct([f for f in kind if f.name != column]) if pa.types.is_struct(kind) else kind
+
+
+def _struct_rest(kind: pa.StructType, ignore_case: bool, column: str, passing: str) -> Rest:
+    names = {f.name.lower() if ignore_case else f.name for f in kind if f.name != column}
+    nested = {f.name: rest for f in kind if f.name != column and (rest := _rest(f.type, ignore_case))}
+
+    def of_struct(value: Any) -> Any:
+        if type(value) is not dict:
+            return None
+        found = Nested()
+        if not value.keys() <= names:
+            for name, inner in value.items():
+                unknown = (name.lower() if ignore_case else name) not in names
+                if unknown and holds_values(inner) and not (passing and name.startswith(passing)):
+                    found[name] = inner
+        if nested and ignore_case:
+            value = {name.lower(): inner for name, inner in value.items()}
+        for name, rest in nested.items():
+            inner = value.get(name.lower() if ignore_case else name)
+            part = None if inner is None else rest(inner)
+            if part is not None:
+                found[name] = part
+        return found or None
+
+    return of_struct
+
+
+def _list_rest(rest: Rest | None) -> Rest | None:
+    if rest is None:
+        return None
+
+    def of_list(value: Any) -> Any:
+        if type(value) is not list:
+            return None
+        parts = NestedList(None if item is None else rest(item) for item in value)
+        return parts if any(part is not None for part in parts) else None
+
+    return of_list
+
+
+def _map_rest(rest: Rest | None) -> Rest | None:
+    if rest is None:
+        return None
+
+    def of_map(value: Any) -> Any:
+        pairs = value.items() if isinstance(value, dict) else value
+        parts = {str(name): rest(item) for name, item in pairs if item is not None}
+        return NestedMap((name, part) for name, part in parts.items() if part is not None) or None
+
+    return of_map
+
+
+def json_text(value: Any) -> str:
+    """A parsed value as JSON, each number with its own digits."""
+    if type(value) in (Integer, Real):
+        return str(value)
+    if isinstance(value, Exact):
+        return value.text
+    if isinstance(value, dict):
+        inside = (f"{json.dumps(str(name), ensure_ascii=False)}:{json_text(inner)}" for name, inner in value.items())
+        return "{" + ",".join(inside) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    if isinstance(value, bytes):
+        return json.dumps(base64.b64encode(value).decode())
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def as_text(value: Any) -> str:
+    """What a column of type `text` has of a parsed value: text as it is, anything else as JSON."""
+    return str(value) if type(value) is str else json_text(value)

@@ -1,0 +1,50 @@
+"""Columns that are made while a batch is landed, of fields that no column takes (`unknown_fields: add`).
+
+The pass that decodes finds the fields and their types. Only where it has found any, the tables get the columns and the
+same ranges are read once more: a producer's new field costs one batch one more pass, and every other batch nothing.
+What remains without a column then makes its record a dead letter, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from jobs.failpoints import failpoint
+from jobs.iceberg.append import Append
+from jobs.landing.batch_records import BatchRecords
+from jobs.landing.ranges import LandedRanges
+from jobs.spec.added_columns import Additions, additions, adds_columns
+from jobs.spec.pipeline import PipelineSpec
+
+_LOG = logging.getLogger("batchmerge")
+
+Written = tuple[BatchRecords, Append, LandedRanges]
+Write = Callable[[PipelineSpec, Mapping[str, str] | None], Written]
+
+
+def write_with_new_columns(spec: PipelineSpec, write: Write, evolve: Callable[[PipelineSpec], object]) -> Written:
+    """Writes a batch, and once more where its records have fields that become columns.
+
+    Args:
+        write: writes all records to new files by this pipeline file; with the fields that can be no columns,
+            and why, or None where these are still to be found.
+        evolve: gives the landed tables the columns of this pipeline file.
+    """
+    written = write(spec, None)
+    _, append, landed = written
+    if not adds_columns(spec) or not landed.report.fields:
+        return written
+    found = additions(spec, landed.report.fields)
+    _tell(append.identifier, found)
+    if found.added:
+        evolve(found.spec)
+        failpoint("land.evolved")
+    return write(found.spec, found.refused)
+
+
+def _tell(where: str, found: Additions) -> None:
+    for name, kind in found.added.items():
+        _LOG.info("%s: new column %s %s", where, name, kind)
+    for name, reason in found.refused.items():
+        _LOG.warning("%s: the field %s can be no column (%s): its records are dead letters", where, name, reason)

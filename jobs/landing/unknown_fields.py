@@ -1,0 +1,32 @@
+"""Fields that are left out because no column takes them are named in the log once, not with every batch."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+
+from jobs.iceberg.history import property_prefix
+from jobs.iceberg.table_commit import TableCommit
+
+_LOG = logging.getLogger("batchmerge")
+_MOST_KEPT = 500
+_MOST_SHOWN = 20
+
+
+def tell_unknown_fields(commit: TableCommit, unknown: Mapping[str, int]) -> dict[str, str]:
+    """Warns of those that were never told before; gives the table property that remembers them."""
+    name = property_prefix(commit.pipeline, commit.target) + "unknown-fields"
+    known: list[str] = json.loads(commit.properties.get(name, "[]"))
+    new = [field for field in unknown if field not in known]
+    if not new:
+        return {}
+    some = ", ".join(f"{field} ({unknown[field]})" for field in new[:_MOST_SHOWN])
+    _LOG.warning(
+        "%s: no column takes these fields of records, and they are left out: %s%s (declare them, or choose by "
+        "`source.value.unknown_fields`)",
+        commit.identifier,
+        some,
+        f" and {len(new) - _MOST_SHOWN} more" if len(new) > _MOST_SHOWN else "",
+    )
+    return {name: json.dumps([*known, *new][-_MOST_KEPT:])}

@@ -1,0 +1,170 @@
+"""Columns that fields of records have made, beside the declared ones (`unknown_fields: add`). Pure.
+
+The landed table's schema is the truth: what it has besides the declared columns was added when a batch was landed. So
+whoever opens the pipeline sees the same columns, and merges and replays are as deterministic as with declared ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from jobs.destinations.registry import kind_of
+from jobs.schema.found_fields import FoundFields, Path, shown
+from jobs.schema.types import as_text, parse_columns
+from jobs.spec.columns import optional
+from jobs.spec.formats import columns_text
+from jobs.spec.rules import mistakes
+
+if TYPE_CHECKING:
+    from jobs.spec.pipeline import PipelineSpec
+
+# So many new columns in one batch are rather values that a producer has written as names.
+MOST_ADDED = 500
+# The field of landed values of which no column is known yet (`jobs.changes.columns`).
+NO_COLUMN = "__none"
+
+
+def adds_columns(spec: PipelineSpec) -> bool:
+    return spec.source.value.unknown_fields == "add"
+
+
+def with_landed_columns(spec: PipelineSpec, landed: pa.Schema | None) -> PipelineSpec:
+    """The pipeline with the columns that its landed table has besides the declared ones.
+
+    Args:
+        landed: the landed table's columns; None where there is no table yet.
+    """
+    if landed is None or not adds_columns(spec) or "value" not in landed.names:
+        return spec
+    declared = list(parse_columns(spec.source.value.columns))
+    present = [f for f in landed.field("value").type if f.name != NO_COLUMN]
+    return _with_columns(spec, _merged(declared, present))
+
+
+Column = tuple[Path, pa.Field]
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What becomes of fields that no column takes.
+
+    Attributes:
+        spec: the pipeline with the columns that they make.
+        added: column (a path where it is nested) to type, for people.
+        refused: field to why it can be no column.
+    """
+
+    spec: PipelineSpec
+    added: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def additions(spec: PipelineSpec, found: FoundFields) -> Additions:
+    """Makes columns of fields, each by the same rules as if the file declared it."""
+    nested = all(kind_of(table).capabilities.nullable_nested for table in spec.tables)
+    columns: list[Column] = []
+    refused: dict[str, str] = {}
+    for path, one in sorted(found.by_path.items()):
+        if one.type is None:
+            refused[shown(path)] = "its schema has no type that a column can have"
+        elif len(columns) == MOST_ADDED:
+            refused[shown(path)] = f"more than {MOST_ADDED} new fields in one batch"
+        else:
+            kind = pa.string() if pa.types.is_nested(one.type) and not nested else one.type
+            columns.append((path, as_text(optional(pa.field(path[-1], kind)))))
+    known = set(mistakes(spec))
+    added: dict[str, str] = {}
+    todo = [columns] if columns else []
+    # Rules are costly and nearly always kept: all columns at once, and by halves where one of them breaks a rule.
+    while todo:
+        part = todo.pop()
+        more = _with_planted(spec, part)
+        problems = [mistake.what for mistake in mistakes(more) if mistake not in known]
+        if not problems:
+            spec = more
+            added |= {shown(path): columns_text([column])[column.name] for path, column in part}
+        elif len(part) == 1:
+            refused[shown(part[0][0])] = "; ".join(problems)
+        else:
+            todo += [part[len(part) // 2 :], part[: len(part) // 2]]
+    return Additions(spec, added, refused)
+
+
+def _with_planted(spec: PipelineSpec, columns: Sequence[Column]) -> PipelineSpec:
+    fields = list(parse_columns(spec.source.value.columns))
+    for path, column in columns:
+        fields = _planted(fields, path, column)
+    return _with_columns(spec, fields)
+
+
+def _with_columns(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpec:
+    columns = columns_text(list(fields))
+    if columns == spec.source.value.columns:
+        return spec
+    value = spec.source.value.model_copy(update={"columns": columns})
+    return spec.model_copy(update={"source": spec.source.model_copy(update={"value": value})})
+
+
+def _merged(declared: Sequence[pa.Field], landed: Sequence[pa.Field]) -> list[pa.Field]:
+    """The declared fields, each with what was added in it, then the added ones; text of these takes any value."""
+    present = {f.name: f for f in landed}
+    names = {f.name for f in declared}
+    own = [f.with_type(_merged_type(f.type, present[f.name].type)) if f.name in present else f for f in declared]
+    return [*own, *(as_text(optional(f)) for f in landed if f.name not in names)]
+
+
+def _merged_type(declared: pa.DataType, landed: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(declared) and pa.types.is_struct(landed):
+        return pa.struct(_merged(list(declared), list(landed)))
+    if pa.types.is_list(declared) and pa.types.is_list(landed):
+        inner = declared.value_field
+        return pa.list_(inner.with_type(_merged_type(inner.type, landed.value_type)))
+    if pa.types.is_map(declared) and pa.types.is_map(landed):
+        item = declared.item_field
+        return pa.map_(declared.key_type, item.with_type(_merged_type(item.type, landed.item_type)))
+    return declared
+
+
+def _planted(fields: list[pa.Field], path: Path, column: pa.Field) -> list[pa.Field]:
+    """The fields with one more at the path."""
+    if len(path) == 1:
+        return [*fields, column]
+    return [f.with_type(_planted_in(f.type, path[1:], column)) if f.name == path[0] else f for f in fields]
+
+
+def _planted_in(kind: pa.DataType, path: Path, column: pa.Field) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(_planted(list(kind), path, column))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_planted_in(kind.value_type, path[1:], column)))
+    return pa.map_(kind.key_type, kind.item_field.with_type(_planted_in(kind.item_type, path[1:], column)))
+
+
+def undeclared_counts(spec: PipelineSpec, counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Records by field that no column takes to this day, of several batches together."""
+    known = set(_paths(list(parse_columns(spec.source.value.columns))))
+    found: dict[str, int] = {}
+    for batch in counts:
+        for name, records in batch.items():
+            if name not in known:
+                found[name] = found.get(name, 0) + records
+    return found
+
+
+def _paths(fields: Sequence[pa.Field], path: Path = ()) -> Iterator[str]:
+    for one in fields:
+        here = (*path, one.name)
+        yield shown(here)
+        yield from _paths(_inside(one.type), here)
+
+
+def _inside(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_list(kind):
+        return [kind.value_field.with_name("element")]
+    return [kind.item_field.with_name("value")] if pa.types.is_map(kind) else []

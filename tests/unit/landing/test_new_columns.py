@@ -1,0 +1,166 @@
+"""Columns that records bring while a batch is landed: real tables and files, with records that need no Kafka."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs import failpoints
+from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.destinations.registry import kind_of
+from jobs.landing import batch_records
+from jobs.landing.intermediate import IntermediateTable
+from jobs.landing.landing_table import LandingTable
+from jobs.offsets import OffsetRange, TopicPartition
+from jobs.spec.added_columns import with_landed_columns
+from jobs.spec.pipeline import PipelineSpec
+from resources.connections import Connections, IcebergConnection
+from resources.iceberg import IcebergCatalog
+from tests.kit.interrupting import Died, at_failpoints
+
+TP = TopicPartition("t", 0)
+
+
+class Records:
+    """Stands for Spark's frame of Kafka records: one task."""
+
+    def __init__(self, values: list[object]) -> None:
+        self.values = values
+
+    def mapInArrow(
+        self, function: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]], _: object
+    ) -> Records:
+        count = len(self.values)
+        batch = pa.RecordBatch.from_pydict(
+            {
+                "key": pa.nulls(count, pa.binary()),
+                "value": pa.array([json.dumps(value).encode() for value in self.values], pa.binary()),
+                "topic": pa.array([TP.topic] * count),
+                "partition": pa.array([TP.partition] * count, pa.int32()),
+                "offset": pa.array(range(count), pa.int64()),
+                "timestamp": pa.array([datetime(2026, 5, 1, tzinfo=UTC)] * count, pa.timestamp("us", "UTC")),
+            }
+        )
+        self.told = [row for answer in function([batch]) for row in answer.to_pylist()]
+        return self
+
+    def collect(self) -> list[dict[str, Any]]:
+        return self.told
+
+
+class Topics:
+    """Stands for the Kafka cluster."""
+
+    def describe(self, _: object) -> tuple[dict[str, str], object]:
+        return {TP.topic: "id"}, None
+
+
+class Place:
+    """A pipeline's tables in a catalog of their own."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, direct: bool = False, **value: object) -> None:
+        (folder / "catalog.db").touch()
+        self.connection = IcebergConnection(
+            kind="iceberg", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
+        )
+        self.declared = PipelineSpec.model_validate(
+            {
+                "source": {"topics": [TP.topic], "value": {"columns": {"id": "long not null"}, **value}},
+                "intermediate": {"direct": direct},
+                "tables": [{"kind": "iceberg", "table": "d.t", "mode": "append"}],
+            }
+        )
+        self.monkeypatch = monkeypatch
+        self.committed: CommittedState | None = None
+
+    @property
+    def letters(self) -> IntermediateTable:
+        plain = IntermediateTable("p", self.declared, IcebergCatalog("lake", self.connection))
+        return replace(plain, spec=with_landed_columns(self.declared, plain.columns()))
+
+    @property
+    def table(self) -> LandingTable:
+        letters = self.letters
+        if not self.declared.intermediate.direct:
+            return letters
+        connections = Connections({"lake": self.connection}, "test")
+        destination = kind_of(self.declared.tables[0]).open("p", letters.spec, self.declared.tables[0], connections)
+        return destination.as_landing(letters)
+
+    def land(self, *values: object) -> LandedBatch:
+        self.monkeypatch.setattr(batch_records, "_kafka_records", lambda *_: Records(list(values)))
+        table, before = self.table, self.committed
+        table.prepare()
+        batch = Batch(
+            pipeline="p",
+            number=(before.batch_number if before else 0) + 1,
+            commit_id=str(uuid.uuid4()),
+            previous_commit_id=before.commit_id if before else None,
+            ranges={TP: OffsetRange(0, len(values))},
+            topic_ids={TP.topic: "id"},
+            planned_at=0,
+            spec_hash=self.declared.meaning_hash,
+        )
+        landed = table.land(None, Topics(), batch, before, {TP: len(values)}, {})  # type: ignore[arg-type]
+        self.committed = table.committed()
+        return landed
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]]
+        found = IcebergCatalog("lake", self.connection).require(self.table.identifier).scan().to_arrow().to_pylist()
+        if self.declared.intermediate.direct:
+            return found
+        return [row["value"] for row in sorted(found, key=lambda row: (row["batchNumber"], row["i"]))]
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["landed", "direct"])
+def test_batch_with_new_fields_is_landed_with_columns_for_them(
+    direct: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, monkeypatch, direct, unknown_fields="add")
+    assert place.land({"id": 1}).counts.landed == 1
+
+    def die(point: str) -> None:
+        if point == failpoints.NEW_COLUMNS:
+            raise Died(point)
+
+    second = ({"id": 2, "new": {"deep": 1.5}}, {"id": 3, "note": 7}, {"id": 4, "note": "text"})
+    with at_failpoints(die), pytest.raises(Died):
+        place.land(*second)
+    assert place.committed == place.table.committed(), "the columns are there, and the batch is not"
+    columns = {"id": "long not null", "new": "struct<deep: double>", "note": "text"}
+    assert place.letters.spec.source.value.columns == columns
+    landed = place.land(*second)
+    assert (landed.number, landed.counts.landed, landed.unknown) == (2, 3, {})
+    none = {"new": None, "note": None}
+    assert sorted(place.rows(), key=lambda row: row["id"]) == [
+        {**none, "id": 1}, {**none, "id": 2, "new": {"deep": 1.5}}, {**none, "id": 3, "note": "7"},
+        {**none, "id": 4, "note": "text"},
+    ]  # fmt: skip
+
+
+def test_field_that_can_be_no_column_makes_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path, monkeypatch, unknown_fields="add")
+    landed = place.land({"id": 1, "new": 1}, {"id": 2, "ID": 3}, {"id": 3})
+    assert (landed.counts.landed, landed.counts.quarantined) == (2, 1)
+    assert place.rows() == [{"id": 1, "new": 1}, None, {"id": 3, "new": None}]
+
+
+def test_fields_that_are_left_out_are_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place(tmp_path, monkeypatch)
+    for _ in range(2):
+        assert place.land({"id": 1, "new": 1}, {"id": 2, "new": 3}).unknown == {"new": 2}
+    told = [record.message for record in caplog.records if "no column takes" in record.message]
+    assert len(told) == 1
+    assert "new (2)" in told[0]
+    assert [batch.unknown for batch in place.table.landed().batches] == [{"new": 2}] * 2

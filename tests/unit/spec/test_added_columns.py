@@ -1,0 +1,112 @@
+"""Columns that records bring: made by the rules for declared ones, and found again in the landed table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.changes.columns import landing_schema
+from jobs.schema.found_fields import FoundField, FoundFields, Path
+from jobs.schema.types import parse_type
+from jobs.spec.added_columns import additions, undeclared_counts, with_landed_columns
+from jobs.spec.pipeline import PipelineSpec
+from resources.config_files.mistakes import Mistakes
+
+BIGQUERY = {"kind": "bigquery", "table": "shop.orders", "mode": "append", "metadata_columns": ["offset"]}
+
+
+def spec(tables: tuple[dict[str, Any], ...] = (BIGQUERY,), **value: object) -> PipelineSpec:
+    columns = {"id": "long not null", "s": "struct<x: long>", "l": "array<struct<x: long>>", "m": "map<string,long>"}
+    given = {"columns": columns, "unknown_fields": "add", **value}
+    return PipelineSpec.model_validate({"source": {"topics": ["t"], "value": given}, "tables": list(tables)})
+
+
+def found(**fields: str | None) -> FoundFields:
+    """`s__y` is the field y in s."""
+    by_path: dict[Path, FoundField] = {}
+    for name, text in fields.items():
+        kind = parse_type(text)[0] if text else None
+        by_path[tuple(name.split("__"))] = FoundField(kind, 1)
+    return FoundFields(by_path)
+
+
+def test_fields_become_optional_columns_whose_text_takes_any_value() -> None:
+    made = additions(spec(), found(n="long", s__y="string", l__element__z="struct<a: string, b: double>"))
+    assert made.spec.source.value.columns == {
+        "id": "long not null",
+        "s": "struct<x: long, y: text>",
+        "l": "array<struct<x: long, z: struct<a: text, b: double>>>",
+        "m": "map<string,long>",
+        "n": "long",
+    }
+    assert made.added == {"n": "long", "s.y": "text", "l.element.z": "struct<a: text, b: double>"}
+    assert not made.refused
+
+
+def test_nested_fields_are_text_where_a_system_has_no_null_for_them() -> None:
+    clickhouse = {"kind": "clickhouse", "table": "shop.orders", "mode": "append"}
+    made = additions(spec((BIGQUERY, clickhouse)), found(o="struct<a: long>", s__n="array<long>", s__y="long"))
+    assert made.added == {"o": "text", "s.n": "text", "s.y": "long"}
+
+
+def test_landed_table_gives_the_same_columns_to_whoever_opens_the_pipeline() -> None:
+    made = additions(spec(), found(n="string", s__y="string", l__element__z="struct<a: string>")).spec
+    assert with_landed_columns(spec(), landing_schema(made)) == made
+    assert with_landed_columns(made, landing_schema(made)) is made
+    assert with_landed_columns(spec(), None) == spec()
+    ignoring = spec(unknown_fields="ignore")
+    assert with_landed_columns(ignoring, landing_schema(made)) is ignoring
+
+
+def test_declared_types_stay_whatever_the_landed_table_has() -> None:
+    landed = pa.schema([pa.field("value", pa.struct([("id", pa.string()), ("s", pa.int64()), ("gone", pa.date32())]))])
+    columns = with_landed_columns(spec(), landed).source.value.columns
+    assert (columns["id"], columns["s"], columns["gone"]) == ("long not null", "struct<x: long>", "date")
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "reason"),
+    [
+        ("ID", "long", "differ in upper and lower case"),
+        ("_offset", "long", "is a column of the value already"),
+        ("__rank", "long", "the merge uses itself"),
+        ("wild", None, "no type that a column can have"),
+    ],
+)
+def test_field_that_can_be_no_column_says_why_and_others_are_added(field: str, kind: str | None, reason: str) -> None:
+    by_path = {**found(n="long").by_path, (field,): FoundField(parse_type(kind)[0] if kind else None, 1)}
+    made = additions(spec(), FoundFields(by_path))
+    assert reason in made.refused[field]
+    assert made.added == {"n": "long"}
+
+
+def test_batch_of_too_many_new_fields_is_rather_data() -> None:
+    made = additions(spec(), found(**{f"f{n:03}": "long" for n in range(503)}))
+    assert (len(made.added), len(made.refused)) == (500, 3)
+
+
+def test_fields_count_until_they_are_declared() -> None:
+    counts = [{"s.y": 2, "l.element.z": 1, "s.x": 9}, {"s.y": 3}]
+    assert undeclared_counts(spec(), counts) == {"s.y": 5, "l.element.z": 1}
+    later = additions(spec(), found(s__y="long")).spec
+    assert undeclared_counts(later, counts) == {"l.element.z": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "table", "text"),
+    [
+        ({"format": "string", "columns": {"line": "string"}}, {}, "no fields"),
+        ({"unknown_fields": "rescue", "columns": {"id": "long", "_rescued": "long"}}, {}, "what is rescued"),
+        ({}, {"evolve": {"add_columns": False}}, "adds columns"),
+    ],
+)
+def test_policy_that_cannot_hold_is_a_mistake(value: dict[str, Any], table: dict[str, Any], text: str) -> None:
+    with pytest.raises((Mistakes, ValueError), match=text):
+        spec(({**BIGQUERY, **table},), **value)
+
+
+def test_rescued_fields_have_a_column() -> None:
+    rescuing = spec(unknown_fields="rescue", rescued="more")
+    assert rescuing.source.value.columns["more"] == "string"
