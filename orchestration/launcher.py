@@ -17,7 +17,6 @@ import time
 from typing import Any
 
 import dagster as dg
-from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, WorkerStatus
 from dagster._core.remote_origin import (
     CodeLocationOrigin,
@@ -57,7 +56,7 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         if context.workspace is None or run.remote_job_origin is None or code is None:
             return None
         location = run.remote_job_origin.repository_origin.code_location_origin
-        if not _is_here(location) or not isinstance(code.repository_origin.code_pointer, ModuleCodePointer):
+        if not _is_here(location):
             return None
         server = context.workspace.get_code_location(location.location_name)
         if not isinstance(server, GrpcServerCodeLocation):
