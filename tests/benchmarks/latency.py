@@ -18,6 +18,8 @@ from pathlib import Path
 
 import dagster as dg
 import yaml
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from orchestration.cli.instance import SETTINGS
 from resources.connections import Connections, load_connections
@@ -83,7 +85,8 @@ def _by_hand(flow: Flow) -> dict[str, object]:
 
 
 def _measure(flow: Flow, runs: int, connections: Connections, instance: dg.DagsterInstance, page: str) -> None:
-    timed = []
+    admin, timed = AdminClient({"bootstrap.servers": bootstrap(connections)}), []
+    admin.create_topics([NewTopic(flow.topic, num_partitions=1)])[flow.topic].result(timeout=30)
     for number in range(WARM_UP + runs):
         records = [Record(0, n, {"id": n, "name": "n", "amount": 1.0, "op": "u"}) for n in range(RECORDS)]
         produce(bootstrap(connections), flow.topic, records)
