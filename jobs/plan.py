@@ -23,9 +23,24 @@ class TopicState:
     topic_ids: Mapping[str, str]
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
+    def by_topic(self) -> dict[str, TopicState]:
+        """The same, each topic by itself."""
+        first, stable, epochs = (_by_topic(one) for one in (self.first, self.stable, self.leader_epochs))
+        return {
+            topic: TopicState(first.get(topic, {}), stable.get(topic, {}), {topic: topic_id}, epochs.get(topic, {}))
+            for topic, topic_id in self.topic_ids.items()
+        }
+
     @property
     def partitions(self) -> list[TopicPartition]:
         return sorted(self.stable)
+
+
+def _by_topic(values: Offsets) -> dict[str, dict[TopicPartition, int]]:
+    found: dict[str, dict[TopicPartition, int]] = {}
+    for tp, value in values.items():
+        found.setdefault(tp.topic, {})[tp] = value
+    return found
 
 
 def plan_batch(

@@ -21,7 +21,7 @@ from jobs.destinations.registry import own_kinds
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 
-_SCALARS = {str: "text", int: "number", float: "number", bool: "true | false"}
+_SCALARS = {str: "text", int: "number", float: "number", bool: "true | false", Any: "any option"}
 BEGIN, END = "<!-- options: begin -->", "<!-- options: end -->"
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from jobs.destinations.registry import kinds
 from jobs.spec.automation import Retry, Trigger
@@ -19,6 +20,7 @@ from jobs.spec.control import Control
 from jobs.spec.dead_letters import DeadLetters
 from jobs.spec.envelope import with_operation
 from jobs.spec.maintenance import Maintenance
+from jobs.spec.overrides import Override
 from jobs.spec.rules import mistakes
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
@@ -41,6 +43,11 @@ class BatchBounds(Spec):
         0, ge=0, description="batches that one run lands; 0: until caught up, for minutes. A launch may say otherwise"
     )
     time_limit_seconds: int = Field(3600, gt=0, description="after this the landing stops and is retried later")
+    at_once: int = Field(
+        4,
+        ge=1,
+        description="with `source.for_each`: topics that are landed, and tables of an entry merged, side by side",
+    )
 
 
 class Intermediate(Spec):
@@ -79,6 +86,12 @@ class PipelineSpec(Spec):
     control: Control = Control()
     spark: str = Field("spark", description="name of the Spark connection")
     tables: list[AnyTable] = Field(min_length=1)
+    overrides: dict[str, Override] = Field(
+        default_factory=dict,
+        description="with `source.for_each`: topic, or a regular expression that topics match as a whole, to what is "
+        "otherwise for them: `leave_out: true`, or `source`, `changes`, `tables`, `batch`, `route_by`, "
+        "`on_bad_record`, `force_optional` in the words of this file",
+    )
     commit: Literal["each", "together"] = Field(
         "each",
         description="each: a table is committed when it is ready, and waits for no other; together: all tables of a "
@@ -117,16 +130,30 @@ class PipelineSpec(Spec):
         description="first hour that Dagster shows (UTC)",
         examples=["2026-01-31-00:00"],
     )
+    _written: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _change_data_has_operations(cls, document: object) -> object:
         return with_operation(document)
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keeps_what_is_written(cls, document: Any, judge: ModelWrapValidatorHandler[PipelineSpec]) -> PipelineSpec:
+        spec = judge(document)
+        if spec.source.for_each and isinstance(document, dict):
+            spec._written = document
+        return spec
+
     @model_validator(mode="after")
     def _parts_fit_together(self) -> PipelineSpec:
         refuse(mistakes(self))
         return self
+
+    @property
+    def written(self) -> Mapping[str, Any]:
+        """With `source.for_each`: the document as it was written, of which the members are made."""
+        return self._written
 
     @property
     def own_topics(self) -> set[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.spec.members import expand, written_topics
 from jobs.spec.named_connections import connection_mistakes
 from jobs.spec.pipeline import NAME, PipelineSpec
 from resources.config_files.mistakes import Mistake, closest, did_you_mean, shown_value
@@ -58,7 +59,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
             remedy="use lower case letters, digits and _, and begin with a letter",
         )
     found = _read(path)
-    spec, mistakes = _judge(found.data)
+    spec, mistakes = _judge(name, found.data)
     mistakes = [*found.mistakes, *mistakes]
     if spec is None or mistakes:
         raise found.refusal(mistakes, _ROOT)
@@ -87,7 +88,7 @@ def _read(path: Path) -> YamlFile:
         ) from None
 
 
-def _judge(document: Any) -> tuple[PipelineSpec | None, list[Mistake]]:
+def _judge(name: str, document: Any) -> tuple[PipelineSpec | None, list[Mistake]]:
     """What a document declares, and what is wrong in it."""
     if not isinstance(document, dict):
         begin = f"begin with `type: {TYPE}` and `attributes:`"
@@ -108,4 +109,12 @@ def _judge(document: Any) -> tuple[PipelineSpec | None, list[Mistake]]:
         what = "it is missing" if attributes is None else f"{shown_value(attributes)} is not a map"
         return None, [*found, Mistake(_ROOT, what, "write the pipeline's options below `attributes:`", at_key=True)]
     examined = examine(PipelineSpec, attributes)
-    return examined.value, [*found, *(mistake.below(_ROOT) for mistake in examined.mistakes)]
+    mistakes = [*examined.mistakes, *(_of_topics(name, examined.value) if examined.value else [])]
+    return examined.value, [*found, *(mistake.below(_ROOT) for mistake in mistakes)]
+
+
+def _of_topics(name: str, spec: PipelineSpec) -> list[Mistake]:
+    """With `source.for_each`: what is wrong for the topics that the file names; of others only Kafka knows."""
+    if spec.source.for_each is None:
+        return []
+    return [mistake for refused in expand(name, spec, written_topics(spec)).refused for mistake in refused.mistakes]

@@ -12,7 +12,9 @@ from jobs.destinations.registry import kind_of, kinds
 from jobs.schema.types import parse_columns, type_name
 from jobs.spec.columns import key_fields, row_columns
 from jobs.spec.letter_case import case_mistakes
+from jobs.spec.overrides import override_mistakes
 from jobs.spec.routing import route_mistakes
+from jobs.spec.table_templates import template_mistakes
 from jobs.spec.unchanged_columns import keep_mistakes
 from resources.config_files.mistakes import Mistake, Path, closest, did_you_mean, one_of
 
@@ -229,6 +231,8 @@ def _together(spec: PipelineSpec) -> Iterator[Mistake]:
             f"`together` needs tables of one {one_of(able)} connection, and an intermediate table",
             "use `each`, or make two pipelines",
         )
+    elif spec.commit == "together" and spec.source.for_each:
+        yield Mistake(("commit",), "with `source.for_each` every table is committed by itself", "use `each`")
 
 
 def _order(spec: PipelineSpec) -> Iterator[Mistake]:
@@ -236,7 +240,7 @@ def _order(spec: PipelineSpec) -> Iterator[Mistake]:
     if spec.changes.order_by or not any(t.needs_key for t in spec.tables):
         return
     remedy = "name `changes.order_by` (a version column, or `arrival` to accept the order of offsets)"
-    if len(spec.source.topics) != 1:
+    if len(spec.source.topics) != 1 and spec.source.for_each is None:
         yield Mistake(("changes",), "with several topics nothing orders the changes to one key", remedy, at_key=True)
     elif spec.changes.key and spec.changes.key.source == "value":
         what = "keys from the value may be in any partition, so nothing orders their changes"
@@ -247,7 +251,8 @@ def _maintenance(spec: PipelineSpec) -> Iterator[Mistake]:
     upkeep = spec.maintenance
     names = list(dict.fromkeys(t.table for t in spec.tables))
     for number, name in enumerate(upkeep.skip_tables):
-        if name not in names:
+        # With `for_each` it is a name that a template gives for some topic.
+        if name not in names and spec.source.for_each is None:
             yield Mistake(
                 ("maintenance", "skip_tables", number),
                 f"{name} is not a table of the pipeline",
@@ -300,4 +305,6 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((*_VALUE, _TABLES, ("intermediate", "direct"), _ORDER), keep_mistakes),
     ((_TABLES,), _maintenance),
     ((("control",), ("dead_letters",)), _own_topics),
+    ((*_TOPICS, ("source", "for_each")), template_mistakes),
+    ((*_TOPICS, ("source", "for_each")), override_mistakes),
 ]

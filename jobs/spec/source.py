@@ -62,6 +62,11 @@ class Source(Spec):
         description="regular expression that topic names must match as a whole; never matches topics that the pipeline "
         "writes to itself (control, dead letters)",
     )
+    for_each: Literal["topic"] | None = Field(
+        None,
+        description="topic: each topic is a pipeline of its own within this one, with its own tables, whose names have "
+        "`{topic}` or a part of it in them; left out: all topics together go into the same tables",
+    )
     key: Format | None = Field(None, description="the record's key; left out: not decoded")
     value: Value
     transform: Transform | None = Field(

@@ -12,8 +12,10 @@ from jobs.spec.routing import Route
 from resources.config_files.mistakes import Path
 
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
+# A part of a table's name. In braces may be what stands for a part of a topic's name (`source.for_each`).
+NAME_PART = r"(?:[A-Za-z_]|\{[^{}]+\})(?:[A-Za-z0-9_]|\{[^{}]+\})*"
 # The pattern of a table's name with the namespaces that it is in.
-TABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
+TABLE_NAME = rf"^{NAME_PART}(\.{NAME_PART})+$"
 
 
 # What becomes of a value that the table's system cannot represent.

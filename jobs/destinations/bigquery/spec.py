@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from jobs.destinations.bigquery.names import column_name
-from jobs.spec.tables import OutOfRange, Table, out_of_range_option
+from jobs.spec.tables import NAME_PART, OutOfRange, Table, out_of_range_option
 from resources.config_files.mistakes import Mistake, Path, refuse
 
 BigQueryType = Literal["JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"]
@@ -25,7 +25,7 @@ class BigQueryTable(Table):
     kind: Literal["bigquery"]
     connection: str = Field("bigquery", description="name of the BigQuery connection")
     table: str = Field(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$",
+        pattern=rf"^{NAME_PART}\.{NAME_PART}$",
         description="dataset.table",
         examples=["air.flights"],
     )

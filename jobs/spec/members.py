@@ -1,0 +1,211 @@
+"""One pipeline file for many topics (`source.for_each: topic`): what it says for each of them. Pure.
+
+Each topic makes a member: a pipeline of its own, with its own table names, intermediate table, batch numbers and
+committed states, so that everything that is true of a pipeline is true of it. What the file says holds for all of them,
+but for its `overrides`. A topic of which no right pipeline can be made is refused, and stops no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.spec.overrides import applying, with_overrides
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.table_templates import Words, rendered, words_of
+from resources.config_files.mistakes import Mistake, Mistakes, Path
+from resources.config_files.models import examine
+from resources.errors import ConfigurationError
+
+# Between a pipeline's name and its topic's: no name of a pipeline may have it.
+SEPARATOR = "__"
+_READABLE = re.compile(r"[a-z0-9]+(?:[._][a-z0-9]+)*")
+_LONGEST = 100
+
+
+@dataclass(frozen=True)
+class Member:
+    """The pipeline of one topic."""
+
+    topic: str
+    name: str
+    spec: PipelineSpec
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A topic of which no right pipeline can be made; the mistakes' paths are those of the pipeline file."""
+
+    topic: str
+    mistakes: Sequence[Mistake]
+
+    def error(self, pipeline: str) -> ConfigurationError:
+        return ConfigurationError(
+            "; ".join(mistake.sentence for mistake in self.mistakes),
+            where=f"pipeline {pipeline}, topic {self.topic}",
+            remedy=f"say what is otherwise for it under `overrides`, `{self.topic}`, or `leave_out: true` there",
+        )
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """What becomes of the topics of a pipeline file, in the order in which they were given."""
+
+    members: Sequence[Member]
+    refused: Sequence[Refused] = ()
+
+
+def member_name(pipeline: str, topic: str) -> str:
+    """``<pipeline>__<topic>`` with `__` for each dot: it names tables, so it is the same whatever other topics there
+    are. A topic that would not be told from others that way (`A.b`, `a-b`, `a__b`) gets a hash of its name besides."""
+    plain = re.sub(r"[^a-z0-9]+", "_", topic.lower()).strip("_")
+    if _READABLE.fullmatch(topic) and len(topic) <= _LONGEST:
+        return f"{pipeline}{SEPARATOR}{topic.replace('.', SEPARATOR)}"
+    return f"{pipeline}{SEPARATOR}{plain[:_LONGEST]}{SEPARATOR}h{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
+
+
+def is_read(spec: PipelineSpec, topic: str) -> bool:
+    """Whether the file names the topic, or matches it, and does not leave it out."""
+    named = topic in spec.source.topics or bool(spec.source.pattern and re.fullmatch(spec.source.pattern, topic))
+    return named and topic not in spec.own_topics and not any(o.leave_out for o in applying(spec, topic).values())
+
+
+def expand(pipeline: str, spec: PipelineSpec, topics: Iterable[str], later: Collection[str] = frozenset()) -> Expansion:
+    """The members of these topics; of two that want one table the first has it, so that none loses what it has.
+
+    Args:
+        topics: those that the file does not read are passed over.
+        later: those that appeared when the pipeline had begun: nothing of them was ever read or passed over, so they
+            are read from their first record where others begin at their end.
+    """
+    members, refused = list[Member](), list[Refused]()
+    taken: dict[tuple[str, str, str], Member] = {}
+    for topic in topics:
+        if not is_read(spec, topic):
+            continue
+        found = _member(pipeline, spec, topic, topic in later)
+        mistakes = list(_table_twice(found, taken)) if isinstance(found, Member) else found
+        if mistakes:
+            refused.append(Refused(topic, mistakes))
+            continue
+        assert isinstance(found, Member)
+        members.append(found)
+        taken.update({(t.kind, t.connection, t.table.lower()): found for t in found.spec.tables})
+    return Expansion(members, refused)
+
+
+def member_of(pipeline: str, spec: PipelineSpec, topic: str, later: Collection[str] = frozenset()) -> Member:
+    """The member of one topic.
+
+    Raises:
+        ConfigurationError: the file does not read the topic, or no right pipeline can be made of it.
+    """
+    if not is_read(spec, topic):
+        raise ConfigurationError(
+            f"{topic} is not a topic of the pipeline",
+            where=f"pipeline {pipeline}",
+            remedy="name one that `source` names or matches and `overrides` does not leave out",
+        )
+    found = expand(pipeline, spec, [topic], later)
+    for one in found.refused:
+        raise one.error(pipeline)
+    return found.members[0]
+
+
+def written_topics(spec: PipelineSpec) -> list[str]:
+    """The topics that the file names by themselves: what can be judged without asking Kafka."""
+    named = [name for name in spec.overrides if re.fullmatch(r"[\w.-]+", name)]
+    return list(dict.fromkeys([*spec.source.topics, *(name for name in named if is_read(spec, name))]))
+
+
+def _member(pipeline: str, spec: PipelineSpec, topic: str, later: bool) -> Member | list[Mistake]:
+    document, origin = _document(spec, topic)
+    try:
+        tables = list(_rendered(document["tables"], words_of(topic, spec.source.pattern)))
+    except Mistakes as problem:
+        return [origin.written(mistake) for mistake in problem.found]
+    examined = examine(PipelineSpec, _narrowed({**document, "tables": tables}, topic, later))
+    if examined.value is None:
+        return [origin.written(mistake) for mistake in examined.mistakes]
+    return Member(topic, member_name(pipeline, topic), examined.value)
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where in the file the parts of a member's document are written."""
+
+    topic: str
+    overrides: Mapping[str, Any]
+
+    def written(self, mistake: Mistake) -> Mistake:
+        """A mistake in the member's document at the place where its writer finds it."""
+        what = f"topic {self.topic}: {mistake.what}"
+        return Mistake(self._place(mistake.path), what, mistake.remedy, mistake.at_key)
+
+    def _place(self, path: Path) -> Path:
+        for name, override in self.overrides.items():
+            inside = (
+                path[:1] + path[2:] if path[:1] == ("tables",) and isinstance(override.get("tables"), dict) else path
+            )
+            if _has(override, inside):
+                return ("overrides", name, *inside)
+        return path
+
+
+def _has(document: Any, path: Path) -> bool:
+    for step in path:
+        try:
+            document = document[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def _document(spec: PipelineSpec, topic: str) -> tuple[dict[str, Any], _Origin]:
+    """What the file says for this topic, templates as they are written, and where it says it."""
+    overrides = {name: one.model_dump(exclude_unset=True) for name, one in applying(spec, topic).items()}
+    document = with_overrides(spec, spec.written, overrides.values())
+    return document, _Origin(topic, dict(reversed(overrides.items())))
+
+
+def _rendered(tables: Sequence[dict[str, Any]], words: Words) -> Iterator[dict[str, Any]]:
+    for number, table in enumerate(tables):
+        try:
+            yield {**table, "table": rendered(table["table"], words)}
+        except Mistakes as problem:
+            raise Mistakes([m.below(("tables", number, "table")) for m in problem.found]) from None
+
+
+def _narrowed(document: Mapping[str, Any], topic: str, later: bool) -> dict[str, Any]:
+    """The document for this topic alone."""
+    kept = {name: value for name, value in document.items() if name != "overrides"}
+    source = {name: value for name, value in document["source"].items() if name not in ("for_each", "pattern")}
+    source["topics"] = [topic]
+    if later and source.get("start") == "latest":
+        source["start"] = "earliest"
+    if "per_topic" in source:
+        source["per_topic"] = {name: value for name, value in source["per_topic"].items() if name == topic}
+    if isinstance(source.get("start"), dict) and "offsets" in source["start"]:
+        offsets = {name: value for name, value in source["start"]["offsets"].items() if name == topic}
+        source["start"] = {"offsets": offsets}
+    if skipped := (kept.get("maintenance") or {}).get("skip_tables"):
+        own = [table["table"] for table in document["tables"]]
+        kept["maintenance"] = {**kept["maintenance"], "skip_tables": [name for name in skipped if name in own]}
+    return {**kept, "source": source}
+
+
+def _table_twice(found: Member, taken: Mapping[tuple[str, str, str], Member]) -> Iterator[Mistake]:
+    for number, table in enumerate(found.spec.tables):
+        other = taken.get((table.kind, table.connection, table.table.lower()))
+        if other is None:
+            continue
+        keys = [one.spec.changes.key.columns if one.spec.changes.key else [] for one in (other, found)]
+        differ = f", and their keys differ ({', '.join(keys[0])}; {', '.join(keys[1])})" if keys[0] != keys[1] else ""
+        yield Mistake(
+            ("tables", number, "table"),
+            f"topic {found.topic}: {table.table} is the table of topic {other.topic} already{differ}",
+            "put more of the topic's name into the table's, or read both topics in a pipeline without `for_each`",
+        )

@@ -1,0 +1,215 @@
+"""What a pipeline file with `for_each` says for each topic, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobs.known_topics import known_members, known_topics, remember
+from jobs.spec.members import Expansion, expand, member_name, member_of
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.pipeline_file import read_pipeline_file
+from jobs.spec.table_templates import each, rendered, words_of
+from resources.config_files.mistakes import Mistakes, WrongFile
+from resources.config_files.models import examine
+from resources.errors import ConfigurationError
+
+SHOP: dict[str, Any] = {
+    "source": {
+        "pattern": r"shop\.(?P<schema>\w+)\.(?P<table>.+)",
+        "for_each": "topic",
+        "key": {"format": "json", "columns": {"id": "long not null"}},
+        "value": {"format": "json", "envelope": "debezium", "columns": {"id": "long", "name": "string"}},
+    },
+    "changes": {"key": {"columns": ["id"]}},
+    "tables": [
+        {"kind": "iceberg", "table": "shop.{table}", "mode": "upsert_delete"},
+        {"kind": "clickhouse", "table": "{source.schema}.{topic[-1]}", "mode": "upsert_delete"},
+    ],
+}
+LINES = {
+    "source": {
+        "key": {"columns": {"order": "long not null", "line": "int not null"}},
+        "value": {"columns": {"order": "long", "line": "int"}},
+    },
+    "changes": {"key": {"columns": ["order", "line"]}},
+}
+
+
+def document(source: dict[str, Any] | None = None, **parts: Any) -> dict[str, Any]:
+    made = copy.deepcopy(SHOP)
+    made["source"] |= source or {}
+    return {**made, **parts}
+
+
+def expanded(*topics: str, later: frozenset[str] = frozenset(), **parts: Any) -> Expansion:
+    return expand("shop", PipelineSpec.model_validate(document(**parts)), topics, later)
+
+
+def refusal(*topics: str, **parts: Any) -> str:
+    (refused,) = expanded(*topics, **parts).refused
+    return str(refused.error("shop"))
+
+
+def mistakes(made: dict[str, Any]) -> list[str]:
+    return [mistake.sentence for mistake in examine(PipelineSpec, made).mistakes]
+
+
+def test_each_topic_is_a_pipeline_of_its_own() -> None:
+    orders, lines = expanded(
+        "shop.public.orders", "other", "shop.sales.lines", overrides={"shop.sales.lines": LINES}
+    ).members
+
+    assert (orders.topic, orders.spec.source.topics) == ("shop.public.orders", ["shop.public.orders"])
+    assert (orders.spec.source.pattern, orders.spec.source.for_each, orders.spec.overrides) == (None, None, {})
+    assert [table.table for table in orders.spec.tables] == ["shop.orders", "public.orders"]
+    assert [table.table for table in lines.spec.tables] == ["shop.lines", "sales.lines"]
+    assert list(orders.spec.source.value.columns) == ["id", "name", "_op"]
+    assert list(lines.spec.source.value.columns) == ["order", "line", "_op"]
+    assert [m.spec.changes.key and m.spec.changes.key.columns for m in (orders, lines)] == [["id"], ["order", "line"]]
+
+
+def test_overrides_of_an_expression_and_of_a_name_go_together() -> None:
+    overrides = {
+        r"shop\.public\.log_.*": {"tables": {"mode": "append"}, "batch": {"max_records": 10}},
+        "shop.public.log_a": {"tables": {"table": "logs.a"}},
+        r"shop\.public\.audit_.*": {"leave_out": True},
+    }
+    (log, other) = expanded("shop.public.log_a", "shop.public.audit_x", "shop.public.b", overrides=overrides).members
+
+    assert [(t.table, t.mode) for t in log.spec.tables] == [("logs.a", "append"), ("logs.a", "append")]
+    assert (log.spec.batch.max_records, other.spec.batch.max_records) == (10, 1_000_000)
+    assert [t.mode for t in other.spec.tables] == ["upsert_delete", "upsert_delete"]
+
+
+@pytest.mark.parametrize(
+    ("template", "table"),
+    [
+        ("{topic[1]}.{topic[2]}", "sales.lines"),
+        ("{topic[-2]}.{topic[-1]}", "sales.lines"),
+        ("{source.schema}.{source.table}", "sales.lines"),
+        ("{schema}.t_{table}", "sales.t_lines"),
+        ("{1}.{2}", "sales.lines"),
+    ],
+)
+def test_parts_of_a_topics_name(template: str, table: str) -> None:
+    words = words_of("shop.sales.lines", SHOP["source"]["pattern"])
+    assert rendered(template, words) == table
+
+
+def test_a_part_that_the_topic_lacks_is_refused() -> None:
+    with pytest.raises(
+        Mistakes, match=r"`\{topic\[3\]\}` stands for nothing in the topic's name a.b, which has 2 parts"
+    ):
+        rendered("x.{topic[3]}", words_of("a.b", None))
+
+
+def test_names_tell_topics_apart_whatever_other_topics_there_are() -> None:
+    topics = ["a.b", "a_b", "a__b", "a-b", "A.b", "a..b", "a._b", "a_.b", "a.b_", "x" * 200, "x" * 201]
+    names = [member_name("p", topic) for topic in topics]
+
+    assert names[:2] == ["p__a__b", "p__a_b"]
+    assert len(set(names)) == len(topics)
+    assert all(name.replace("_", "").isalnum() and name == name.lower() and len(name) < 120 for name in names)
+
+
+def test_two_topics_that_want_one_table_leave_it_to_the_first() -> None:
+    text = refusal("shop.a.lines", "shop.b.lines", overrides={"shop.b.lines": LINES})
+    assert "topic shop.b.lines: shop.lines is the table of topic shop.a.lines already" in text
+    assert "their keys differ (id; order, line)" in text
+    assert [m.topic for m in expanded("shop.b.lines", "shop.a.lines").members] == ["shop.b.lines"]
+
+
+def test_a_name_that_a_system_does_not_allow_is_refused_and_the_others_go_on() -> None:
+    assert "'shop.order-items' does not have the right form" in refusal("shop.public.order-items", "shop.public.orders")
+    assert len(expanded("shop.public.order-items", "shop.public.orders").members) == 1
+
+
+def test_a_topic_that_appears_later_is_read_from_its_first_record() -> None:
+    at_once, later = expanded(
+        "shop.a.one", "shop.a.two", later=frozenset({"shop.a.two"}), source={"start": "latest"}
+    ).members
+    assert (at_once.spec.source.start, later.spec.source.start) == ("latest", "earliest")
+
+
+def test_what_names_other_topics_is_left_out_of_a_member() -> None:
+    source = {
+        "pattern": None,
+        "topics": ["shop.a.one", "shop.a.two"],
+        "per_topic": {"shop.a.two": {"value": {"format": "json"}}},
+        "start": {"offsets": {"shop.a.two": {0: 5}}},
+    }
+    tables = [{"kind": "iceberg", "table": "shop.{topic[2]}", "mode": "append"}]
+    maintenance = {"skip_tables": ["shop.two"]}
+    one, two = expanded("shop.a.one", "shop.a.two", source=source, tables=tables, maintenance=maintenance).members
+
+    assert (one.spec.source.per_topic, one.spec.maintenance.skip_tables) == ({}, [])
+    assert (list(two.spec.source.per_topic), two.spec.maintenance.skip_tables) == (["shop.a.two"], ["shop.two"])
+    assert one.spec.source.start.offsets == {}  # type: ignore[union-attr]
+    assert two.spec.source.start.offsets == {"shop.a.two": {0: 5}}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (document(tables=[{"kind": "iceberg", "table": "shop.all", "mode": "append"}]), "the same for all of them"),
+        (document(tables=[{"kind": "iceberg", "table": "shop.{tabel}", "mode": "append"}]), "Did you mean `{table}`?"),
+        (document({"for_each": None}), "set `source.for_each: topic`"),
+        (document(overrides={"elsewhere": {"leave_out": True}}), "elsewhere is not a topic of the source"),
+        (document(overrides={"shop.(": {"leave_out": True}}), "it is not a regular expression"),
+        (document(commit="together", tables=SHOP["tables"][:1]), "every table is committed by itself"),
+    ],
+)
+def test_templates_and_overrides_that_mean_nothing_are_refused(made: dict[str, Any], said: str) -> None:
+    assert any(said in sentence for sentence in mistakes(made)), mistakes(made)
+
+
+def test_mistakes_of_topics_that_the_file_names_are_reported_where_they_are_written(tmp_path: Path) -> None:
+    overrides = {"shop.sales.lines": {**LINES, "changes": {"key": {"columns": ["order", "lnie"]}}}}
+    path = tmp_path / "shop" / "defs.yaml"
+    path.parent.mkdir()
+    path.write_text(
+        yaml.safe_dump(
+            {"type": "orchestration.components.KafkaPipeline", "attributes": document(overrides=overrides)},
+            sort_keys=False,
+        )
+    )
+
+    with pytest.raises(WrongFile) as refused:
+        read_pipeline_file(path)
+
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "lnie" in text)
+    assert f"defs.yaml:{line}:" in refused.value.what
+    assert 'overrides["shop.sales.lines"].changes.key.columns[1]: topic shop.sales.lines: lnie' in refused.value.what
+
+
+def test_one_member_by_its_topic() -> None:
+    spec = PipelineSpec.model_validate(document())
+    assert member_of("shop", spec, "shop.a.one").name == "shop__shop__a__one"
+    with pytest.raises(ConfigurationError, match="elsewhere is not a topic of the pipeline"):
+        member_of("shop", spec, "elsewhere")
+
+
+def test_known_topics_are_remembered_in_the_order_of_their_appearance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path))
+    spec = PipelineSpec.model_validate(document({"start": "latest"}))
+    assert known_topics("shop", spec) == []
+
+    assert remember("shop", ["shop.b.lines", "shop.b.orders"]) == ["shop.b.lines", "shop.b.orders"]
+    assert remember("shop", ["shop.a.lines", "shop.b.lines"]) == ["shop.a.lines"]
+
+    assert known_topics("shop", spec) == ["shop.b.lines", "shop.b.orders", "shop.a.lines"]
+    found = known_members("shop", spec)
+    assert [m.topic for m in found.members] == ["shop.b.lines", "shop.b.orders"]
+    assert [r.topic for r in found.refused] == ["shop.a.lines"]
+
+
+def test_a_template_has_a_name_for_all_its_tables() -> None:
+    assert each("shop.{topic[2]}") == "shop.each_topic_2"
+    assert each("{source.schema}.t_{source.table}") == "each_source_schema.t_each_source_table"
