@@ -58,18 +58,20 @@ class Pipeline:
     Attributes:
         spec: the pipeline file, and the columns that landing has added (`unknown_fields: add`).
         run_id: who acts (a Dagster run id); goes into snapshot summaries, labels and comments.
+        part_of: the pipeline that this one is a member of (`source.for_each`).
+        seen: what Kafka has for the topics, where somebody has just asked for many pipelines at once; used once.
     """
 
     name: str
     spec: PipelineSpec
     connections: Connections
     run_id: str = "by-hand"
+    part_of: str | None = None
+    seen: TopicState | None = None
     _sessions: dict[str, SparkSession] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.kafka = KafkaCluster(
-            self.spec.source.connection, self.connections.get(self.spec.source.connection, KafkaConnection)
-        )
+        self.kafka = self.connections.opened(self.spec.source.connection, KafkaConnection, KafkaCluster)
         self._declared = self.spec
         self.intermediate = self._landing_table()
         self.resolve()
@@ -102,12 +104,16 @@ class Pipeline:
     def registries(self) -> dict[str, SchemaRegistry]:
         """The Schema Registries that the source names, by connection."""
         names = self.spec.source.registries
-        return {name: SchemaRegistry(name, self.connections.get(name, SchemaRegistryConnection)) for name in names}
+        return {name: self.connections.opened(name, SchemaRegistryConnection, SchemaRegistry) for name in names}
 
     @property
     def group(self) -> str:
-        """The consumer group that follows the tables."""
-        return f"batchmerge-{self.name}"
+        """The consumer group that follows the tables; members of a pipeline share one."""
+        return f"batchmerge-{self.part_of or self.name}"
+
+    def group_of_role(self, role: str) -> str:
+        """The consumer group, and the id of transactions, of one that publishes for the pipeline."""
+        return f"batchmerge-{self.name}/{role}"
 
     @property
     def run_properties(self) -> dict[str, str]:
@@ -152,15 +158,11 @@ class Pipeline:
 
     def topic_state(self) -> TopicState:
         """What Kafka has for the pipeline's topics now."""
+        seen, self.seen = self.seen, None
+        if seen is not None:
+            return seen
         topics = self.kafka.topics(self.spec.source.topics, self.spec.source.pattern, self.spec.own_topics)
-        ids, partitions = self.kafka.describe(topics)
-        stable, epochs = self.kafka.stable_ends(partitions)
-        return TopicState(
-            first=_named(self.kafka.first_offsets(partitions)),
-            stable=_named(stable),
-            topic_ids=ids,
-            leader_epochs=_named(epochs),
-        )
+        return look(self.kafka, topics)
 
     def plan_batch(self, committed: CommittedState | None, topics: TopicState) -> Batch | None:
         """The next batch after the committed one."""
@@ -245,7 +247,19 @@ class Pipeline:
         return kind_of(table).open(self.name, self.spec, table, self.connections)
 
     def _catalog(self, connection: str) -> IcebergCatalog:
-        return IcebergCatalog(connection, self.connections.get(connection, IcebergConnection))
+        return self.connections.opened(connection, IcebergConnection, IcebergCatalog)
+
+
+def look(kafka: KafkaCluster, topics: list[str]) -> TopicState:
+    """What Kafka has for these topics now, in a few questions however many they are."""
+    ids, partitions = kafka.describe(topics)
+    stable, epochs = kafka.stable_ends(partitions)
+    return TopicState(
+        first=_named(kafka.first_offsets(partitions)),
+        stable=_named(stable),
+        topic_ids=ids,
+        leader_epochs=_named(epochs),
+    )
 
 
 def _committed_number(destination: Destination) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs import protocol
@@ -10,6 +10,7 @@ from jobs.batch import Batch
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
 from jobs.lineage import next_batches
+from jobs.members import Members
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
 from resources.errors import BatchmergeError
@@ -84,6 +85,44 @@ def plan_run(pipeline: Pipeline) -> RunPlan:
         steps=[f"create {pipeline.intermediate.identifier}"] if not pipeline.intermediate.exists() else [],
         tables=tables,
     )
+
+
+@dataclass(frozen=True)
+class MembersPlan:
+    """What the next run of a pipeline with `for_each` would do.
+
+    Attributes:
+        failed: topics of which nothing can be read or made, and why.
+        appeared: topics that nobody knew before.
+    """
+
+    pipeline: str
+    plans: Sequence[RunPlan]
+    failed: Mapping[str, BatchmergeError]
+    appeared: Sequence[str] = ()
+
+    @property
+    def problems(self) -> list[BatchmergeError]:
+        return [*self.failed.values(), *(problem for plan in self.plans for problem in plan.problems)]
+
+
+def plan_members(members: Members) -> MembersPlan:
+    """Asks Kafka about all topics at once, and every table. Raises BatchmergeError where Kafka does not answer."""
+    seen = members.look()
+    outcomes = list(members.each("plan", seen.members, plan_run, seen.states))
+    plans = sorted((o.done for o in outcomes if o.done), key=lambda plan: plan.pipeline)
+    failed = {**seen.failed, **{o.topic: o.problem for o in outcomes if o.problem}}
+    return MembersPlan(members.name, plans, failed, seen.appeared)
+
+
+def members_plan_text(plan: MembersPlan, with_sql: bool = True) -> str:
+    """The plans of topics that have something to do, for people, and how many have nothing."""
+    busy = [one for one in plan.plans if one.batch or one.problems or any(t.batches or t.steps for t in one.tables)]
+    lines = [plan_text(one, with_sql) for one in busy]
+    lines += [f"topic {topic} FAILS: {problem}" for topic, problem in sorted(plan.failed.items())]
+    lines += [f"new topics: {', '.join(plan.appeared)}"] if plan.appeared else []
+    idle = len(plan.plans) - len(busy)
+    return "\n".join([*lines, f"{plan.pipeline}: {idle} of {len(plan.plans)} topics have nothing new"])
 
 
 def _waiting(planned: protocol.Planned) -> int:

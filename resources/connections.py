@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from functools import cache, reduce
 from operator import or_
 from pathlib import Path as FilePath
@@ -30,6 +31,7 @@ class Connection(BaseModel):
 
 
 C = TypeVar("C", bound=Connection)
+T = TypeVar("T")
 
 
 class KafkaConnection(Connection):
@@ -197,6 +199,7 @@ class Connections:
 
     def __init__(self, by_name: dict[str, Connection], origin: str) -> None:
         self._by_name = by_name
+        self._opened: dict[tuple[str, Any], Any] = {}
         self.origin = origin
 
     def get(self, name: str, kind: type[C]) -> C:
@@ -219,6 +222,17 @@ class Connections:
                 where=self.origin,
                 remedy="name a connection of the right kind in the pipeline file",
             )
+        return found
+
+    def opened(self, name: str, kind: type[C], open_: Callable[[str, C], T]) -> T:
+        """What `open_` makes of the connection, the same for all who ask: a pipeline may have hundreds of members.
+
+        Raises:
+            ConfigurationError: no such name, or it is of another kind.
+        """
+        if (name, open_) not in self._opened:
+            self._opened[name, open_] = open_(name, self.get(name, kind))
+        found: T = self._opened[name, open_]
         return found
 
     def names(self) -> list[str]:

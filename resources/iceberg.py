@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 
 import requests
 import sqlalchemy.exc
@@ -70,15 +71,18 @@ class IcebergCatalog:
         self.name = name
         self._connection = connection
         self._opened: Catalog | None = None
+        self._opening = Lock()
 
     @property
     def _catalog(self) -> Catalog:
-        if self._opened is None:
-            self._require_database()
-            self._database()
-            with catalog_errors(f"catalog {self.name}"):
-                self._opened = load_catalog(self.name, **self._properties())
-        return self._opened
+        # Members of a pipeline share it; two that open a new database at once get in each other's way.
+        with self._opening:
+            if self._opened is None:
+                self._require_database()
+                self._database()
+                with catalog_errors(f"catalog {self.name}"):
+                    self._opened = load_catalog(self.name, **self._properties())
+            return self._opened
 
     def _require_database(self) -> None:
         """A missing SQLite file would be made again, empty: all tables would seem to be gone, and be made again."""
@@ -163,7 +167,8 @@ class IcebergCatalog:
         """Creates the table, and its namespace where that is missing. Whoever loses a race gets the winner's table."""
         with catalog_errors(identifier):
             namespace = identifier.rsplit(".", 1)[0]
-            with suppress(NamespaceAlreadyExistsError):
+            # Two that make it at once: a catalog in a database tells the second one by a key that is there already.
+            with suppress(NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
                 self._catalog.create_namespace(namespace)
             try:
                 return self._catalog.create_table(

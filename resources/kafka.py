@@ -88,6 +88,11 @@ class KafkaCluster:
             "kafka.fetch.max.wait.ms": "10",
         }
 
+    def topic_names(self) -> set[str]:
+        """All topics that this user may see, without Kafka's own."""
+        with self._errors("topics"):
+            return set(self._admin.list_topics(timeout=self._timeout).topics) - _INTERNAL
+
     def topics(self, names: Iterable[str], pattern: str | None, own: Collection[str] = ()) -> list[str]:
         """The topics of that name, or those that match the pattern as a whole, sorted.
 
@@ -97,10 +102,9 @@ class KafkaCluster:
         Raises:
             TopicMissing: a named topic does not exist, or none matches.
         """
-        with self._errors("topics"):
-            known = set(self._admin.list_topics(timeout=self._timeout).topics)
+        known = self.topic_names()
         if pattern is not None:
-            matching = sorted(t for t in known - _INTERNAL - set(own) if re.fullmatch(pattern, t))
+            matching = sorted(t for t in known - set(own) if re.fullmatch(pattern, t))
             if not matching:
                 raise TopicMissing(
                     f"no topic matches {pattern!r}", where=f"connection {self.name}", remedy="check `source.pattern`"

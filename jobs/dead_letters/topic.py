@@ -40,7 +40,7 @@ class DeadLetterTopic:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._options = pipeline.spec.dead_letters
-        self._group = f"{pipeline.group}/dead-letters"
+        self._group = pipeline.group_of_role("dead-letters")
         self._writer: ControlWriter | None = None
 
     def publish(self, spark: SparkSession | None = None) -> None:

@@ -51,7 +51,7 @@ class Role:
     def __init__(self, pipeline: Pipeline, name: str) -> None:
         self._pipeline = pipeline
         self._control = pipeline.spec.control
-        self.group = f"{pipeline.group}/{name}"
+        self.group = pipeline.group_of_role(name)
         self._published: PublishedThrough | None = None
         self._writer = ControlWriter(
             pipeline.kafka, self._control.topic, self.group, float(self._control.time_limit_seconds)

@@ -39,7 +39,7 @@ class IcebergKind(Kind[IcebergTable]):
         from jobs.destinations.iceberg.destination import IcebergDestination
         from resources.iceberg import IcebergCatalog
 
-        catalog = IcebergCatalog(table.connection, connections.get(table.connection, IcebergConnection))
+        catalog = connections.opened(table.connection, IcebergConnection, IcebergCatalog)
         return IcebergDestination(pipeline, spec, table, catalog)
 
     def columns(self, spec: PipelineSpec, table: IcebergTable) -> list[RowColumn]:

@@ -1,0 +1,276 @@
+"""A pipeline with `source.for_each`, opened: its members land and are merged side by side.
+
+Each member is a pipeline like any other, so the protocol is the protocol (jobs/protocol.py). Here is only what makes
+hundreds of them cheap: Kafka is asked about all topics at once, catalogs and clients are shared, a few Spark sessions
+serve all members in turn, and a member without anything new costs one look at its committed state. What fails for one
+member is kept, and stops no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+from pyspark.sql import SparkSession
+
+from jobs import protocol
+from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.base import Destination
+from jobs.known_topics import known_member, known_members, remember
+from jobs.offsets import TopicPartition
+from jobs.pipeline import Pipeline, look
+from jobs.plan import TopicState
+from jobs.spec.members import Member, is_read
+from jobs.spec.pipeline import PipelineSpec
+from jobs.time_limit import with_timeout
+from resources.connections import Connections, KafkaConnection, SparkConnection
+from resources.errors import BatchmergeError, TopicMissing
+from resources.kafka import KafkaCluster
+from resources.spark import open_session, spark_errors
+
+_LOG = logging.getLogger("batchmerge")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What became of one topic's part of the work; `done` is None where it failed."""
+
+    topic: str
+    member: Member | None = None
+    done: T | None = None
+    problem: BatchmergeError | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What Kafka has for the members now.
+
+    Attributes:
+        failed: topics that cannot be read or made into a pipeline, and why.
+        appeared: topics that nobody knew before.
+    """
+
+    members: Sequence[Member]
+    states: dict[str, TopicState]
+    failed: dict[str, BatchmergeError] = field(default_factory=dict)
+    appeared: Sequence[str] = ()
+
+
+class _OneSession(dict[str, SparkSession]):
+    """The sessions of a member as one that a worker has: opened when it is first asked for, whatever the role is."""
+
+    def __init__(self, open_: Callable[[], SparkSession]) -> None:
+        super().__init__()
+        self._open = open_
+
+    def __contains__(self, role: object) -> bool:
+        return True
+
+    def __getitem__(self, role: str) -> SparkSession:
+        if "" not in self.keys():
+            self[""] = self._open()
+        return super().__getitem__("")
+
+    def interrupt(self) -> None:
+        """Stops what runs in it; nothing to do where it was never opened."""
+        for session in self.values():
+            with suppress(BatchmergeError), spark_errors("cancelled"):
+                session.interruptAll()
+
+
+@dataclass
+class Members:
+    """The members of a pipeline.
+
+    Attributes:
+        topics: only these; empty: all.
+    """
+
+    name: str
+    spec: PipelineSpec
+    connections: Connections
+    run_id: str = "by-hand"
+    topics: Collection[str] = ()
+
+    def known(self) -> list[Member]:
+        """Those that are known without asking Kafka."""
+        return [m for m in known_members(self.name, self.spec).members if self._wanted(m.topic)]
+
+    def member(self, topic: str) -> Member:
+        """The one of this topic. Raises ConfigurationError where there is none, or no right one."""
+        return known_member(self.name, self.spec, topic)
+
+    def open(
+        self, member: Member, seen: TopicState | None = None, sessions: dict[str, SparkSession] | None = None
+    ) -> Pipeline:
+        """The member as a pipeline."""
+        return Pipeline(
+            member.name,
+            member.spec,
+            self.connections,
+            self.run_id,
+            self.name,
+            seen,
+            {} if sessions is None else sessions,
+        )
+
+    def look(self) -> Seen:
+        """Lists and describes all topics in a few questions to Kafka, and remembers those that are new.
+
+        Raises:
+            TopicMissing: there is none. BatchmergeError: Kafka does not answer.
+        """
+        kafka = self._kafka
+        there = kafka.topic_names()
+        matching = [topic for topic in sorted(there) if is_read(self.spec, topic)]
+        appeared = remember(self.name, matching)
+        expansion = known_members(self.name, self.spec)
+        missing = [topic for topic in self.spec.source.topics if topic not in there and is_read(self.spec, topic)]
+        failed: dict[str, BatchmergeError] = {topic: _missing(topic, self.name) for topic in missing}
+        if not matching and not missing:
+            raise TopicMissing(
+                f"no topic matches {self.spec.source.pattern!r}",
+                where=f"connection {kafka.name}",
+                remedy="check `source.pattern` and `overrides`",
+            )
+        failed |= {refused.topic: refused.error(self.name) for refused in expansion.refused if refused.topic in there}
+        members = [m for m in expansion.members if m.topic in there and self._wanted(m.topic)]
+        states, unread = _states(kafka, [m.topic for m in members])
+        wanted = {topic: problem for topic, problem in {**failed, **unread}.items() if self._wanted(topic)}
+        return Seen([m for m in members if m.topic in states], states, wanted, appeared)
+
+    def group_offsets(self) -> dict[TopicPartition, int]:
+        """How far all tables are, as the consumer group of the pipeline says."""
+        found = self._kafka.group_offsets(f"batchmerge-{self.name}")
+        return {TopicPartition(*partition): offset for partition, offset in found.items()}
+
+    @property
+    def _kafka(self) -> KafkaCluster:
+        return self.connections.opened(self.spec.source.connection, KafkaConnection, KafkaCluster)
+
+    def each(
+        self,
+        role: str,
+        members: Sequence[Member],
+        work: Callable[[Pipeline], T | None],
+        states: Mapping[str, TopicState] | None = None,
+    ) -> Iterator[Outcome[T]]:
+        """Does the work for each member, so many at once as the file allows, and yields the outcomes as they come: of
+        those that had something to do, and of those that failed.
+
+        Args:
+            role: names the Spark sessions; two that work at the same time must not share one.
+            states: what Kafka has, by topic, where that is known.
+        """
+        at_once = max(1, min(self.spec.batch.at_once, len(members)))
+        sessions = [_OneSession(partial(self._session, f"{role}-{worker}")) for worker in range(at_once)]
+        free: SimpleQueue[_OneSession] = SimpleQueue()
+        for one_of_them in sessions:
+            free.put(one_of_them)
+
+        def one(member: Member) -> Outcome[T]:
+            session = free.get()
+            try:
+                pipeline = self.open(member, (states or {}).get(member.topic), session)
+                return Outcome(member.topic, member, work(pipeline))
+            except BatchmergeError as problem:
+                _LOG.warning("%s: %s", member.topic, problem)
+                return Outcome(member.topic, member, problem=problem)
+            finally:
+                free.put(session)
+
+        pool = ThreadPoolExecutor(at_once, "batchmerge-member")
+        try:
+            for future in as_completed([pool.submit(one, member) for member in members]):
+                outcome = future.result()
+                if outcome.done is not None or outcome.problem:
+                    yield outcome
+        except BaseException:  # the run is cancelled, or there is a bug: nothing begins any more, and Spark stops
+            pool.shutdown(wait=False, cancel_futures=True)
+            for session in sessions:
+                session.interrupt()
+            raise
+        pool.shutdown()
+
+    def _session(self, role: str) -> SparkSession:
+        """A worker's session: it reaches all that any member needs, since their connections are the same."""
+        reached = {k: v for one in self._reached() for k, v in one.items()}
+        connection = self.connections.get(self.spec.spark, SparkConnection)
+        return open_session(connection, f"{self.name}/{role}", reached)
+
+    def _reached(self) -> Iterator[dict[str, str]]:
+        pipelines: dict[tuple[tuple[str, str], ...], Pipeline] = {}
+        for member in self.known():
+            places = tuple((table.kind, table.connection) for table in member.spec.tables)
+            pipelines.setdefault(places, self.open(member))
+        for pipeline in pipelines.values():
+            yield dict(pipeline.intermediate.catalog.spark_settings())
+            yield from (dict(destination.spark_settings()) for destination in pipeline.destinations())
+
+    def _wanted(self, topic: str) -> bool:
+        return not self.topics or topic in self.topics
+
+
+def land(members: Members, seen: Seen, max_batches: int) -> Iterator[Outcome[list[LandedBatch]]]:
+    """Lands what is new of every member, `max_batches` of each (0: until caught up)."""
+    yield from (Outcome(topic, problem=problem) for topic, problem in seen.failed.items())
+
+    def work(pipeline: Pipeline) -> list[LandedBatch] | None:
+        assert pipeline.seen is not None
+        if not _has_news(pipeline, pipeline.intermediate.committed(), pipeline.seen):
+            return None
+        limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
+        batches = lambda: list(protocol.land(pipeline, max_batches))  # noqa: E731
+        return with_timeout(limit, where, batches, lambda: pipeline.interrupt("landing")) or None
+
+    yield from members.each("landing", seen.members, work, seen.states)
+
+
+def is_behind(pipeline: Pipeline, destination: Destination) -> bool:
+    """Whether something is landed that the table does not have; a look at two committed states."""
+    landed = pipeline.intermediate.landed().batches
+    if not landed:
+        return False
+    committed = destination.committed()
+    return committed is None or committed.commit_id != landed[-1].batch.commit_id
+
+
+def _has_news(pipeline: Pipeline, committed: CommittedState | None, state: TopicState) -> bool:
+    """Whether landing has anything to do or to refuse; False only where everything in Kafka is known to be landed."""
+    if committed is None:
+        return state.stable != state.first or pipeline.spec.source.start == "latest"
+    return dict(committed.offsets) != dict(state.stable) or dict(committed.topic_ids) != dict(state.topic_ids)
+
+
+def _states(kafka: KafkaCluster, topics: list[str]) -> tuple[dict[str, TopicState], dict[str, BatchmergeError]]:
+    """What Kafka has for each topic; where they cannot all be asked together, each by itself, with those that fail."""
+    if not topics:
+        return {}, {}
+    try:
+        return look(kafka, topics).by_topic(), {}
+    except BatchmergeError as problem:
+        if len(topics) == 1:
+            return {}, {topics[0]: problem}
+    found: dict[str, TopicState] = {}
+    failed: dict[str, BatchmergeError] = {}
+    for topic in topics:
+        states, problems = _states(kafka, [topic])
+        found |= states
+        failed |= problems
+    return found, failed
+
+
+def _missing(topic: str, pipeline: str) -> TopicMissing:
+    return TopicMissing(
+        f"topic {topic!r} does not exist, or this user may not see it",
+        where=f"pipeline {pipeline}",
+        remedy="create the topic, or mend `source.topics` or the permissions",
+        topic=topic,
+    )
