@@ -146,6 +146,15 @@ class Members:
         wanted = {topic: problem for topic, problem in {**failed, **unread}.items() if self._wanted(topic)}
         return Seen([m for m in members if m.topic in states], states, wanted, appeared)
 
+    def landed(self) -> list[CommittedState]:
+        """The landed states of all members that have one. Raises BatchmergeError where one cannot be asked."""
+        found = list[CommittedState]()
+        for outcome in self.each("landed", self.known(), lambda pipeline: pipeline.intermediate.committed()):
+            if outcome.problem:
+                raise outcome.problem
+            found += [outcome.done] if outcome.done else []
+        return found
+
     def group_offsets(self) -> dict[TopicPartition, int]:
         """How far all tables are, as the consumer group of the pipeline says."""
         found = self._kafka.group_offsets(f"batchmerge-{self.name}")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.spec.members import SEPARATOR
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import PipelineFile, is_pipeline, read_pipeline_file
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from jobs.members import Members
     from jobs.pipeline import Pipeline
     from resources.connections import Connections
 
@@ -40,29 +43,56 @@ def require_pipelines(folder: Path) -> None:
 
 def wrong_files(folder: Path) -> list[ConfigurationError]:
     """What is wrong in the pipeline files of a folder and the folders in it; files of other components are left out."""
-    found = []
+    found, files = list[ConfigurationError](), list[PipelineFile]()
     for path in sorted(folder.rglob("defs.yaml")):
         try:
             if is_pipeline(path):
-                read_pipeline_file(path)
+                files.append(read_pipeline_file(path))
         except ConfigurationError as problem:
             found.append(problem)
-    return found
+    return [*found, *_names_of_members(files)]
+
+
+def _names_of_members(files: Sequence[PipelineFile]) -> Iterator[ConfigurationError]:
+    """Pipelines that could be taken for members of others, whose names begin with that of their pipeline."""
+    prefixes = {f"{file.name}{SEPARATOR}": file.name for file in files if file.spec.source.for_each}
+    for file in files:
+        for prefix, other in prefixes.items():
+            if file.name.startswith(prefix):
+                yield ConfigurationError(
+                    f"the topics of pipeline {other} have names like this one's, and so have their tables",
+                    where=f"pipeline {file.name}",
+                    remedy=f"give it a folder whose name does not begin with {prefix}",
+                )
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """The pipeline that `shop` or `shop/shop.public.orders` names, and the topic, if it names one."""
+    pipeline, _, topic = name.partition("/")
+    return pipeline, topic or None
 
 
 def pipeline_file(name: str) -> PipelineFile:
-    """The file of this pipeline.
+    """The file of this pipeline, or of this member's.
 
     Raises:
         ConfigurationError: there is no such pipeline. WrongFile: its file is wrong; one line a mistake.
     """
+    name, topic = split_name(name)
     if name not in pipeline_names():
         raise ConfigurationError(
             f"there is no pipeline named {name!r} (known: {', '.join(pipeline_names()) or 'none'})",
             where=str(FOLDER),
             remedy=f"write {FOLDER / name / 'defs.yaml'}, or name a known one",
         )
-    return read_pipeline_file(FOLDER / name / "defs.yaml")
+    file = read_pipeline_file(FOLDER / name / "defs.yaml")
+    if topic is not None and file.spec.source.for_each is None:
+        raise ConfigurationError(
+            f"{topic!r} names a topic, but the topics of this pipeline go into the same tables",
+            where=f"pipeline {name}",
+            remedy=f"name {name} alone",
+        )
+    return file
 
 
 def pipeline_spec(name: str) -> PipelineSpec:
@@ -71,14 +101,44 @@ def pipeline_spec(name: str) -> PipelineSpec:
 
 
 def open_pipeline(name: str, connections: Connections) -> Pipeline:
-    """The pipeline with its connections.
+    """The pipeline with its connections; with `for_each` the member of one topic, `<pipeline>/<topic>`.
 
     Raises:
-        ConfigurationError: there is no such pipeline. WrongFile: its file is wrong, or names connections that are not
-            in the connections file.
+        ConfigurationError: there is no such pipeline, or no topic is named where one has to be. WrongFile: its file is
+            wrong, or names connections that are not in the connections file.
     """
-    file = pipeline_file(name)
-    file.check_connections(connections)
+    members = open_members(name, connections)
+    pipeline, topic = split_name(name)
+    if members is not None:
+        if topic is None:
+            raise ConfigurationError(
+                "each topic of this pipeline is a pipeline of its own (`source.for_each`)",
+                where=f"pipeline {pipeline}",
+                remedy=f"name one of them: {pipeline}/<topic>",
+            )
+        return members.open(members.member(topic))
     from jobs.pipeline import Pipeline  # Spark and the tables: only for who opens one
 
-    return Pipeline(name, file.spec, connections)
+    return Pipeline(pipeline, pipeline_file(name).spec, connections)
+
+
+def open_members(name: str, connections: Connections) -> Members | None:
+    """The members of a pipeline with `for_each`, or only the one that is named; None without `for_each`.
+
+    Raises as `open_pipeline` does.
+    """
+    file, (pipeline, topic) = pipeline_file(name), split_name(name)
+    file.check_connections(connections)
+    if file.spec.source.for_each is None:
+        return None
+    from jobs.members import Members
+
+    return Members(pipeline, file.spec, connections, topics=[topic] if topic else [])
+
+
+def open_pipelines(name: str, connections: Connections) -> list[Pipeline]:
+    """The pipeline; with `for_each` all its members that are known, or the one that is named."""
+    members = open_members(name, connections)
+    if members is None or members.topics:
+        return [open_pipeline(name, connections)]
+    return [members.open(member) for member in members.known()]

@@ -8,6 +8,7 @@ import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
+from jobs.spec.table_templates import each
 from jobs.spec.tables import Table
 from resources.errors import ConfigurationError
 
@@ -31,8 +32,8 @@ MAINTENANCE_TAG = "batchmerge/maintenance"
 
 
 def topic_keys(pipeline: str, source: Source) -> list[dg.AssetKey]:
-    """``kafka/<topic>`` per topic; for a pattern one asset that stands for all topics that match it."""
-    if source.pattern is not None:
+    """``kafka/<topic>`` per topic; for a pattern, and with `for_each`, one asset that stands for all its topics."""
+    if source.pattern is not None or source.for_each is not None:
         return [dg.AssetKey([source.connection, f"topics_of_{pipeline}"])]
     return [dg.AssetKey([source.connection, topic]) for topic in source.topics]
 
@@ -42,9 +43,12 @@ def landing_key(pipeline: str) -> dg.AssetKey:
 
 
 def table_key(table: Table) -> dg.AssetKey:
-    """``<kind>/<database>/<table>``, with the connection in it where it is not the usual one of its kind."""
+    """``<kind>/<database>/<table>``, with the connection in it where it is not the usual one of its kind.
+
+    A template (`for_each`) has a key that stands for all its tables: ``iceberg/shop/each_topic``.
+    """
     other = [] if table.on_usual_connection else [table.connection]
-    return dg.AssetKey([table.kind, *other, *table.table.split(".")])
+    return dg.AssetKey([table.kind, *other, *each(table.table).split(".")])
 
 
 def table_named(pipeline: str, spec: PipelineSpec, text: str) -> Table:

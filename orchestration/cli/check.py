@@ -11,10 +11,11 @@ import click
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
 from jobs.landing.transform import analyse
+from jobs.members import Members
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
 from orchestration.cli import output
-from orchestration.files import open_pipeline, pipeline_file, pipeline_names
+from orchestration.files import open_members, open_pipeline, pipeline_file, pipeline_names
 from resources.connections import Connections, load_connections
 from resources.errors import BatchmergeError, TransientError
 from resources.spark import spark_errors
@@ -63,6 +64,10 @@ def _check(name: str, connections: Connections | None, files_only: bool) -> Iter
             pipeline_file(name)
             yield _right(f"pipeline {name}: file")
             return
+        if members := open_members(name, connections):
+            yield _right(f"pipeline {name}: file and connection names")
+            yield from () if files_only else _check_members(members)
+            return
         pipeline = open_pipeline(name, connections)
         destinations = pipeline.destinations()
     except BatchmergeError as problem:
@@ -76,17 +81,48 @@ def _check(name: str, connections: Connections | None, files_only: bool) -> Iter
         yield _answer(f"pipeline {name}: {what}", ask, pipeline)
 
 
+def _check_members(members: Members) -> Iterator[_Answer]:
+    """Kafka is asked about all topics at once; the systems of the tables are asked about every table."""
+    where = f"pipeline {members.name}"
+    try:
+        seen = with_timeout(_LIMIT, "topics in Kafka", members.look, lambda: None)
+    except BatchmergeError as problem:
+        yield _wrong(f"{where}: topics in Kafka", problem)
+        return
+    yield _right(f"{where}: {len(seen.members)} topics in Kafka")
+    yield from (_wrong(f"{where}: topic {topic}", problem) for topic, problem in seen.failed.items())
+    if not seen.members:
+        return
+    first = members.open(seen.members[0])
+    for what, ask in _shared_questions(first):
+        yield _answer(f"{where}: {what}", ask, first)
+
+    def tables(pipeline: Pipeline) -> list[str]:
+        pipeline.intermediate.committed()
+        return [step for destination in pipeline.destinations() for step in destination.prepare(dry_run=True)]
+
+    wrong = [outcome for outcome in members.each("check", seen.members, tables) if outcome.problem]
+    yield from (_wrong(f"{where}: topic {one.topic}", one.problem) for one in wrong if one.problem)
+    if not wrong:
+        yield _right(f"{where}: tables of {len(seen.members)} topics")
+
+
 def _questions(pipeline: Pipeline, destinations: list[Destination]) -> Iterator[Question]:
     """What every system that the pipeline names is asked."""
     yield "topics in Kafka", pipeline.topic_state
+    yield from _shared_questions(pipeline)
+    yield pipeline.intermediate.identifier, pipeline.intermediate.committed
+    for destination in destinations:
+        yield destination.name, _dry_run(destination)
+
+
+def _shared_questions(pipeline: Pipeline) -> Iterator[Question]:
+    """What members of a pipeline have in common."""
     for name, registry in pipeline.registries().items():
         yield f"Schema Registry {name}", registry.subjects
     yield "Spark", lambda: pipeline.spark("check").sql("SELECT 1").collect()
     if pipeline.spec.source.transform:
         yield "transform in Spark", lambda: _analyse(pipeline)
-    yield pipeline.intermediate.identifier, pipeline.intermediate.committed
-    for destination in destinations:
-        yield destination.name, _dry_run(destination)
 
 
 def _analyse(pipeline: Pipeline) -> None:

@@ -12,13 +12,14 @@ from rich.table import Table
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.listing import letters, summary
 from jobs.dead_letters.refused import retry_refused
+from jobs.dead_letters.retry import Retried
 from jobs.dead_letters.retry import retry as retry_letters
 from jobs.destinations.refused_rows import list_command
 from jobs.pipeline import Pipeline
 from jobs.replay.landed import Replayed
 from orchestration.cli import output
 from orchestration.cli.progress import engine_log
-from orchestration.files import open_pipeline
+from orchestration.files import open_pipelines
 from resources.connections import load_connections
 
 _GROUPS = ("table", "stage", "kind", "records", "first", "message")
@@ -42,11 +43,12 @@ def list_(pipeline: str, rows: int | None, values: bool) -> None:
     """
     if values and rows is None:
         raise click.UsageError("--values needs --rows")
-    opened = open_pipeline(pipeline, load_connections())
+    opened = open_pipelines(pipeline, load_connections())
     if rows is not None:
-        _show([_row(letter) for letter in _letters(opened, rows, values)], _ROWS + (_VALUES if values else ()))
+        found = [_row(letter) for one in opened for letter in _letters(one, rows, values)]
+        _show(found, _ROWS + (_VALUES if values else ()))
     else:
-        _show([asdict(group) for group in summary(opened)], _GROUPS)
+        _show([asdict(group) for one in opened for group in summary(one)], _GROUPS)
 
 
 @dead_letters.command()
@@ -59,8 +61,9 @@ def retry(pipeline: str) -> None:
     stays a dead letter, and stops no other. May be repeated at any time, also after it was killed.
     """
     with engine_log():
-        opened = open_pipeline(pipeline, load_connections())
-        done, refused = retry_letters(opened), retry_refused(opened)
+        opened = open_pipelines(pipeline, load_connections())
+        done = _together([retry_letters(one) for one in opened])
+        refused = {table: rows for one in opened for table, rows in retry_refused(one).items()}
     output.say(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")
     for letter in done.stay:
         place = f"{letter.topic}-{letter.partition}@{letter.offset}"
@@ -87,6 +90,16 @@ def _tell_replayed(table: str, replayed: Replayed) -> None:
     counts = replayed.merged.counts
     numbers = f"{counts.inserted:,} inserted, {counts.updated:,} updated, {counts.deleted:,} deleted"
     output.say(f"  {table}: batches {replayed.batches[0].number} to {replayed.batches[-1].number}: {numbers}")
+
+
+def _together(done: list[Retried]) -> Retried:
+    """What retries of several topics did."""
+    return Retried(
+        sum(one.tried for one in done),
+        sum(one.recovered for one in done),
+        [letter for one in done for letter in one.stay],
+        {table: replayed for one in done for table, replayed in one.replayed.items()},
+    )
 
 
 def _letters(pipeline: Pipeline, most: int, values: bool) -> Iterator[DeadLetter]:

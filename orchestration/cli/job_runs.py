@@ -165,8 +165,8 @@ def wait_until_idle(instance: dg.DagsterInstance, pipeline: str, spec: PipelineS
 
 
 def _ops(job: dg.JobDefinition, config: Mapping[str, object]) -> dict[str, object]:
-    """The launch's options for each step: only the landing knows more than the mode."""
-    mode = {name: value for name, value in config.items() if name == "mode"}
+    """The launch's options for each step: only the landing knows more than the mode and the topics."""
+    mode = {name: value for name, value in config.items() if name in ("mode", "topics")}
     return {
         op_name(job.name, key): {"config": dict(config) if key == landing_key(job.name) else mode}
         for key in job.asset_layer.executable_asset_keys

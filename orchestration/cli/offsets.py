@@ -10,7 +10,7 @@ from jobs.pipeline import Pipeline
 from orchestration.cli import output
 from orchestration.cli.offset_forget import forget
 from orchestration.cli.offset_reset import reset, set_offsets
-from orchestration.files import open_pipeline
+from orchestration.files import open_pipelines
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
 
@@ -29,7 +29,10 @@ offsets.add_command(forget)
 @click.argument("pipeline")
 def show(pipeline: str) -> None:
     """Show next offsets per topic-partition: in Kafka, landed, and in every table of PIPELINE."""
-    columns = _columns(open_pipeline(pipeline, load_connections()))
+    columns: dict[str, Offsets] = {}
+    for one in open_pipelines(pipeline, load_connections()):
+        for name, offsets_ in _columns(one).items():
+            columns[name] = {**columns.get(name, {}), **offsets_}
     output.result(columns)
     table = Table("topic-partition", *columns)
     for tp in sorted({tp for found in columns.values() for tp in found}):

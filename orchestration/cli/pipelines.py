@@ -14,13 +14,14 @@ from pydantic import BaseModel, ConfigDict
 from jobs.batch import CommittedState
 from jobs.destinations.base import Destination
 from jobs.landing.landing_table import LandingTable
+from jobs.members import Members, Seen
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.time_limit import with_timeout
 from orchestration.cli.dagster_state import DagsterState, dagster_state
 from orchestration.components.metadata import caught_up_through, lag_behind
-from orchestration.files import open_pipeline, pipeline_names, pipeline_spec
+from orchestration.files import open_members, open_pipeline, pipeline_names, pipeline_spec
 from orchestration.names import table_key
 from orchestration.pauses import Pauses
 from orchestration.sensors.busy import paused_reason
@@ -110,29 +111,51 @@ def _specs(names: Sequence[str]) -> dict[str, PipelineSpec]:
 
 
 def _status(name: str, connections: Connections, state: DagsterState) -> PipelineStatus:
+    pauses = state.pauses.get(name) or Pauses(name)
     try:
-        pipeline = open_pipeline(name, connections)
-        destinations = pipeline.destinations()
+        spec = pipeline_spec(name)
+        members = open_members(name, connections)
+        tables = _of_members(members, state) if members else _tables(open_pipeline(name, connections), pauses, state)
     except BatchmergeError as problem:
         return PipelineStatus(name=name, tables=[], problem=str(problem))
-    ends, place = _ends(pipeline), pipeline.intermediate
+    paused = paused_reason(pauses, spec)
+    return PipelineStatus(
+        name=name,
+        tables=tables,
+        paused=paused is not None,
+        starts=f"nothing starts: {paused}" if paused else _starts(name, spec, state),
+        runs=state.runs.get(name, []),
+        last_error=state.errors.get(name),
+    )
+
+
+def _tables(pipeline: Pipeline, pauses: Pauses, state: DagsterState) -> list[TableStatus]:
+    """The landing, then the tables."""
+    destinations, ends, place = pipeline.destinations(), _ends(pipeline), pipeline.intermediate
     landing = f"landing {place.identifier}"
     tables = [_table(landing, place.committed, "dead_letters", partial(_quarantined, place), ends)]
-    pauses = state.pauses.get(name) or Pauses(name)
     for d in destinations:
         held = pauses.tables.get(table_key(d.table))
         found = _table(d.name, d.committed, "refused", partial(_refused, d), ends)
         stale = state.stale.get(table_key(d.table), 0)
         tables.append(found.model_copy(update={"paused": str(held) if held else None, "stale_keys": stale}))
-    paused = paused_reason(pauses, pipeline.spec)
-    return PipelineStatus(
-        name=name,
-        tables=tables,
-        paused=paused is not None,
-        starts=f"nothing starts: {paused}" if paused else _starts(name, pipeline.spec, state),
-        runs=state.runs.get(name, []),
-        last_error=state.errors.get(name),
-    )
+    return tables
+
+
+def _of_members(members: Members, state: DagsterState) -> list[TableStatus]:
+    """The landing and the tables of every topic; Kafka is asked about all topics at once."""
+    try:
+        seen = _limited("Kafka", members.look)
+    except BatchmergeError:
+        seen = Seen(members.known(), {})
+
+    def tables(pipeline: Pipeline) -> list[TableStatus]:
+        return _tables(pipeline, Pauses(members.name), state)
+
+    found = members.each("status", seen.members, tables, seen.states)
+    by_topic = {outcome.topic: outcome.done or [] for outcome in found}
+    failed = [TableStatus(name=f"topic {topic}", problem=str(problem)) for topic, problem in seen.failed.items()]
+    return [*(table for topic in sorted(by_topic) for table in by_topic[topic]), *failed]
 
 
 def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:

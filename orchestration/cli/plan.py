@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from jobs.run_plan import plan_run, plan_text
+from jobs.run_plan import MembersPlan, RunPlan, members_plan_text, plan_members, plan_run, plan_text
 from orchestration.cli import output
-from orchestration.files import open_pipeline
+from orchestration.files import open_members, open_pipeline
 from resources.connections import load_connections
 from resources.errors import TransientError
 
@@ -22,8 +22,15 @@ def plan(pipeline: str, sql: bool) -> None:
     Offsets of the next batch, batches that wait for each table, tables that would be created, columns that would be
     added, the SQL and the commit. Exit code 2: something in it would fail and has to be mended; 3: try again later.
     """
-    found = plan_run(open_pipeline(pipeline, load_connections()))
-    output.say(plan_text(found, with_sql=sql))
+    connections = load_connections()
+    members = open_members(pipeline, connections)
+    found: RunPlan | MembersPlan
+    if members is None:
+        found = plan_run(open_pipeline(pipeline, connections))
+        output.say(plan_text(found, with_sql=sql))
+    else:
+        found = plan_members(members)
+        output.say(members_plan_text(found, with_sql=sql))
     output.result(found)
     if found.problems:
         sys.exit(3 if all(isinstance(problem, TransientError) for problem in found.problems) else 2)

@@ -17,10 +17,10 @@ from orchestration.cli.job_runs import definitions_of, run_job, wait_until_idle
 from orchestration.cli.offset_reset import place
 from orchestration.cli.output import console
 from orchestration.cli.progress import engine_log
-from orchestration.cli.run import finish
-from orchestration.files import open_pipeline, pipeline_spec
+from orchestration.cli.run import finish, launched
+from orchestration.files import open_pipelines, pipeline_spec, split_name
 from resources.connections import load_connections
-from resources.errors import BatchmergeError, TransientError
+from resources.errors import BatchmergeError, ConfigurationError, TransientError
 
 _HOUR = "%Y-%m-%dT%H"
 _TIMES = [_HOUR, "%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
@@ -112,13 +112,12 @@ def _numbers(text: str) -> tuple[int, int]:
 
 
 def _directly(name: str, way: Way, tables: Sequence[str], wait: bool) -> None:
-    pipeline = open_pipeline(name, load_connections())
     with engine_log(), dagster_instance() as instance:
-        wait_until_idle(instance, name, pipeline.spec, wait)
-    wanted = [pipeline.destination(t) for t in tables] or pipeline.destinations()
+        wait_until_idle(instance, split_name(name)[0], pipeline_spec(name), wait)
+    wanted = _wanted(open_pipelines(name, load_connections()), tables)
     shown, failed = Table("table", "changes", "inserted", "updated", "deleted"), list[BatchmergeError]()
     with engine_log():
-        for destination in wanted:
+        for pipeline, destination in wanted:
             try:
                 shown.add_row(destination.name, *_counts(way(pipeline, destination)))
             except BatchmergeError as problem:
@@ -134,6 +133,17 @@ def _directly(name: str, way: Way, tables: Sequence[str], wait: bool) -> None:
         raise worst
 
 
+def _wanted(pipelines: Sequence[Pipeline], tables: Sequence[str]) -> list[tuple[Pipeline, Destination]]:
+    """The tables that are named, or all of them; of members of a pipeline those that have such a table."""
+    if len(pipelines) == 1 and tables:
+        return [(pipelines[0], pipelines[0].destination(table)) for table in tables]
+    found = [(pipeline, destination) for pipeline in pipelines for destination in pipeline.destinations()]
+    chosen = [(p, d) for p, d in found if not tables or {d.name, d.table.table} & set(tables)]
+    if not chosen:
+        raise ConfigurationError(f"no topic has a table {' or '.join(tables)}", remedy="name a table as `plan` does")
+    return chosen
+
+
 def _counts(done: Replayed | None) -> list[str]:
     if done is None:
         return ["nothing to replay"]
@@ -143,6 +153,7 @@ def _counts(done: Replayed | None) -> list[str]:
 
 def _by_hours(pipeline: str, first: datetime, last: datetime | None, wait: bool) -> None:
     spec = pipeline_spec(pipeline)
+    name, topics = launched(pipeline, spec)
     last = last or datetime.now(UTC).replace(tzinfo=None)
     if last < first:
         raise click.UsageError("--to is before --from")
@@ -151,5 +162,7 @@ def _by_hours(pipeline: str, first: datetime, last: datetime | None, wait: bool)
         raise click.UsageError(f"the pipeline's first hour is {begin:%Y-%m-%dT%H} (`since` in its file)")
     hours = (first.strftime("%Y-%m-%d-%H:00"), last.strftime("%Y-%m-%d-%H:00"))
     with engine_log(), dagster_instance() as instance:
-        result = run_job(instance, definitions_of(pipeline, spec), pipeline, {"mode": "replay"}, hours=hours, wait=wait)
+        result = run_job(
+            instance, definitions_of(name, spec), name, {"mode": "replay", **topics}, hours=hours, wait=wait
+        )
     finish(result, pipeline)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jobs.known_topics import known_member
 from jobs.time_limit import with_timeout
 from orchestration.cli.progress import engine_log
-from orchestration.files import open_pipeline, pipeline_spec
+from orchestration.files import open_pipeline, pipeline_spec, split_name
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
 
@@ -30,7 +31,8 @@ _PATIENCE = 15
 @click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
 @click.option("--although-paused", is_flag=True, help="Also where somebody has paused the pipeline, or a table of it.")
 def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: bool, although_paused: bool) -> None:
-    """Advance PIPELINE: land what is new in Kafka, merge it into every table.
+    """Advance PIPELINE: land what is new in Kafka, merge it into every table. PIPELINE/TOPIC (`for_each`) advances
+    that topic alone.
 
     The run shows up in Dagster like any other (`batchmerge ui`). Exit code 2: something has to be mended; 3: try again
     later. What other tables have got stays.
@@ -38,12 +40,22 @@ def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: 
     if until_caught_up and max_batches is not None:
         raise click.UsageError("give --until-caught-up or --max-batches, not both")
     spec = pipeline_spec(pipeline)
-    config: dict[str, object] = {"until_caught_up": until_caught_up}
+    name, topics = launched(pipeline, spec)
+    config: dict[str, object] = {"until_caught_up": until_caught_up, **topics}
     if max_batches is not None:
         config["max_batches"] = max_batches
-    if until_caught_up or max_batches is not None:
+    if (until_caught_up or max_batches is not None) and spec.source.for_each is None:
         _say_what_is_ahead(pipeline, max_batches)
-    advance(pipeline, spec, config, wait=not no_wait, although_paused=although_paused)
+    advance(name, spec, config, wait=not no_wait, although_paused=although_paused)
+
+
+def launched(name: str, spec: PipelineSpec) -> tuple[str, dict[str, object]]:
+    """The pipeline whose job is run, and the topics of it that the launch is about, as options of its steps."""
+    pipeline, topic = split_name(name)
+    if topic is None:
+        return pipeline, {}
+    known_member(pipeline, spec, topic)
+    return pipeline, {"topics": [topic]}
 
 
 def advance(

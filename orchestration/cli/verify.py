@@ -12,6 +12,7 @@ from rich.table import Table
 from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of
+from orchestration.cli.run import launched
 from orchestration.files import pipeline_spec
 
 
@@ -30,9 +31,11 @@ def verify(pipeline: str, rows: int) -> None:
     The same as the Dagster job PIPELINE_verify; its results are on the tables' Checks pages too. Exit code 1: a check
     failed; 2: the verification itself could not run.
     """
-    job = definitions_of(pipeline, pipeline_spec(pipeline)).resolve_job_def(f"{pipeline}_verify")
+    spec = pipeline_spec(pipeline)
+    name, topics = launched(pipeline, spec)
+    job = definitions_of(name, spec).resolve_job_def(f"{name}_verify")
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
-    config = {"ops": {f"{pipeline}__verify": {"config": {"rows": rows}}}}
+    config = {"ops": {f"{name}__verify": {"config": {"rows": rows, **topics}}}}
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     with dagster_instance() as instance:
         result = job.execute_in_process(instance=instance, raise_on_error=False, run_config={**config, **quiet})

@@ -16,7 +16,7 @@ import sql
 from jobs.changes.columns import landing_schema
 from jobs.destinations.registry import kind_of
 from jobs.iceberg import FORMAT
-from jobs.spec.columns import RowColumn, row_columns
+from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.spec.tables import Table
 from orchestration import names
@@ -25,8 +25,9 @@ from orchestration.components.config import LandConfig, MergeConfig
 from orchestration.components.failures import retry_policy
 from orchestration.components.landing import run_landing
 from orchestration.components.launch import Launch
+from orchestration.components.member_steps import run_landing_of_members, run_merges_of_members
 from orchestration.components.merging import run_merge
-from orchestration.components.metadata import column_lineage, column_schema
+from orchestration.components.metadata import column_lineage, column_schema, table_columns
 from resources.errors import ConfigurationError
 
 # Characters; a table of thousands of columns would make every page heavy.
@@ -46,17 +47,29 @@ def topic_specs(name: str, spec: PipelineSpec) -> list[dg.AssetSpec]:
             key,
             group_name=name,
             kinds={"kafka"},
-            description=f"Topics that match `{spec.source.pattern}`." if spec.source.pattern else "A Kafka topic.",
-            metadata={"connection": spec.source.connection, "topic": spec.source.pattern or key.path[-1]},
+            description=_topics(spec),
+            metadata={
+                "connection": spec.source.connection,
+                "topic": spec.source.pattern
+                or ", ".join(spec.source.topics if spec.source.for_each else key.path[-1:]),
+            },
         )
         for key in names.topic_keys(name, spec.source)
     ]
+
+
+def _topics(spec: PipelineSpec) -> str:
+    if spec.source.pattern:
+        return f"Topics that match `{spec.source.pattern}`."
+    return "Topics, each with its own tables." if spec.source.for_each else "A Kafka topic."
 
 
 def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.AssetsDefinition:
     """The intermediate table."""
     spec, key = launch.spec, names.landing_key(launch.name)
     table = f"{spec.intermediate.connection}.{spec.intermediate.namespace}.{launch.name}_{spec.intermediate.suffix}"
+    if spec.source.for_each:
+        table = f"{table.removesuffix(spec.intermediate.suffix)}_<topic>_{spec.intermediate.suffix}"
     columns = [RowColumn(f.name, f.type, f.nullable, (f.name,)) for f in landing_schema(spec)]
     asset = dg.AssetSpec(
         key,
@@ -84,7 +97,8 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.Ass
         retry_policy=retry_policy(spec.retry),
     )
     def landing(context: dg.AssetExecutionContext, config: LandConfig) -> Iterator[dg.MaterializeResult[Any]]:
-        yield from run_landing(context, launch, key, config)
+        run = run_landing_of_members if spec.source.for_each else run_landing
+        yield from run(context, launch, key, config)
 
     return landing
 
@@ -92,7 +106,7 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.Ass
 def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinition) -> dg.AssetsDefinition:
     """One destination table."""
     spec, key, kind = launch.spec, names.table_key(table), kind_of(table)
-    columns = _columns(spec, table)
+    columns = table_columns(spec, table)
     asset = dg.AssetSpec(
         key,
         deps=_upstream(launch, table),
@@ -120,17 +134,12 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
         retry_policy=retry_policy(spec.retry),
     )
     def merge(context: dg.AssetExecutionContext, config: MergeConfig) -> Iterator[dg.MaterializeResult[Any]]:
-        yield from run_merge(context, launch, key, table, columns, config)
+        if spec.source.for_each:
+            yield from run_merges_of_members(context, launch, key, spec.tables.index(table), config)
+        else:
+            yield from run_merge(context, launch, key, table, columns, config)
 
     return merge
-
-
-def _columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
-    """The row's columns under the names that they have in this system."""
-    try:
-        return kind_of(table).columns(spec, table)
-    except ConfigurationError:  # reported by the first run, with its remedy
-        return row_columns(spec, table.metadata_columns)
 
 
 def _upstream(launch: Launch, table: Table) -> list[dg.AssetKey]:
@@ -150,6 +159,8 @@ def _description(spec: PipelineSpec, table: Table) -> str:
 
 
 def _statement(spec: PipelineSpec, table: Table) -> str:
+    if spec.source.for_each:
+        return f"One table for each topic: `{table.table}`. Those of topics that are known have assets of their own."
     try:
         text = kind_of(table).statement(spec, table)
     except ConfigurationError:  # reported by the first run, with its remedy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import dagster as dg
@@ -118,6 +118,23 @@ def caught_up_result(
         wrong = [f"behind by {behind:.0f} minutes, {freshness.warn_minutes} are allowed"]
     known = {} if behind is None else {"minutes behind": round(max(behind, 0.0), 2)}
     return _result(CAUGHT_UP, key, wrong, known, dg.AssetCheckSeverity.WARN)
+
+
+def together(
+    key: dg.AssetKey, specs: Sequence[dg.AssetCheckSpec], found: Mapping[str, Sequence[dg.AssetCheckResult]]
+) -> list[dg.AssetCheckResult]:
+    """The same checks of several tables as those of one asset: what is wrong anywhere, and of which table.
+
+    Args:
+        found: the results by the name of the table.
+    """
+    results = []
+    for spec in specs:
+        same = {name: one for name, ones in found.items() for one in ones if one.check_name == spec.name}
+        wrong = [f"{name}: {one.description}" for name, one in same.items() if not one.passed]
+        severe = next((one.severity for one in same.values() if not one.passed), dg.AssetCheckSeverity.ERROR)
+        results.append(_result(spec.name, key, wrong, {"looked at": len(same)}, severe))
+    return results
 
 
 def _blocking(name: str, key: dg.AssetKey) -> dg.AssetCheckSpec:

@@ -16,6 +16,7 @@ class MergeConfig(dg.Config):
         description="auto: a plain run advances (merges what is landed and not yet in the table), a backfill replays "
         "(merges again what was landed in its hours). Or one of `advance` and `replay`, whatever the launch is.",
     )
+    topics: list[str] = Field(default_factory=list, description="With `for_each`: only these topics. Left out: all.")
 
 
 class LandConfig(MergeConfig):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
 
+from jobs.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
@@ -27,6 +29,10 @@ class Launch:
     def open(self, run_id: str) -> Pipeline:
         """The pipeline with its connections, in the name of this run."""
         return Pipeline(self.name, self.spec, load_connections(), run_id=run_id)
+
+    def members(self, run_id: str, topics: Collection[str] = ()) -> Members:
+        """With `for_each`: the members of the pipeline, or only those of these topics, in the name of this run."""
+        return Members(self.name, self.spec, load_connections(), run_id, topics)
 
     def replayed_window(self, context: dg.AssetExecutionContext, mode: Mode) -> Window | None:
         """The hours to replay; None where the run advances.

@@ -7,6 +7,7 @@ import dagster as dg
 from jobs.destinations.base import Destination
 from jobs.maintenance.report import Done
 from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, role_of
+from jobs.members import Outcome
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
@@ -29,7 +30,8 @@ def maintenance_job(launch: Launch) -> dg.JobDefinition:
     and its merges apart, and what maintenance does to a table gives way to merges from elsewhere.
     """
     ops = [_landing_op(launch)]
-    ops += [_table_op(launch, t) for t in launch.spec.tables if t.table not in launch.spec.maintenance.skip_tables]
+    skipped = launch.spec.maintenance.skip_tables
+    ops += [_table_op(launch, n, t) for n, t in enumerate(launch.spec.tables) if t.table not in skipped]
 
     @dg.job(
         name=names.maintenance_job(launch.name),
@@ -71,10 +73,15 @@ def _landing_op(launch: Launch) -> dg.OpDefinition:
     return _op(launch, None, key, names.pool(key), work)
 
 
-def _table_op(launch: Launch, table: Table) -> dg.OpDefinition:
+def _table_op(launch: Launch, number: int, table: Table) -> dg.OpDefinition:
+    """The op of one table; with `for_each` of the tables that an entry stands for."""
+
     def work(pipeline: Pipeline) -> tuple[str, str, Iterator[Done]]:
-        destination: Destination = pipeline.destination_of(table)
-        return destination.name, role_of(destination), maintain_table(pipeline, destination)
+        own = pipeline.spec.tables[number]
+        destination: Destination = pipeline.destination_of(own)
+        skip = own.table in pipeline.spec.maintenance.skip_tables
+        tasks = iter(()) if skip else maintain_table(pipeline, destination)
+        return destination.name, role_of(destination), tasks
 
     return _op(launch, table, names.table_key(table), names.table_pool(launch.name, launch.spec, table), work)
 
@@ -88,6 +95,10 @@ def _op(
 ) -> dg.OpDefinition:
     options = launch.spec.maintenance
 
+    def tend(pipeline: Pipeline) -> list[Done]:
+        where, role, tasks = work(pipeline)
+        return with_timeout(options.time_limit_seconds, where, lambda: list(tasks), lambda: pipeline.interrupt(role))
+
     @dg.op(
         name=f"{names.op_name(launch.name, key)}__maintenance",
         out=dg.Out(dg.Nothing),
@@ -99,17 +110,18 @@ def _op(
             if held := launch.held(context, table):
                 context.log.info("no maintenance: %s", held)
                 return
-            pipeline = launch.open(context.run_id)
-            where, role, tasks = work(pipeline)
-            done = with_timeout(
-                options.time_limit_seconds, where, lambda: list(tasks), lambda: pipeline.interrupt(role)
-            )
+            if launch.spec.source.for_each:
+                members = launch.members(context.run_id)
+                outcomes = list(members.each(f"maintenance-{'-'.join(key.path)}", members.known(), tend))
+            else:
+                outcomes = [Outcome(launch.name, done=tend(launch.open(context.run_id)))]
+            done = [one for outcome in outcomes for one in outcome.done or ()]
             shown = metadata(done)
             context.log_event(dg.AssetObservation(key, metadata=shown))
             context.add_output_metadata(shown)
-            for one in done:
-                if one.problem:
-                    raise one.problem
+            for problem in [*(o.problem for o in outcomes), *(one.problem for one in done)]:
+                if problem:
+                    raise problem
 
     return maintain
 

@@ -1,6 +1,6 @@
 """A table's step: what is landed and not yet in the table, merged; or merged again, in a replay."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +30,7 @@ from orchestration.components.window import Window
 
 
 @dataclass(frozen=True)
-class _Done:
+class Done:
     """What a step did, and the state of its table after it. `merged` None: there was nothing to do."""
 
     batches: Sequence[LandedBatch]
@@ -58,22 +58,47 @@ def run_merge(
         pipeline = launch.open(context.run.run_id)
         destination = pipeline.destination_of(table)
 
-        def work() -> _Done:
-            if replayed:
-                return _replay(pipeline, destination, replayed)
-            if held := launch.held(context, table):
+        def work() -> Done:
+            if held := None if replayed else launch.held(context, table):
                 context.log.info("nothing is merged: %s", held)
                 return _settled(pipeline, destination, (), None, None)
-            return _advance(pipeline, destination)
+            return advance_or_replay(pipeline, destination, replayed)
 
-        landed = open_lineage.landing(pipeline.intermediate)
-        table_set = open_lineage.destination(destination, columns, landed)
-        with open_lineage.reported(pipeline, destination.name, [landed], table_set) as told:
-            done = with_timeout(
-                table.time_limit_seconds, destination.name, work, lambda: pipeline.interrupt(destination.name)
-            )
-            told.rows = done.merged.counts.inserted + done.merged.counts.updated if done.merged else 0
-        now, behind = datetime.now(UTC), lag(pipeline, done.after)
+        done = within_limit(pipeline, destination, columns, work)
+        results, shown = report(pipeline, key, table, done, replayed)
+    _log(context, done)
+    yield dg.MaterializeResult(
+        asset_key=key,
+        check_results=results,
+        data_version=dg.DataVersion(done.after.commit_id) if done.after else None,
+        metadata=shown,
+    )
+    raise_for_checks(results, destination.name)
+
+
+def advance_or_replay(pipeline: Pipeline, destination: Destination, window: Window | None) -> Done:
+    """What is landed and not yet in the table is merged; or again what was landed in the window."""
+    return _replay(pipeline, destination, window) if window else _advance(pipeline, destination)
+
+
+def within_limit(
+    pipeline: Pipeline, destination: Destination, columns: Sequence[RowColumn], work: Callable[[], Done]
+) -> Done:
+    """Does the work within the table's time limit, and tells who follows the lineage."""
+    landed = open_lineage.landing(pipeline.intermediate)
+    table_set = open_lineage.destination(destination, columns, landed)
+    limit = destination.table.time_limit_seconds
+    with open_lineage.reported(pipeline, destination.name, [landed], table_set) as told:
+        done = with_timeout(limit, destination.name, work, lambda: pipeline.interrupt(destination.name))
+        told.rows = done.merged.counts.inserted + done.merged.counts.updated if done.merged else 0
+    return done
+
+
+def report(
+    pipeline: Pipeline, key: dg.AssetKey, table: Table, done: Done, replayed: Window | None
+) -> tuple[list[dg.AssetCheckResult], dict[str, dg.MetadataValue]]:
+    """The checks and the metadata of what was done to a table."""
+    now, behind = datetime.now(UTC), lag(pipeline, done.after)
     watermark = done.after.watermark if done.after else None
     results = checks.table_results(key, done.after, done.landed, done.batches)
     results.append(checks.schema_result(key, done.drift))
@@ -84,24 +109,18 @@ def run_merge(
     if pipeline.spec.freshness:
         through = metadata.caught_up_through(watermark, behind, now)
         results.append(checks.caught_up_result(key, pipeline.spec.freshness, through, now))
-    _log(context, done)
-    yield dg.MaterializeResult(
-        asset_key=key,
-        check_results=results,
-        data_version=dg.DataVersion(done.after.commit_id) if done.after else None,
-        metadata={
-            **({"replay of": dg.MetadataValue.text(str(replayed))} if replayed else {}),
-            **metadata.merged(done.batches, done.before, done.merged, kind_of(table).capabilities.reference),
-            **metadata.progress(watermark, behind, now),
-            **metadata.row_count(done.rows),
-            **metadata.stale_keys(done.stale),
-            "run id": dg.MetadataValue.text(pipeline.run_id),
-        },
-    )
-    raise_for_checks(results, destination.name)
+    shown = {
+        **({"replay of": dg.MetadataValue.text(str(replayed))} if replayed else {}),
+        **metadata.merged(done.batches, done.before, done.merged, kind_of(table).capabilities.reference),
+        **metadata.progress(watermark, behind, now),
+        **metadata.row_count(done.rows),
+        **metadata.stale_keys(done.stale),
+        "run id": dg.MetadataValue.text(pipeline.run_id),
+    }
+    return results, shown
 
 
-def _advance(pipeline: Pipeline, destination: Destination) -> _Done:
+def _advance(pipeline: Pipeline, destination: Destination) -> Done:
     done = (
         _merge_all(pipeline, destination)
         if pipeline.spec.commit == "together"
@@ -117,7 +136,7 @@ def _merge_all(pipeline: Pipeline, destination: Destination) -> protocol.MergedB
     return next(t.merged for t in protocol.merge_together(pipeline) if t.destination.name == destination.name)
 
 
-def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> _Done:
+def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> Done:
     done = replay_window(pipeline, destination, window.start, window.end)
     if done is None and _is_before_landed(pipeline, window):
         # Hours of which nothing is landed, or is landed any more: records of that time, if Kafka still has them.
@@ -139,7 +158,7 @@ def _settled(
     batches: Sequence[LandedBatch],
     before: CommittedState | None,
     merged: Merged | None,
-) -> _Done:
+) -> Done:
     """Asks the table itself what it is now."""
     work = pipeline.merge_context(destination)
     duplicates = destination.touched_duplicates(work, batches) if checks.counts_keys(destination.table) else 0
@@ -147,10 +166,10 @@ def _settled(
     stale = stale_keys(pipeline, destination, after, work.spark)
     drift, rows = schema_drift(destination, work.spark), destination.read(work.spark).known_count()
     landed = pipeline.intermediate.landed().batches
-    return _Done(batches, before, merged, after, landed, duplicates, stale, drift, rows)
+    return Done(batches, before, merged, after, landed, duplicates, stale, drift, rows)
 
 
-def _log(context: dg.AssetExecutionContext, done: _Done) -> None:
+def _log(context: dg.AssetExecutionContext, done: Done) -> None:
     if done.merged is None:
         context.log.info("nothing to merge")
         return

@@ -10,10 +10,14 @@ import dagster as dg
 from jobs import offsets
 from jobs.batch import CommittedState, Counts, LandedBatch, MergeCounts
 from jobs.destinations.base import Merged
+from jobs.destinations.registry import kind_of
 from jobs.offsets import Offsets
 from jobs.schema.types import type_name
-from jobs.spec.columns import RowColumn
+from jobs.spec.columns import RowColumn, row_columns
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import Table
 from jobs.watermark import Watermark
+from resources.errors import ConfigurationError
 
 STALE_KEYS = "stale keys"
 
@@ -91,6 +95,14 @@ def caught_up_through(watermark: Watermark | None, lag: int | None, now: datetim
         return now
     through = watermark.caught_up_through if watermark else None
     return None if through is None else _instant(through)
+
+
+def table_columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
+    """The row's columns under the names that they have in this system."""
+    try:
+        return kind_of(table).columns(spec, table)
+    except ConfigurationError:  # reported by the first run, with its remedy
+        return row_columns(spec, table.metadata_columns)
 
 
 def column_schema(columns: Sequence[RowColumn]) -> dg.TableSchema:

@@ -14,6 +14,7 @@ from orchestration.components.assets import landing_asset, table_asset, topic_sp
 from orchestration.components.automation import pipeline_job, pipeline_schedule
 from orchestration.components.launch import Launch
 from orchestration.components.maintenance import maintenance_job, maintenance_schedule
+from orchestration.components.member_assets import member_assets
 from orchestration.components.pause_jobs import pause_jobs
 from orchestration.components.plan_job import plan_job
 from orchestration.components.verify import check_keys, verify_checks, verify_job
@@ -74,13 +75,14 @@ class KafkaPipeline(dg.Component):
         tables = [table_asset(launch, table, hours) for table in self.spec.tables]
         job, maintenance = pipeline_job(launch, [landing, *tables], check_keys(launch)), maintenance_job(launch)
         return dg.Definitions(
-            assets=[*topic_specs(self.name, self.spec), landing, *tables],
+            assets=[*topic_specs(self.name, self.spec), landing, *tables, *member_assets(launch, hours)],
             asset_checks=[verify_checks(launch)],
             jobs=[job, plan_job(launch), verify_job(launch), maintenance, *pause_jobs(launch)],
             schedules=[pipeline_schedule(launch, job, hours), maintenance_schedule(launch, maintenance)],
             sensors=[
                 *([lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else []),
                 *([control_sensor(self.name, self.spec)] if self.spec.control.enabled else []),
-                *lease_sensors(self.name, self.spec, job, hours),
+                # With `for_each` the next run takes up what a dead one has left behind.
+                *([] if self.spec.source.for_each else lease_sensors(self.name, self.spec, job, hours)),
             ],
         )

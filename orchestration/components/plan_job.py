@@ -2,10 +2,11 @@
 
 import dagster as dg
 
-from jobs.run_plan import plan_run, plan_text
+from jobs.run_plan import members_plan_text, plan_members, plan_run, plan_text
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
+from resources.errors import BatchmergeError
 
 
 def plan_job(launch: Launch) -> dg.JobDefinition:
@@ -14,11 +15,10 @@ def plan_job(launch: Launch) -> dg.JobDefinition:
     @dg.op(name=f"{launch.name}__plan", out=dg.Out(dg.Nothing))
     def show(context: dg.OpExecutionContext) -> None:
         with as_failures(), engine_log_in_run(context.log):
-            plan = plan_run(launch.open(context.run_id))
-            text = plan_text(plan)
+            text, problems = _plan(launch, context.run_id)
             context.log.info(text)
             context.add_output_metadata({"plan": dg.MetadataValue.md(f"```\n{text}\n```")})
-            for problem in plan.problems:
+            for problem in problems:
                 raise problem
 
     @dg.job(
@@ -30,3 +30,11 @@ def plan_job(launch: Launch) -> dg.JobDefinition:
         show()
 
     return plan
+
+
+def _plan(launch: Launch, run_id: str) -> tuple[str, list[BatchmergeError]]:
+    if launch.spec.source.for_each:
+        together = plan_members(launch.members(run_id))
+        return members_plan_text(together), together.problems
+    plan = plan_run(launch.open(run_id))
+    return plan_text(plan), plan.problems

@@ -6,12 +6,15 @@ import dagster as dg
 from pydantic import Field
 
 from jobs.destinations.registry import kind_of
+from jobs.members import Members
 from jobs.pipeline import Pipeline
+from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
 from jobs.verify.agreement import row_count_mismatches
 from jobs.verify.reconciliation import Verdict, reconcile
 from orchestration import names
+from orchestration.components import checks
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
@@ -29,6 +32,7 @@ class VerifyConfig(dg.Config):
         description="Rows to compare per table, picked at random; 0: all (they are held in memory). Rows are counted "
         "in any case.",
     )
+    topics: list[str] = Field(default_factory=list, description="With `for_each`: only these topics. Left out: all.")
 
 
 def verify_checks(launch: Launch) -> dg.AssetChecksDefinition:
@@ -48,6 +52,9 @@ def verify_checks(launch: Launch) -> dg.AssetChecksDefinition:
 
     def compare(context: dg.AssetCheckExecutionContext, config: VerifyConfig) -> Iterator[dg.AssetCheckResult]:
         with as_failures(), engine_log_in_run(context.log):
+            if launch.spec.source.for_each:
+                yield from _compare_members(launch, launch.members(context.run.run_id, config.topics), config.rows)
+                return
             pipeline = launch.open(context.run.run_id)
             verdicts = list[tuple[Table, Verdict]]()
             for table in launch.spec.tables:
@@ -55,7 +62,7 @@ def verify_checks(launch: Launch) -> dg.AssetChecksDefinition:
                 if isinstance(verdict, Verdict):
                     verdicts.append((table, verdict))
                 yield from _results(table, verdict)
-            yield _agreement(launch, verdicts)
+            yield _agreement(launch.name, launch.spec, verdicts)
 
     return verify
 
@@ -89,6 +96,34 @@ def _specs(launch: Launch) -> list[dg.AssetCheckSpec]:
 def _counts_keys(table: Table) -> bool:
     """Of the others every merge asks."""
     return not kind_of(table).capabilities.counts_keys_at_merge and table.mode.startswith("upsert")
+
+
+_Compared = list[tuple[Table, Verdict | BatchmergeError]]
+
+
+def _compare_members(launch: Launch, members: Members, rows: int) -> Iterator[dg.AssetCheckResult]:
+    """Each topic's tables by themselves, as the checks of the entries that they belong to."""
+    found: dict[dg.AssetKey, dict[str, list[dg.AssetCheckResult]]] = {}
+
+    def work(pipeline: Pipeline) -> _Compared | None:
+        if not pipeline.intermediate.landed().batches:
+            return None
+        return [(table, _verdict(pipeline, table, rows)) for table in pipeline.spec.tables]
+
+    for outcome in members.each("verify", members.known(), work):
+        if outcome.problem:
+            raise outcome.problem
+        assert outcome.member is not None
+        assert outcome.done is not None
+        for number, (table, verdict) in enumerate(outcome.done):
+            entry = names.table_key(launch.spec.tables[number])
+            found.setdefault(entry, {})[f"{outcome.topic} {table.table}"] = list(_results(table, verdict))
+        agree = _agreement(
+            launch.name, outcome.member.spec, [(t, v) for t, v in outcome.done if isinstance(v, Verdict)]
+        )
+        found.setdefault(names.landing_key(launch.name), {})[outcome.topic] = [agree]
+    for spec in _specs(launch):
+        yield from checks.together(spec.asset_key, [spec], found.get(spec.asset_key, {}))
 
 
 def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | BatchmergeError:
@@ -138,11 +173,11 @@ def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.As
         )
 
 
-def _agreement(launch: Launch, verdicts: Sequence[tuple[Table, Verdict]]) -> dg.AssetCheckResult:
-    wrong = row_count_mismatches(launch.name, launch.spec, verdicts)
+def _agreement(name: str, spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> dg.AssetCheckResult:
+    wrong = row_count_mismatches(name, spec, verdicts)
     return dg.AssetCheckResult(
         check_name=AGREE,
-        asset_key=names.landing_key(launch.name),
+        asset_key=names.landing_key(name),
         passed=not wrong,
         description="; ".join(wrong) or None,
         metadata={f"{t.kind} {t.table}": f"{v.rows} rows at batch {v.batch}{_refuses(v)}" for t, v in verdicts},

@@ -7,13 +7,11 @@ import time
 
 import dagster as dg
 
-from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.time_limit import with_timeout
 from orchestration.dead_runs import name_of
 from orchestration.names import FILE_TAG, LANDED_TAG, LEFT_OUT_TAG, PIPELINE_TAG
-from orchestration.sensors.lag import look
-from resources.connections import load_connections
+from orchestration.sensors.lag import look_at
 from resources.errors import BatchmergeError
 
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
@@ -32,13 +30,11 @@ def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> 
     if not runs or not settles(runs[0], spec, time.time()):
         return None
     try:
-        pipeline = Pipeline(name, spec, load_connections())
-        seen = with_timeout(_PATIENCE, f"Kafka for {name}", lambda: look(pipeline), lambda: None)
-        landed = pipeline.intermediate.committed()
+        seen = with_timeout(_PATIENCE, f"Kafka for {name}", lambda: look_at(name, spec), lambda: None)
     except BatchmergeError:
         return None  # the run's to tell
     # A batch that no run has landed, of a reset or a replay, has no offsets of its own.
-    as_left = runs[0].dagster_run.tags.get(LANDED_TAG) == str(landed.batch_number if landed else 0)
+    as_left = runs[0].dagster_run.tags.get(LANDED_TAG) == str(seen.batches)
     if seen.landing or seen.tables or not as_left:
         return None
     return f"nothing new since {name_of(runs[0].dagster_run)}"

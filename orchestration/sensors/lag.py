@@ -8,6 +8,7 @@ import time
 import dagster as dg
 
 from jobs import offsets
+from jobs.members import Members
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
@@ -49,7 +50,7 @@ def tick(
     assert spec.trigger is not None
     before, now = read_cursor(context.cursor), time.time()
     try:
-        seen = look(Pipeline(name, spec, load_connections()))
+        seen = look_at(name, spec)
     except BatchmergeError as problem:
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
     cursor, hour = observe(before, seen, now), hours.get_last_partition_key()
@@ -77,12 +78,31 @@ def read_cursor(text: str | None) -> Cursor:
         return Cursor()
 
 
+def look_at(name: str, spec: PipelineSpec) -> Waiting:
+    """What waits now for a pipeline, with `for_each` for all its members."""
+    connections = load_connections()
+    if spec.source.for_each:
+        return _look_at_members(Members(name, spec, connections))
+    return look(Pipeline(name, spec, connections))
+
+
+def _look_at_members(members: Members) -> Waiting:
+    """As `look`: members share a consumer group. What is landed each of them has to be asked."""
+    seen, landed = members.look(), members.landed()
+    states = seen.states.values()
+    ends = {tp: offset for state in states for tp, offset in state.stable.items()}
+    first = {tp: offset for state in states for tp, offset in state.first.items()}
+    offsets_ = {tp: offset for state in landed for tp, offset in state.offsets.items()}
+    return waiting(ends, first, offsets_, members.group_offsets(), sum(state.batch_number for state in landed))
+
+
 def look(pipeline: Pipeline) -> Waiting:
     """What waits now. The slowest table is known by the consumer group, so that no table is asked."""
     topics: TopicState = pipeline.topic_state()
     state = pipeline.intermediate.committed()
     group = {TopicPartition(*tp): o for tp, o in pipeline.kafka.group_offsets(pipeline.group).items()}
-    return waiting(topics.stable, topics.first, state.offsets if state else {}, group)
+    batches = state.batch_number if state else 0
+    return waiting(topics.stable, topics.first, state.offsets if state else {}, group, batches)
 
 
 def _events(

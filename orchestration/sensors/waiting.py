@@ -31,18 +31,23 @@ class Cursor(BaseModel):
 
 @dataclass(frozen=True)
 class Waiting:
-    """What waits at one moment, in offsets: in Kafka for landing, and landed for the slowest table."""
+    """What waits at one moment, in offsets: in Kafka for landing, and landed for the slowest table.
+
+    Attributes:
+        batches: number of the newest landed batch; with `for_each` the sum over all topics.
+    """
 
     ends: Offsets
     landing: int
     tables: int
+    batches: int = 0
 
 
-def waiting(ends: Offsets, first: Offsets, landed: Offsets, merged: Offsets) -> Waiting:
+def waiting(ends: Offsets, first: Offsets, landed: Offsets, merged: Offsets, batches: int = 0) -> Waiting:
     """What waits, from the ends of the log, the landed offsets, and those that all tables have (the consumer group)."""
     reached = {tp: landed.get(tp, first.get(tp, 0)) for tp in ends}
     behind = sum(max(0, reached[tp] - merged.get(tp, first.get(tp, 0))) for tp in ends)
-    return Waiting(ends, sum(max(0, ends[tp] - reached[tp]) for tp in ends), behind)
+    return Waiting(ends, sum(max(0, ends[tp] - reached[tp]) for tp in ends), behind, batches)
 
 
 def observe(cursor: Cursor, seen: Waiting, now: float) -> Cursor:

@@ -1,0 +1,207 @@
+"""The steps of a pipeline with `for_each`: all its topics are landed, then the tables of one entry are merged.
+
+A topic that fails stops no other. The landing tells of it in its metadata and lets the tables' steps go on with what is
+landed; those do the same and fail at their end, naming what failed in the landing and in themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from jobs.batch import LandedBatch
+from jobs.members import Outcome, Seen, is_behind, land
+from jobs.pipeline import Pipeline
+from jobs.spec.tables import Table
+from orchestration import names
+from orchestration.components import checks, metadata
+from orchestration.components.config import LandConfig, MergeConfig
+from orchestration.components.failures import as_failures, failure, raise_for_checks
+from orchestration.components.launch import Launch
+from orchestration.components.merging import Done, advance_or_replay, report, within_limit
+from orchestration.components.metadata import table_columns
+from orchestration.components.progress import engine_log_in_run
+from orchestration.components.window import Window
+from resources.errors import BatchmergeError, TerminalError, TransientError
+
+_FAILED, _NAMED = "failed topics", 5
+
+
+def run_landing_of_members(
+    context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, config: LandConfig
+) -> Iterator[dg.MaterializeResult[Any]]:
+    """Lands every topic that has something new. A replay lands nothing."""
+    began, outcomes, seen = time.monotonic(), list[Outcome[list[LandedBatch]]](), None
+    with as_failures(), engine_log_in_run(context.log):
+        replayed = launch.replayed_window(context, config.mode)
+        members = launch.members(context.run.run_id, config.topics)
+        if held := None if replayed else launch.held(context):
+            context.log.info("nothing is landed: %s", held)
+        elif replayed is None:
+            seen = members.look()
+            outcomes = list(land(members, seen, config.batches(launch.spec.batch.max_batches)))
+            if not config.topics:
+                newest = sum(state.batch_number for state in members.landed())
+                context.instance.add_run_tags(context.run.run_id, {names.LANDED_TAG: str(newest)})
+        found = {
+            o.topic: checks.landing_results(key, members.open(o.member).intermediate.landed().batches)
+            for o in outcomes
+            if o.member and o.done
+        }
+    results = checks.together(key, checks.landing_checks(key), found)
+    shown = {**_landed(outcomes, time.monotonic() - began), **_seen(launch, seen)}
+    yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
+    raise_for_checks(results, "/".join(key.path))
+
+
+def run_merges_of_members(
+    context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, number: int, config: MergeConfig
+) -> Iterator[dg.MaterializeResult[Any]]:
+    """Merges the tables that one entry of `tables` stands for, and reports each of them by itself."""
+    merged, problems = list[_Merged](), dict[str, BatchmergeError]()
+    with as_failures(), engine_log_in_run(context.log):
+        replayed = launch.replayed_window(context, config.mode)
+        members = launch.members(context.run.run_id, config.topics)
+
+        def work(pipeline: Pipeline) -> _Merged | None:
+            return _merge(pipeline, pipeline.spec.tables[number], replayed)
+
+        held = None if replayed else launch.held(context, launch.spec.tables[number])
+        if held:
+            context.log.info("nothing is merged: %s", held)
+        for outcome in members.each(f"tables-{number}", [] if held else members.known(), work):
+            if outcome.done:
+                context.log_event(_materialization(context, outcome.done))
+                merged.append(outcome.done)
+            if outcome.problem:
+                problems[outcome.topic] = outcome.problem
+    specs = checks.table_checks(key, launch.spec.tables[number], launch.spec.freshness)
+    results = checks.together(key, specs, {f"{one.topic} {one.table.table}": one.results for one in merged})
+    yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=_merged(merged, problems))
+    raise_for_checks(results, "/".join(key.path))
+    before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
+    if problems or before:
+        raise failure(_together(launch.name, problems, before))
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """What was done to the table of one topic."""
+
+    topic: str
+    table: Table
+    done: Done
+    results: Sequence[dg.AssetCheckResult]
+    facts: Mapping[str, dg.MetadataValue]
+
+    @property
+    def batch(self) -> int:
+        return self.done.after.batch_number if self.done.after else 0
+
+
+def _merge(pipeline: Pipeline, table: Table, replayed: Window | None) -> _Merged | None:
+    """None where the table has everything: that costs one look at two committed states."""
+    destination = pipeline.destination_of(table)
+    if replayed is None and not is_behind(pipeline, destination):
+        return None
+    columns = table_columns(pipeline.spec, table)
+    done = within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
+    (topic,) = pipeline.spec.source.topics
+    return _Merged(topic, table, done, *report(pipeline, names.table_key(table), table, done, replayed))
+
+
+def _materialization(context: dg.AssetExecutionContext, merged: _Merged) -> dg.AssetMaterialization:
+    hour = context.partition_keys[-1] if context.has_partition_key or context.has_partition_key_range else None
+    after = merged.done.after
+    return dg.AssetMaterialization(
+        names.table_key(merged.table),
+        description=f"what topic {merged.topic} says",
+        partition=hour,
+        metadata={**merged.facts, "topic": merged.topic},
+        tags={"dagster/data_version": after.commit_id} if after else None,
+    )
+
+
+def _landed(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: float) -> dict[str, dg.MetadataValue]:
+    batches = [batch for outcome in outcomes for batch in outcome.done or ()]
+    counts = metadata.total(batches)
+    rows = [
+        dg.TableRecord({"topic": o.topic, "batch": o.done[-1].number, **vars(metadata.total(o.done))})
+        for o in sorted(outcomes, key=lambda o: o.topic)
+        if o.done
+    ]
+    return {
+        "batches": dg.MetadataValue.int(len(batches)),
+        **{name: dg.MetadataValue.int(value) for name, value in vars(counts).items()},
+        "seconds": dg.MetadataValue.float(round(seconds, 3)),
+        "records per second": dg.MetadataValue.float(round(counts.read / seconds, 1) if seconds else 0.0),
+        **({"topics": dg.MetadataValue.table(rows)} if rows else {}),
+        **_failed({o.topic: o.problem for o in outcomes if o.problem}),
+    }
+
+
+def _seen(launch: Launch, seen: Seen | None) -> dict[str, dg.MetadataValue]:
+    """Topics that have no asset yet: their data flows, their tables show up when the definitions are loaded again."""
+    if seen is None or not seen.appeared:
+        return {}
+    text = f"{', '.join(seen.appeared)}: reload the code location to see the assets of {launch.name}"
+    return {"new topics": dg.MetadataValue.text(text)}
+
+
+def _merged(merged: Sequence[_Merged], problems: Mapping[str, BatchmergeError]) -> dict[str, dg.MetadataValue]:
+    counts = [one.done.merged.counts for one in merged if one.done.merged]
+    rows = [
+        dg.TableRecord({"topic": one.topic, "table": one.table.table, "batch": one.batch})
+        for one in sorted(merged, key=lambda one: one.topic)
+    ]
+    return {
+        "batches": dg.MetadataValue.int(sum(len(one.done.batches) for one in merged)),
+        "changes": dg.MetadataValue.int(sum(c.changes for c in counts)),
+        "inserted": dg.MetadataValue.int(sum(c.inserted for c in counts)),
+        "updated": dg.MetadataValue.int(sum(c.updated for c in counts)),
+        "deleted": dg.MetadataValue.int(sum(c.deleted for c in counts)),
+        **({"tables": dg.MetadataValue.table(rows)} if rows else {}),
+        **_failed(problems),
+    }
+
+
+def _failed(problems: Mapping[str, BatchmergeError]) -> dict[str, dg.MetadataValue]:
+    if not problems:
+        return {}
+    texts = {
+        topic: {"problem": str(problem), "transient": isinstance(problem, TransientError)}
+        for topic, problem in sorted(problems.items())
+    }
+    return {_FAILED: dg.MetadataValue.json(texts)}
+
+
+def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) -> dict[str, dict[str, Any]]:
+    """What this run's landing step said of topics that failed."""
+    event = context.instance.get_latest_materialization_event(landing)
+    if event is None or event.run_id != context.run.run_id or event.asset_materialization is None:
+        return {}
+    said = event.asset_materialization.metadata.get(_FAILED)
+    return dict(said.value) if isinstance(said, dg.JsonMetadataValue) and isinstance(said.value, dict) else {}
+
+
+def _together(
+    pipeline: str, problems: Mapping[str, BatchmergeError], before: Mapping[str, dict[str, Any]]
+) -> BatchmergeError:
+    """One error for all topics that failed: transient only where each of them is."""
+    texts = {**{t: str(one["problem"]) for t, one in before.items()}, **{t: str(p) for t, p in problems.items()}}
+    transient = all(one["transient"] for one in before.values()) and all(
+        isinstance(problem, TransientError) for problem in problems.values()
+    )
+    shown = [f"{topic}: {text}" for topic, text in sorted(texts.items())]
+    more = f"; and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    kind = TransientError if transient else TerminalError
+    return kind(
+        f"{len(shown)} topic{'s' if len(shown) > 1 else ''} failed, the others are done: "
+        f"{'; '.join(shown[:_NAMED])}{more}",
+        where=f"pipeline {pipeline}",
+        remedy="the next run tries each of them again",
+    )

@@ -1,0 +1,81 @@
+"""What Dagster sees of a pipeline with `for_each`, without any service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from jobs.known_topics import remember
+from orchestration.definitions import with_shared
+from orchestration.loading import WrongPipelineFiles, load_folder
+from tests.kit.many_topics import MANY, topics, write_pipeline
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of pipeline files, with a data folder of its own."""
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path / "home"))
+    return tmp_path / "project" / "orchestration" / "defs"
+
+
+def keys(definitions: dg.Definitions) -> set[str]:
+    return {"/".join(key.path) for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+
+
+def test_two_hundred_topics_have_assets_and_few_steps(folder: Path) -> None:
+    write_pipeline(folder, "many")
+    remember("many", topics(MANY))
+
+    found = with_shared(load_folder(folder))
+
+    graph = found.resolve_asset_graph()
+    own = {"kafka/topics_of_many", "landing/many", "iceberg/many/each_table", "clickhouse/many/each_table"}
+    assert len(keys(found)) == len(own) + 3 * MANY
+    assert own < keys(found)
+    job = found.resolve_job_def("many")
+    assert {"/".join(key.path) for key in job.asset_layer.executable_asset_keys} == own - {"kafka/topics_of_many"}
+    table = graph.get(dg.AssetKey(["iceberg", "many", "t7"]))
+    assert table.parent_keys == {
+        dg.AssetKey(["kafka", "many.public.t7"]),
+        dg.AssetKey(["iceberg", "many", "each_table"]),
+    }
+    assert {graph.get(key).group_name for key in graph.get_all_asset_keys()} == {
+        "many",
+        "many_topics",
+        "many_iceberg",
+        "many_clickhouse",
+    }
+
+
+def test_loads_before_any_topic_was_seen(folder: Path) -> None:
+    write_pipeline(folder, "many")
+    assert keys(with_shared(load_folder(folder))) == {
+        "kafka/topics_of_many",
+        "landing/many",
+        "iceberg/many/each_table",
+        "clickhouse/many/each_table",
+    }
+
+
+def test_a_wrong_topic_keeps_no_other_from_being_loaded(folder: Path) -> None:
+    write_pipeline(folder, "many")
+    remember("many", ["many.public.a-b", "many.public.c"])
+    found = keys(with_shared(load_folder(folder)))
+    assert "iceberg/many/c" in found
+    assert not any("a-b" in key for key in found)
+
+
+def test_a_pipeline_that_could_be_a_member_of_another_is_refused(folder: Path) -> None:
+    write_pipeline(folder, "many")
+    other = folder / "many__public" / "defs.yaml"
+    other.parent.mkdir()
+    document = {
+        "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long"}}},
+        "tables": [{"kind": "iceberg", "table": "x.y", "mode": "append"}],
+    }
+    other.write_text(yaml.safe_dump({"type": "orchestration.components.KafkaPipeline", "attributes": document}))
+    with pytest.raises(WrongPipelineFiles, match="pipeline many__public: the topics of pipeline many have names like"):
+        load_folder(folder)

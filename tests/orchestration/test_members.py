@@ -1,0 +1,175 @@
+"""One pipeline file for many topics (`for_each`), through Dagster, against a real broker, Spark and ClickHouse."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from confluent_kafka import Producer
+
+from jobs.spec.members import member_name
+from jobs.spec.pipeline import PipelineSpec
+from orchestration.cli.job_runs import RunResult, run_job
+from orchestration.components import KafkaPipeline
+from orchestration.definitions import with_shared
+from orchestration.sensors.lag import look_at
+from resources.connections import Connections, IcebergConnection, KafkaConnection, load_connections
+from resources.iceberg import IcebergCatalog
+from resources.kafka import KafkaCluster
+from tests.kit.clickhouse import select
+from tests.kit.records import bootstrap
+from tests.orchestration.launching import events
+
+Topic = Callable[..., str]
+Rows = list[dict[str, Any]]
+
+
+class Shop:
+    """A pipeline of all topics `<prefix>.<table>-…`, into Iceberg and ClickHouse tables of the same names."""
+
+    def __init__(self, connections: Connections, topic: Topic) -> None:
+        self.connections, self._topic = connections, topic
+        self.name = f"shop{uuid.uuid4().hex[:6]}"
+        self.topics: dict[str, str] = {}
+        self.overrides: dict[str, Any] = {}
+        self.events = False
+
+    def make(self, table: str) -> str:
+        self.topics[table] = self._topic(f"{self.name}.{table}")
+        return self.topics[table]
+
+    def write(self, table: str, *values: dict[str, Any] | str) -> None:
+        producer = Producer({"bootstrap.servers": bootstrap(self.connections)})
+        for value in values:
+            producer.produce(self.topics[table], value if isinstance(value, str) else json.dumps(value), key=b"k")
+        assert producer.flush(30) == 0
+
+    @property
+    def spec(self) -> PipelineSpec:
+        columns = {"id": "long", "name": "string"}
+        tables = [
+            {"kind": kind, "table": f"{self.name}.{{table}}", "mode": "upsert"} for kind in ("iceberg", "clickhouse")
+        ]
+        return PipelineSpec.model_validate(
+            {
+                "source": {
+                    "pattern": rf"{self.name}\.(?P<table>.+)-[0-9a-f]{{8}}",
+                    "for_each": "topic",
+                    "value": {"format": "json", "columns": columns},
+                },
+                "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
+                "tables": tables,
+                "overrides": self.overrides,
+                "retry": {"max_retries": 0},
+                "control": {"enabled": self.events},
+            }
+        )
+
+    @property
+    def definitions(self) -> dg.Definitions:
+        return with_shared(KafkaPipeline(self.name, self.spec).definitions())
+
+    def run(self, instance: dg.DagsterInstance, **config: object) -> RunResult:
+        return run_job(instance, self.definitions, self.name, config)
+
+    def key(self, kind: str, table: str) -> dg.AssetKey:
+        return dg.AssetKey([kind, self.name, table])
+
+    def iceberg(self, table: str) -> Rows:
+        catalog = IcebergCatalog("lake", self.connections.get("lake", IcebergConnection))
+        found: Rows = catalog.require(f"{self.name}.{table}").scan().to_arrow().to_pylist()
+        return sorted(found, key=lambda row: [*row.values()])
+
+    def clickhouse(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        found = select(self.connections, f"{self.name}.{table}", columns)
+        return sorted(tuple(row[column] for column in columns) for row in found)
+
+
+@pytest.fixture
+def shop(clickhouse: Path, topic: Topic) -> Shop:
+    return Shop(load_connections(clickhouse / "connections.yaml"), topic)
+
+
+def test_topics_of_different_schema_one_that_fails_and_one_that_appears(
+    shop: Shop, instance: dg.DagsterInstance
+) -> None:
+    lines = shop.make("lines")
+    broken = shop.make("broken")
+    shop.make("orders")
+    shop.overrides = {
+        lines: {
+            "source": {"value": {"columns": {"order": "long", "line": "int", "price": "double"}}},
+            "changes": {"key": {"columns": ["order", "line"]}},
+        },
+        broken: {"on_bad_record": "fail"},
+    }
+    shop.write("orders", {"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 1, "name": "c"})
+    shop.write("lines", {"order": 1, "line": 1, "price": 2.5})
+    shop.write("broken", "{")
+
+    first = shop.run(instance)
+
+    assert [step.problem is None for step in first.steps] == [True, False, False]
+    assert "1 topic failed, the others are done" in str(first.tables[0].problem)
+    assert broken in str(first.tables[0].problem)
+    assert shop.iceberg("orders") == [{"id": 1, "name": "c"}, {"id": 2, "name": "b"}]
+    assert shop.clickhouse("orders", "id", "name") == [(1, "c"), (2, "b")]
+    assert shop.iceberg("lines") == [{"order": 1, "line": 1, "price": 2.5}]
+    assert {row.data["topic"]: row.data["read"] for row in first.landing.metadata["topics"].records} == {
+        shop.topics["orders"]: 3,
+        lines: 1,
+    }
+
+    shop.make("stock")
+    shop.write("stock", {"id": 7, "name": "new"})
+    shop.write("lines", {"order": 1, "line": 2, "price": 1.0})
+    loaded_before = shop.definitions
+    shop.overrides = {**shop.overrides, broken: {"leave_out": True}}
+    second = run_job(instance, loaded_before, shop.name, {"topics": [shop.topics["stock"], lines]})
+
+    assert second.success
+    assert shop.topics["stock"] in second.landing.metadata["new topics"]
+    assert shop.clickhouse("stock", "id", "name") == [(7, "new")]
+    assert len(shop.iceberg("lines")) == 2
+    # Its asset is not there before a reload, and then has its history.
+    assert shop.key("iceberg", "stock") not in loaded_before.resolve_asset_graph().get_all_asset_keys()
+    assert shop.key("iceberg", "stock") in shop.definitions.resolve_asset_graph().get_all_asset_keys()
+    made = instance.get_latest_materialization_event(shop.key("iceberg", "stock"))
+    assert made is not None
+    assert made.run_id == second.run_id
+
+    third = shop.run(instance)
+
+    assert third.success
+    assert [step.metadata["batches"] for step in third.steps] == [0, 0, 0]
+    names = {event.asset_key for event in events(instance, third, dg.DagsterEventType.ASSET_MATERIALIZATION)}
+    assert shop.key("iceberg", "orders") not in names
+
+
+def test_a_members_batches_are_its_own_and_one_group_shows_all(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.events = True
+    shop.make("a")
+    shop.make("b")
+    shop.write("a", {"id": 1, "name": "a"})
+    shop.write("b", {"id": 1, "name": "b"})
+    shop.run(instance)
+    shop.write("a", {"id": 2, "name": "a"})
+    shop.run(instance)
+
+    catalog = IcebergCatalog("lake", shop.connections.get("lake", IcebergConnection))
+    batches = {
+        table: sorted(catalog.require(f"landing.{member_name(shop.name, topic)}_tmp").scan().to_arrow()["batchNumber"])
+        for table, topic in shop.topics.items()
+    }
+    assert {table: [number.as_py() for number in found] for table, found in batches.items()} == {"a": [1, 2], "b": [1]}
+    group = KafkaCluster("kafka", shop.connections.get("kafka", KafkaConnection)).group_offsets(
+        f"batchmerge-{shop.name}"
+    )
+    assert group == {(shop.topics["a"], 0): 2, (shop.topics["b"], 0): 1}
+    waits = look_at(shop.name, shop.spec)
+    assert (waits.landing, waits.tables) == (0, 0)
