@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from jobs.batch import CommittedState, LandedBatch
@@ -15,6 +15,10 @@ def choices(pipeline: str) -> str:
         "restore the intermediate table (roll it forward), or go on from the tables' own offsets, without the landed "
         f"batches that are missing: `batchmerge offsets reset {pipeline} --to committed`"
     )
+
+
+# Per topic that was recreated the first batch of each later topic of that name.
+RecreatedTopics = Mapping[str, Sequence[int]]
 
 
 def recreated_topics(states: Iterable[CommittedState]) -> dict[str, list[int]]:
@@ -34,6 +38,11 @@ def recreated_topics(states: Iterable[CommittedState]) -> dict[str, list[int]]:
                 found.setdefault(topic, []).append(state.batch_number)
                 ids[topic] = topic_id
     return found
+
+
+def joined(one: RecreatedTopics, other: RecreatedTopics) -> dict[str, list[int]]:
+    """What two sources know about recreated topics."""
+    return {topic: sorted({*one.get(topic, ()), *other.get(topic, ())}) for topic in sorted({*one, *other})}
 
 
 def next_batches(

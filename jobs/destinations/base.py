@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from jobs.destinations.reading import TableReader
     from jobs.landing.intermediate import IntermediateTable
     from jobs.landing.landing_table import LandingTable
+    from jobs.lineage import RecreatedTopics
     from jobs.maintenance.report import Done
     from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
@@ -379,6 +380,24 @@ class Destination(ABC):
             dead_letters: where records go that cannot be read.
         """
         raise NotImplementedError(f"{self.table.kind} is no place to land in")
+
+
+def require_batch_column(recreated: RecreatedTopics, table: Table, where: str) -> None:
+    """For replays of tables without a unique key, whose rows say a topic's name and not its id.
+
+    Args:
+        recreated: since the table has rows.
+
+    Raises:
+        ConfigurationError: the rows do not say which topic of a name they are from.
+    """
+    if recreated and "batch" not in table.metadata_columns:
+        raise ConfigurationError(
+            f"{', '.join(sorted(recreated))} was recreated: rows of two topics may have the same offset, and nothing "
+            "in a row says which topic it is from",
+            where=where,
+            remedy="fill a new table with `metadata_columns: [topic, partition, offset, batch]`",
+        )
 
 
 def require_empty(rows: int | None, where: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -17,7 +17,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from jobs.batch import LENGTHS, PREFIX, CommittedState, LandedBatch, LandedBatches, landed_from_properties
-from jobs.lineage import recreated_topics
+from jobs.lineage import RecreatedTopics, joined, recreated_topics
 
 # In the summary of a snapshot that recovered dead letters: batch number to how many, as JSON.
 RECOVERED = PREFIX + "mended"
@@ -108,18 +108,12 @@ def recreated_topics_of(table: Table | None, pipeline: str, branch: str) -> dict
     known = json.loads(table.metadata.properties.get(_recreated_property(pipeline, branch), "{}"))
     summaries = [_summary(s) for s in ancestors(table.metadata, branch)]
     states = [CommittedState.from_properties(s) for s in summaries if s.get(PREFIX + "pipeline") == pipeline]
-    return _union(known, recreated_topics(reversed(states)))
+    return joined(known, recreated_topics(reversed(states)))
 
 
-def recreated_properties(
-    known: Mapping[str, list[int]], more: Mapping[str, list[int]], pipeline: str, branch: str
-) -> dict[str, str]:
+def recreated_properties(known: RecreatedTopics, more: RecreatedTopics, pipeline: str, branch: str) -> dict[str, str]:
     """The table property that keeps them, whatever snapshots expire."""
-    return {_recreated_property(pipeline, branch): json.dumps(_union(known, more), sort_keys=True)}
-
-
-def _union(one: Mapping[str, list[int]], other: Mapping[str, list[int]]) -> dict[str, list[int]]:
-    return {topic: sorted({*one.get(topic, ()), *other.get(topic, ())}) for topic in sorted({*one, *other})}
+    return {_recreated_property(pipeline, branch): json.dumps(joined(known, more), sort_keys=True)}
 
 
 def _recreated_property(pipeline: str, branch: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from jobs.destinations.bigquery.job_sequence import JobSequence
-from jobs.destinations.bigquery.state import TableState
+from jobs.destinations.bigquery.state import TableAt, TableState
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
 from resources.errors import CommitFailed
@@ -163,7 +163,7 @@ def test_state_moves_once_for_many_at_once(dataset: tuple[BigQuery, str]) -> Non
 
     def move(n: int) -> bool:
         try:
-            kept.move(rows[0], committed(n))
+            kept.move(rows[0], TableAt(committed(n), {}))
         except CommitFailed:
             return False
         return True

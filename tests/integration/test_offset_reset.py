@@ -7,8 +7,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from jobs.dead_letters.listing import letters
@@ -23,7 +21,7 @@ from tests.kit.flow import Flow
 from tests.kit.kinds import READ
 from tests.kit.letters import narrowed
 from tests.kit.model import Row
-from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce
+from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, recreate
 
 
 def put(key: int, name: str, partition: int = 0) -> Record:
@@ -32,14 +30,6 @@ def put(key: int, name: str, partition: int = 0) -> Record:
 
 def row(key: int, name: str) -> Row:
     return key, name, float(key)
-
-
-def recreate(connections: Connections, topic: str) -> None:
-    client = AdminClient({"bootstrap.servers": bootstrap(connections)})
-    client.delete_topics([topic])[topic].result(timeout=30)
-    while topic in client.list_topics(timeout=30).topics:
-        pass
-    client.create_topics([NewTopic(topic, 1)])[topic].result(timeout=30)
 
 
 def test_recreated_topic_and_a_step_back_in_all_kinds_of_tables(

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import Connections, KafkaConnection
 
@@ -59,6 +61,15 @@ def produce(
     producer.flush(60)
     if transaction:
         (producer.abort_transaction if abort else producer.commit_transaction)(60)
+
+
+def recreate(connections: Connections, topic: str) -> None:
+    """Deletes the topic and makes another one of its name."""
+    client = AdminClient({"bootstrap.servers": bootstrap(connections)})
+    client.delete_topics([topic])[topic].result(timeout=30)
+    while topic in client.list_topics(timeout=30).topics:
+        pass
+    client.create_topics([NewTopic(topic, 1)])[topic].result(timeout=30)
 
 
 def random_changes(seed: int, count: int, keys: int, partitions: int, bad: float = 0.02) -> list[Record]:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
-from jobs.destinations.base import Destination, MergeContext, Merged, require_empty
+from jobs.destinations.base import Destination, MergeContext, Merged, require_batch_column, require_empty
 from jobs.destinations.bigquery.columns import Column, destination_columns, renamed_columns
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.merge import Merging
@@ -86,6 +86,11 @@ class BigQueryDestination(Destination):
 
     def dataset(self) -> tuple[str, str]:
         return "bigquery", f"{self.connection.project}.{self.table.table}"
+
+    def check_replay(self) -> None:
+        row = self.state.read()
+        if row is not None and self.table.mode in ("append", "delete"):
+            require_batch_column(row.recreated, self.table, self.name)
 
     def drop_state(self) -> bool:
         row = self.state.read()

@@ -8,7 +8,6 @@ batches are not landed any more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -16,8 +15,9 @@ from itertools import accumulate
 from google.cloud.bigquery import QueryJob
 
 from jobs import offsets
-from jobs.batch import CommittedState, LandedBatch
+from jobs.batch import LandedBatch
 from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.state import TableAt
 from jobs.lineage import choices
 from resources.bigquery import Job, label
 from resources.errors import LineageBroken
@@ -147,17 +147,17 @@ def applies(job: Job) -> bool:
     return bool(job.labels.get(_PREFIX + "kind") == "merge")
 
 
-def with_state(text: str, after: CommittedState) -> str:
+def with_state(text: str, after: TableAt) -> str:
     """The statement of a merge that says which state it leaves."""
-    return f"{_STATE_AFTER}{json.dumps(after.to_properties())}\n{text}"
+    return f"{_STATE_AFTER}{after.to_json()}\n{text}"
 
 
-def state_after(job: Job) -> CommittedState | None:
+def state_after(job: Job) -> TableAt | None:
     """What a merge job that did its work has made of the table; None for jobs of before they said so."""
     first, _, _ = str(job.query if isinstance(job, QueryJob) else "").partition("\n")
     if not first.startswith(_STATE_AFTER):
         return None
-    return CommittedState.from_properties(json.loads(first.removeprefix(_STATE_AFTER)))
+    return TableAt.from_json(first.removeprefix(_STATE_AFTER))
 
 
 def adopted(labels: Mapping[str, str], landed: Sequence[LandedBatch], where: str) -> Flush:

@@ -39,7 +39,7 @@ from google.cloud.bigquery import SchemaField, Table
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.unchanged_columns import may_leave_unchanged
-from jobs.destinations.base import MergeContext, Merged
+from jobs.destinations.base import MergeContext, Merged, require_batch_column
 from jobs.destinations.bigquery.columns import Column, intermediate_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.flush import Flush, Judged, adopted, applies, is_due, state_after, with_state
@@ -52,13 +52,14 @@ from jobs.destinations.bigquery.query_parameters import Binding, Values, has_kep
 from jobs.destinations.bigquery.rows import ChunkRows
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.state import StateRow, TableState
+from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
 from jobs.destinations.bigquery.statement import order_column
 from jobs.destinations.bigquery.tables import intermediate_table, lacks_deletes, with_deletes
 from jobs.destinations.refusal import Refusal, check_limits
 from jobs.destinations.refused_rows import with_refused
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
+from jobs.lineage import RecreatedTopics, joined, recreated_topics
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_keep
 from resources.bigquery import BigQuery, Job
@@ -128,7 +129,7 @@ class Merging:
             flush, judged = clock.time("load", lambda: self._load(loader, row, wanted))
             failpoint("bigquery.loaded")
             check_limits(self.spec, self.where, judged.refused, flush.rows, len(flush.batches))
-            job = clock.time("merge", lambda: self._apply(loader, attempts, flush, judged))
+            job = clock.time("merge", lambda: self._apply(loader, row, flush, judged))
         try:
             flush = adopted(job.labels, context.intermediate.landed().batches, self.where)
         except LineageBroken:
@@ -136,7 +137,7 @@ class Merging:
             self.settle()
             raise
         failpoint("bigquery.merged")
-        clock.time("state", lambda: self.state.move(row, CommittedState.after(flush.last)))
+        clock.time("state", lambda: self.state.move(row, TableAt.after(row.at, flush.batches)))
         failpoint("bigquery.moved")
         clock.time("clean-up", lambda: self.clean_up.after(row, flush))
         failpoint("bigquery.cleaned")
@@ -177,7 +178,7 @@ class Merging:
             after = state_after(job) if job else None
             if after is None:
                 return
-            _LOG.info("%s: batch %d was merged by a run that died", self.where, after.batch_number)
+            _LOG.info("%s: batch %d was merged by a run that died", self.where, after.committed.batch_number)
             self.state.move(row, after)
             row = self.state.read()
 
@@ -248,9 +249,9 @@ class Merging:
             )
         return found
 
-    def _apply(self, loader: Loader, attempts: JobSequence, flush: Flush, judged: Judged) -> Job:
+    def _apply(self, loader: Loader, row: StateRow, flush: Flush, judged: Judged) -> Job:
         text, values = self._bound(loader, flush)
-        text = with_state(text, CommittedState.after(flush.last))
+        text = with_state(text, TableAt.after(row.at, flush.batches))
         labels = {**flush.labels("merge", loader.context.run_id), **judged.labels()}
 
         def submit(job_id: str) -> Job:
@@ -258,11 +259,13 @@ class Merging:
             failpoint("bigquery.submitted")
             return job
 
-        return attempts.run_until_done(submit, applies)
+        return self.attempts_on(row).run_until_done(submit, applies)
 
-    def _bound(self, loader: Loader, flush: Flush, coordinates: tuple[str, ...] = ()) -> tuple[str, Values]:
+    def _bound(
+        self, loader: Loader, flush: Flush, coordinates: tuple[str, ...] = (), recreated: RecreatedTopics | None = None
+    ) -> tuple[str, Values]:
         return self._binding.bound(
-            loader.intermediate, loader.schema, flush.first.number, flush.last.number, coordinates
+            loader.intermediate, loader.schema, flush.first.number, flush.last.number, coordinates, recreated
         )
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
@@ -302,11 +305,14 @@ class Merging:
         return name
 
     def _replay(self, loader: Loader, row: StateRow, flush: Flush) -> Job:
-        coordinates: tuple[str, ...] = ()
+        coordinates, recreated = tuple[str, ...](), row.recreated
         if self.table.mode in ("append", "delete"):
             wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
             coordinates = tuple(c.name for c in self.columns if c.source in wanted)
-        text, values = self._bound(loader, flush, coordinates)
+            landed = loader.context.intermediate.landed().batches
+            recreated = joined(recreated, recreated_topics(map(CommittedState.after, landed)))
+            require_batch_column(recreated, self.table, self.where)
+        text, values = self._bound(loader, flush, coordinates, recreated if coordinates else None)
         token = uuid.uuid4().hex
         labels = {**flush.labels("replay", loader.context.run_id), "batchmerge-replay": token}
         job = self.attempts_on(row).step(

@@ -12,6 +12,7 @@ from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.destinations.bigquery.columns import OP, Column
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statement import statement
+from jobs.lineage import RecreatedTopics
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import row_can_keep
 from resources.bigquery import BigQuery
@@ -50,16 +51,21 @@ class Binding:
         first: int,
         last: int,
         coordinates: tuple[str, ...] = (),
+        recreated: RecreatedTopics | None = None,
     ) -> tuple[str, Values]:
         """The statement's text and parameters, with kept columns and bounds of keys looked up where they are of use.
 
         Args:
             staged: the intermediate table's schema.
+            coordinates, recreated: as in `Statement`; the topics by name.
         """
         target, source = self.bigquery.table_id(self.table.table), self.bigquery.table_id(intermediate)
         made = statement(self.spec, self.table, self.columns, target, source, self.where)
-        wanted = replace(made, coordinates=coordinates, says_op=says_op(staged))
+        recreated = recreated or {}
+        later = tuple(tuple(numbers) for numbers in recreated.values())
+        wanted = replace(made, coordinates=coordinates, recreated=later, says_op=says_op(staged))
         values = Values(first=first, last=last)
+        values |= {f"recreated_{n}": topic for n, topic in enumerate(recreated)}
         if row_can_keep(self.spec, self.table) and has_kept(staged):
             names = [row["name"] for row in self.bigquery.read(wanted.kept_text(), values, self.where)]
             wanted = wanted.keeping(names)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,14 +18,16 @@ from typing import Any
 from google.cloud import bigquery
 from google.cloud.bigquery import SchemaField
 
-from jobs.batch import CommittedState
+from jobs.batch import PREFIX, CommittedState, LandedBatch
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import intermediate_name, state_prefix
+from jobs.lineage import RecreatedTopics, joined, recreated_topics
 from resources.bigquery import BigQuery, Job
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from sql import render
 
 STATE_TABLE = "batchmerge_state"
+_RECREATED = PREFIX + "recreated-topics"
 _SCHEMA = [
     SchemaField("pipeline", "STRING", mode="REQUIRED"),
     SchemaField("table_name", "STRING", mode="REQUIRED"),
@@ -40,6 +43,32 @@ _SCHEMA = [
 
 
 @dataclass(frozen=True)
+class TableAt:
+    """What a table has.
+
+    Attributes:
+        recreated: topics that were recreated since the table has rows.
+    """
+
+    committed: CommittedState
+    recreated: RecreatedTopics
+
+    @classmethod
+    def after(cls, before: TableAt | None, batches: Sequence[LandedBatch]) -> TableAt:
+        states = [*([before.committed] if before else []), *map(CommittedState.after, batches)]
+        return cls(states[-1], joined(before.recreated if before else {}, recreated_topics(states)))
+
+    def to_json(self) -> str:
+        recreated = {_RECREATED: self.recreated} if self.recreated else {}
+        return json.dumps({**self.committed.to_properties(), **recreated})
+
+    @classmethod
+    def from_json(cls, text: str) -> TableAt:
+        properties = json.loads(text)
+        return cls(CommittedState.from_properties(properties), properties.get(_RECREATED, {}))
+
+
+@dataclass(frozen=True)
 class StateRow:
     """What the row says.
 
@@ -47,14 +76,23 @@ class StateRow:
         intermediate: ``dataset.table`` of the intermediate table.
         table_created: when the destination table was created: BigQuery has no other identity of a table.
         commit_id: of the committed batch; empty before the first.
+        at: None before the first batch.
     """
 
     generation: str
     intermediate: str
     table_created: str
     commit_id: str
-    committed: CommittedState | None
+    at: TableAt | None
     moved_by: str
+
+    @property
+    def committed(self) -> CommittedState | None:
+        return self.at.committed if self.at else None
+
+    @property
+    def recreated(self) -> RecreatedTopics:
+        return self.at.recreated if self.at else {}
 
     @property
     def next_batch(self) -> int:
@@ -108,16 +146,16 @@ class TableState:
     def _insert(self, values: dict[str, str], job_id: str) -> Job:
         return self._bigquery.submit_query(job_id, self._text("state_create"), values, {"batchmerge-kind": "state"})
 
-    def move(self, row: StateRow, after: CommittedState) -> None:
+    def move(self, row: StateRow, after: TableAt) -> None:
         """Moves the row from the state that it was read with to this one.
 
         Raises:
             CommitFailed: it has moved since. CommitStateUnknown: the answer was lost and reading back fails too.
         """
         values = {
-            "commit_id": after.commit_id,
-            "batch_number": after.batch_number,
-            "state": json.dumps(after.to_properties()),
+            "commit_id": after.committed.commit_id,
+            "batch_number": after.committed.batch_number,
+            "state": after.to_json(),
         }
         self._compare_and_set("state_move", row, values)
 
@@ -191,12 +229,11 @@ def _token() -> str:
 
 
 def _row(found: bigquery.Row) -> StateRow:
-    properties = json.loads(found["state"]) if found["state"] else None
     return StateRow(
         generation=found["generation"],
         intermediate=found["intermediate_table"],
         table_created=found["table_created"],
         commit_id=found["commit_id"],
-        committed=CommittedState.from_properties(properties) if properties else None,
+        at=TableAt.from_json(found["state"]) if found["state"] else None,
         moved_by=found["moved_by"],
     )

@@ -51,6 +51,7 @@ class Statement:
         says_op: the staged changes say whether they delete.
         kept: columns that some of the changes leave as they were.
         coordinates: columns by which rows are known that the table has already (replay); else empty.
+        recreated: of each topic that was recreated since the table has rows, the first batches of the later ones.
     """
 
     mode: str
@@ -64,12 +65,24 @@ class Statement:
     whole: Whole | None
     by_record_time: str | None
     coordinates: tuple[str, ...] = ()
+    recreated: tuple[tuple[int, ...], ...] = ()
     says_op: bool = False
     kept: tuple[Column, ...] = ()
 
     @property
     def others(self) -> list[Column]:
         return [c for c in self.columns if not c.is_key]
+
+    @property
+    def topic_column(self) -> str:
+        return self._from(("kafka", "topic"))
+
+    @property
+    def batch_column(self) -> str:
+        return self._from(("batchNumber",))
+
+    def _from(self, source: tuple[str, ...]) -> str:
+        return next(c.name for c in self.columns if c.source == source)
 
     def text(self) -> str:
         return render("bigquery", _TEMPLATES[self.mode], a=self)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
-from jobs.destinations.base import Destination, MergeContext, Merged, Transaction
+from jobs.destinations.base import Destination, MergeContext, Merged, Transaction, require_batch_column
 from jobs.destinations.iceberg.columns import table_columns
 from jobs.destinations.iceberg.maintain import maintain
 from jobs.destinations.iceberg.merge import Changes
@@ -123,13 +123,7 @@ class IcebergDestination(Destination):
             ConfigurationError: the rows do not say which topic of that name they are from.
         """
         found = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
-        if found and "batch" not in self.table.metadata_columns:
-            raise ConfigurationError(
-                f"{', '.join(sorted(found))} was recreated: rows of two topics may have the same offset, and nothing "
-                "in a row says which topic it is from",
-                where=self.name,
-                remedy="fill a new table with `metadata_columns: [topic, partition, offset, batch]`",
-            )
+        require_batch_column(found, self.table, self.name)
         return found
 
     def _changes(self, context: MergeContext, first: int, newest: LandedBatch) -> Changes:

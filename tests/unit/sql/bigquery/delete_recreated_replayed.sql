@@ -1,0 +1,56 @@
+MERGE `p.d.dest` AS `t`
+USING (
+  SELECT `p`.*
+  FROM (
+    SELECT `o`.*, MAX(IF(`o`.`value` IS NULL, `o`.`position`, NULL)) OVER (
+      PARTITION BY `o`.`key`.`id`
+    ) AS `deletedAt`
+    FROM (
+      SELECT `d`.*, ROW_NUMBER() OVER (
+        PARTITION BY `d`.`key`.`id`
+        ORDER BY `d`.`batchNumber`, `d`.`i`
+      ) AS `position`
+      FROM (
+        SELECT `x`.*
+        FROM `p.d._dest_tmp_p_1_2` AS `x`
+        WHERE `x`.`batchNumber` BETWEEN @first AND @last
+        QUALIFY ROW_NUMBER() OVER (PARTITION BY `x`.`batchNumber`, `x`.`i` ORDER BY `x`.`i`) = 1
+      ) AS `d`
+    ) AS `o`
+  ) AS `p`
+  LEFT JOIN (
+    SELECT DISTINCT `had`.`_topic`, `had`.`__partition`, `had`.`_offset`, CASE `had`.`_topic` WHEN @recreated_0 THEN IF(`had`.`_batch` >= 7, 1, 0) WHEN @recreated_1 THEN IF(`had`.`_batch` >= 3, 1, 0) + IF(`had`.`_batch` >= 12, 1, 0) ELSE 0 END AS `incarnation`, TRUE AS `present`
+    FROM `p.d.dest` AS `had`
+  ) AS `h`
+  ON `h`.`_topic` = `p`.`value`.`_topic` AND `h`.`__partition` = `p`.`value`.`__partition` AND `h`.`_offset` = `p`.`value`.`_offset`
+    AND `h`.`incarnation` = CASE `p`.`value`.`_topic` WHEN @recreated_0 THEN IF(`p`.`value`.`_batch` >= 7, 1, 0) WHEN @recreated_1 THEN IF(`p`.`value`.`_batch` >= 3, 1, 0) + IF(`p`.`value`.`_batch` >= 12, 1, 0) ELSE 0 END
+  WHERE (`p`.`deletedAt` IS NULL OR `p`.`position` >= `p`.`deletedAt`)
+    AND (
+      `h`.`present` IS NULL OR `p`.`deletedAt` IS NOT NULL
+    )
+) AS `batch`
+ON `batch`.`value` IS NULL AND
+  `t`.`id` = `batch`.`key`.`id`
+
+WHEN MATCHED THEN DELETE
+WHEN NOT MATCHED AND `batch`.`value` IS NOT NULL THEN INSERT (
+  `id`,
+  `name`,
+  `amount`,
+  `day`,
+  `_topic`,
+  `__partition`,
+  `_offset`,
+  `_batch`
+
+) VALUES (
+  `batch`.`key`.`id`,
+  `batch`.`value`.`name`,
+  `batch`.`value`.`amount`,
+  `batch`.`value`.`day`,
+  `batch`.`value`.`_topic`,
+  `batch`.`value`.`__partition`,
+  `batch`.`value`.`_offset`,
+  `batch`.`value`.`_batch`
+
+)
