@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -107,6 +108,11 @@ def _topics(connections: Connections) -> Iterator[Callable[..., str]]:
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
         client.create_topics([new])[name].result(timeout=30)
         made.append(name)
+        # The controller has made it; the broker hears of it a moment later, on a loaded machine a long one.
+        until = time.monotonic() + 120
+        while name not in client.list_topics(timeout=30).topics:
+            assert time.monotonic() < until, f"the broker does not show {name}"
+            time.sleep(0.02)
         return name
 
     yield make
