@@ -70,6 +70,10 @@ definitions: setup ## Check that Dagster can load every pipeline
 crash: setup ## Kill the real process at every boundary, many times (minutes)
 	BATCHMERGE_KILLS=200 BATCHMERGE_KILL_ROWS=5000000 $(BIN)/python -m pytest tests/crash
 
+.PHONY: s3
+s3: setup ## The behaviour suite with the lake in an S3 object store (minutes)
+	BATCHMERGE_TEST_LAKE=s3 $(BIN)/python -m pytest tests/destinations -k iceberg
+
 .PHONY: soak
 soak: setup ## Kill runs, the daemon and all services at random moments, 300 times (hours; KILLS=n, SEED=n)
 	$(BIN)/python -m tests.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1)

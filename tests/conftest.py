@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from resources.connections import Connections, KafkaConnection, load_connections
 from resources.local import stack as local_stack
+from resources.local.service import Lake
 from tests.kit.engine import session
 
 # A busy machine is no failure: no example has a time limit.
@@ -52,7 +53,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             if name not in os.environ:
                 patch.setenv(name, value)
         try:
-            local_stack.up(home, ["kafka", "spark"], print)
+            lake: Lake = "s3" if os.environ.get("BATCHMERGE_TEST_LAKE") == "s3" else "file"
+            local_stack.up(home, ["kafka", "spark"], print, None if existing else lake)
             yield home
         finally:
             if not existing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from orchestration.cli import output
@@ -11,13 +13,16 @@ from resources.local import stack
 
 @click.command()
 @click.option("--only", metavar="NAMES", help="Services by name, with commas: kafka,spark. What they need comes along.")
-def up(only: str | None) -> None:
+@click.option(
+    "--lake", type=click.Choice(["file", "s3"]), help="Where the lake's files are; kept from the first start."
+)
+def up(only: str | None, lake: Literal["file", "s3"] | None) -> None:
     """Start the local services that are not running yet, and wait until they answer.
 
     They listen on 127.0.0.1 only and run until `batchmerge down`. Ports are chosen at the first start and kept.
     """
     names = [name.strip() for name in only.split(",") if name.strip()] if only is not None else None
-    site = stack.up(data_folder(), names, output.say)
+    site = stack.up(data_folder(), names, output.say, lake)
     output.result([service.model_dump() for service in stack.status(data_folder())])
     output.say(f"connections are in {site.home / 'connections.yaml'}")
 

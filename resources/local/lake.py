@@ -1,4 +1,4 @@
-"""The local Iceberg lake: a catalog in one SQLite file and a warehouse folder. It needs no process."""
+"""The local Iceberg lake: a catalog in one SQLite file, and files in a folder or in the local object store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+from resources.local.object_store import lake_in_s3
+from resources.local.service import Site
 
 
 def create_lake(home: Path) -> None:
@@ -16,12 +19,8 @@ def create_lake(home: Path) -> None:
         catalog.execute("PRAGMA journal_mode=WAL")
 
 
-def lake_connection(home: Path) -> dict[str, Any]:
+def lake_connection(site: Site) -> dict[str, Any]:
     """The `lake` entry of connections.yaml."""
-    folder = home / "lake"
-    return {
-        "kind": "iceberg",
-        "type": "sql",
-        "uri": f"sqlite:///{folder / 'catalog.db'}",
-        "warehouse": f"file://{folder / 'warehouse'}",
-    }
+    folder = site.home / "lake"
+    files = lake_in_s3(site) if site.lake == "s3" else {"warehouse": f"file://{folder / 'warehouse'}"}
+    return {"kind": "iceberg", "type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", **files}

@@ -7,10 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 Say = Callable[[str], None]
 """Tells the person who waits what happens: one line each."""
+
+Lake = Literal["file", "s3"]
+"""In a folder of the data folder, or in the local object store."""
 
 HOST = "127.0.0.1"
 
@@ -30,10 +33,12 @@ class Site:
     Attributes:
         home: the data folder.
         ports: service name -> port name -> port.
+        lake: where the files of the local lake are.
     """
 
     home: Path
     ports: Mapping[str, Mapping[str, int]]
+    lake: Lake = "file"
 
     def folder(self, service: str) -> Path:
         """The service's own folder, made on first use."""

@@ -41,6 +41,9 @@ LIBRARIES = Bundle(
     ),
 )
 
+# Only for a lake in S3; it is larger than everything else together.
+S3_LIBRARIES = Bundle("spark-s3", (("org.apache.iceberg", "iceberg-aws-bundle", "1.11.0"),), ((".*slf4j.*", ".*"),))
+
 # Spark's JavaModuleOptions without jdk.incubator.vector.
 _OPENED = (
     *("java.base/java." + p for p in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util")),
@@ -57,14 +60,15 @@ class SparkServer(Service):
 
     def prepare(self, site: Site, say: Say) -> Command:
         java = find_java(say)
-        jars = fetch(LIBRARIES, java, say)
+        bundles = [LIBRARIES, *([S3_LIBRARIES] if site.lake == "s3" else [])]
+        jars = [fetch(bundle, java, say) for bundle in bundles]
         folder = site.folder(self.name)
         create_lake(site.home)
         settings = folder / "spark.properties"
         settings.write_text("".join(f"{key} {value}\n" for key, value in self._settings(site).items()))
         options = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
         options += ["-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true"]
-        argv = jvm(java, folder, _memory(), classpath(pyspark_folder() / "jars", jars), options)
+        argv = jvm(java, folder, _memory(), classpath(pyspark_folder() / "jars", *jars), options)
         argv += ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(settings)]
         argv += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
         return Command(argv, {"SPARK_HOME": str(pyspark_folder()), "PYSPARK_PYTHON": sys.executable})
@@ -122,7 +126,7 @@ class SparkServer(Service):
 
     def connections(self, site: Site) -> dict[str, dict[str, Any]]:
         remote = f"sc://{site.address(self.name, 'connect')}"
-        return {"spark": {"kind": "spark", "remote": remote}, "lake": lake_connection(site.home)}
+        return {"spark": {"kind": "spark", "remote": remote}, "lake": lake_connection(site)}
 
 
 def _memory() -> str:

@@ -23,15 +23,24 @@ from resources.local.bigquery_emulator import BigQueryEmulator
 from resources.local.clickhouse import ClickHouse
 from resources.local.kafka_broker import KafkaBroker
 from resources.local.locks import exclusive
+from resources.local.object_store import ObjectStore
 from resources.local.ports import free_port, is_free
 from resources.local.processes import Running
-from resources.local.service import Say, Service, Site
+from resources.local.service import Lake, Say, Service, Site
 from resources.local.spark_server import SparkServer
 from resources.local.zookeeper import ZooKeeper
 
-SERVICES: tuple[Service, ...] = (KafkaBroker(), SparkServer(), ZooKeeper(), ClickHouse(), BigQueryEmulator())
+SERVICES: tuple[Service, ...] = (
+    ObjectStore(),
+    KafkaBroker(),
+    SparkServer(),
+    ZooKeeper(),
+    ClickHouse(),
+    BigQueryEmulator(),
+)
 _BY_NAME = {service.name: service for service in SERVICES}
 _LOOK_EVERY = 0.1
+_LAKES: dict[Lake, str] = {"file": "a folder of it", "s3": "an object store"}
 
 
 class StackState(BaseModel):
@@ -40,6 +49,7 @@ class StackState(BaseModel):
     model_config = ConfigDict(extra="forbid")
     ports: dict[str, dict[str, int]] = Field(default_factory=dict)
     processes: dict[str, Running] = Field(default_factory=dict)
+    lake: Lake = "file"
 
 
 class ServiceStatus(BaseModel):
@@ -58,22 +68,24 @@ class ServiceStatus(BaseModel):
     reason: str | None = None
 
 
-def up(home: Path, only: Iterable[str] | None, say: Say) -> Site:
+def up(home: Path, only: Iterable[str] | None, say: Say, lake: Lake | None = None) -> Site:
     """Starts the services that are not running yet, waits until they answer, and writes `connections.yaml`.
 
     Args:
         only: names of services; what they need comes with them. None: all that can run here.
+        lake: where the lake's files are; None: as at the first `up`, and then in a folder.
 
     Raises:
-        ConfigurationError: an unknown service, or one that cannot run here.
+        ConfigurationError: an unknown service, one that cannot run here, or a lake that is elsewhere.
         Unavailable: a service did not come up; the others stay.
     """
-    chosen = _choose(only, say)
     with exclusive(home / "stack.lock"):
         state = _read(home)
+        _settle_lake(home, state, lake)
+        chosen = _choose(only, state.lake, say)
         _settle_ports(state, chosen)
         _write(home, state)
-        site = Site(home, state.ports)
+        site = Site(home, state.ports, state.lake)
         try:
             _Start(site, state, say).all(chosen)
         finally:
@@ -115,7 +127,7 @@ def _stop(name: str, running: Running | None, say: Say) -> None:
 def status(home: Path) -> list[ServiceStatus]:
     """How each service is, as it answers itself."""
     state = _read(home)
-    site = Site(home, state.ports)
+    site = Site(home, state.ports, state.lake)
     with ThreadPoolExecutor(len(SERVICES)) as pool:
         return list(pool.map(lambda service: _look(service, site, state), SERVICES))
 
@@ -135,17 +147,31 @@ def _look(service: Service, site: Site, state: StackState) -> ServiceStatus:
     )
 
 
-def _choose(only: Iterable[str] | None, say: Say) -> list[Service]:
-    """The services to start, with those that they need, in starting order."""
+def _settle_lake(home: Path, state: StackState, lake: Lake | None) -> None:
+    """Tables stay where they were made: their files are named by the catalog."""
+    if lake and lake != state.lake and state.ports:
+        raise ConfigurationError(
+            f"the lake of this data folder is in {_LAKES[state.lake]}",
+            where=str(home),
+            remedy="name another data folder in BATCHMERGE_HOME for a lake elsewhere",
+        )
+    state.lake = lake or state.lake
+
+
+def _choose(only: Iterable[str] | None, lake: Lake, say: Say) -> list[Service]:
+    """The services to start, with those that they need, in starting order; the object store only for a lake in it."""
     if only is None:
-        for service in SERVICES:
-            if reason := service.unavailable():
-                say(f"{service.name}: left out, {reason}")
-        wanted = {service.name for service in SERVICES if not service.unavailable()}
+        unavailable = {service.name: reason for service in SERVICES if (reason := service.unavailable())}
+        wanted = {service.name for service in SERVICES if service.name not in unavailable} - {ObjectStore.name}
+        for name, reason in unavailable.items():
+            if name != ObjectStore.name:
+                say(f"{name}: left out, {reason}")
     else:
         wanted = set()
         for name in only:
             wanted |= {name, *_known(name).needs}
+    if lake == "s3":
+        wanted.add(ObjectStore.name)
     for name in wanted:
         if reason := _known(name).unavailable():
             raise ConfigurationError(reason, where=name, remedy="leave it out with --only, or install what it needs")
