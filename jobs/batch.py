@@ -17,6 +17,7 @@ LENGTHS = PREFIX + "lengths"
 _EPOCHS = PREFIX + "leader-epochs"
 _CONTINUES = PREFIX + "continues"
 _UNKNOWN = PREFIX + "unknown-fields"
+_REVISES = PREFIX + "revises"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Batch:
             that it may follow, each with the offsets that were committed there; "" for a table without a batch. Its
             empty ranges stand where the next batch begins.
         leader_epochs: per topic-partition how often Kafka had changed its leader when the batch was planned.
+        revises: only of a batch of records that were read once more (`jobs.replay.revise`): the first batch that it has
+            to do with. Its rows keep the places (batch, i) of their records; its empty ranges move no offset.
     """
 
     pipeline: str
@@ -49,6 +52,7 @@ class Batch:
     spec_hash: str
     continues: Mapping[str, Offsets] | None = None
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    revises: int | None = None
 
     def __str__(self) -> str:
         return f"batch {self.number} ({self.commit_id[:8]})"
@@ -73,7 +77,8 @@ class Counts:
     """What became of the records of a batch; each is counted on its own, so that they can be checked.
 
     `skipped` are bad records of which nothing is kept (`on_bad_record: skip`). `gaps` are offsets without a record
-    (compaction, control records, aborted transactions); never used to balance.
+    (compaction, control records, aborted transactions); never used to balance. `recovered` are dead letters of earlier
+    batches that this one has another reading of.
     """
 
     read: int = 0
@@ -82,6 +87,7 @@ class Counts:
     filtered: int = 0
     gaps: int = 0
     skipped: int = 0
+    recovered: int = 0
 
     @property
     def balanced(self) -> bool:
@@ -205,6 +211,14 @@ class MergeCounts:
     skipped: int = 0
     out_of_range: int = 0
 
+    def __add__(self, other: MergeCounts) -> MergeCounts:
+        return MergeCounts(
+            self.changes + other.changes,
+            self.inserted + other.inserted,
+            self.updated + other.updated,
+            self.deleted + other.deleted,
+        )
+
 
 def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
     """A landed batch as the summary of its snapshot: the committed state plus what makes the lineage checkable."""
@@ -214,6 +228,7 @@ def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
         PREFIX + "previous-commit-id": batch.previous_commit_id or "",
         LENGTHS: offsets.encode(offsets.lengths(batch.ranges)),
         **_continues_to_property(batch.continues),
+        **({} if batch.revises is None else {_REVISES: str(batch.revises)}),
         PREFIX + "planned-at": str(batch.planned_at),
         PREFIX + "counts": json.dumps(counts.__dict__, sort_keys=True),
         **({_UNKNOWN: json.dumps(landed.unknown)} if landed.unknown else {}),
@@ -239,6 +254,7 @@ def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> L
         spec_hash=state.spec_hash,
         continues=_continues_from(properties),
         leader_epochs=state.leader_epochs,
+        revises=int(properties[_REVISES]) if _REVISES in properties else None,
     )
     counts, unknown = Counts(**json.loads(properties[PREFIX + "counts"])), json.loads(properties.get(_UNKNOWN, "{}"))
     return LandedBatch(batch, counts, state.watermark, snapshot_id, unknown)

@@ -34,8 +34,8 @@ EVENTS = (
 TOGETHER = ("together.written", "together.published")
 # Sending dead letters to their topic (jobs/dead_letters/topic.py).
 DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
-# Retrying dead letters (jobs/dead_letters/retry.py).
-RETRY = ("retry.written", "retry.published", "retry.replayed")
+# Landing what was read once more, then its merges (jobs/replay/revise.py).
+REVISION = ("land.written", "land.published", "merge.written", "merge.published")
 # Instead of those of EVENTS where the control topic is off.
 GROUP = "events.group"
 ALL = (*LANDING, *MERGE, *EVENTS)

@@ -80,6 +80,12 @@ def next_batches(
     return newer
 
 
+def next_stretch(batches: Sequence[LandedBatch]) -> list[LandedBatch]:
+    """The first of these batches that are merged together: those up to one that revises, or that one alone."""
+    revising = [n for n, b in enumerate(batches) if b.batch.revises is not None]
+    return list(batches[: max(revising[0], 1)] if revising else batches)
+
+
 def _check_chain(table: str, landed: Sequence[LandedBatch]) -> None:
     for before, after in pairwise(landed):
         if not after.batch.follows(before.batch.commit_id):

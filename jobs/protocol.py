@@ -4,7 +4,8 @@
 
 1. Plan     a batch is a number, an identity and fixed offset ranges, bounded, from committed state alone.
 2. Land     exactly those ranges become one snapshot of the intermediate table; from then on the batch is immutable.
-3. Merge    each destination applies all landed batches after its committed one, in one step with the new state.
+3. Merge    each destination applies all landed batches after its committed one, in one step with the new state;
+            a batch that revises earlier ones (`jobs.replay`) is a step of its own.
 4. Publish  commit events: control topic and consumer group; repeatable, never read back as truth.
 
 Exactly once rests on compare-and-set inside the commits of 2 and 3: a run that died, one that sleeps and wakes up,
@@ -21,13 +22,12 @@ from dataclasses import dataclass, replace
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.batch_error_context import batch_error_context
 from jobs.commit_loop import retry_on_conflict
-from jobs.dead_letters.recovered import finish_retry
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination, Merged, Transaction
 from jobs.destinations.refused_rows import log_refused
 from jobs.events.publishing import LandingEvents, publish_table_events
 from jobs.failpoints import failpoint
-from jobs.lineage import next_batches
+from jobs.lineage import next_batches, next_stretch
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.progress import log_progress
@@ -98,20 +98,36 @@ class MergedBatches:
 
 @dataclass(frozen=True)
 class Pending:
-    """What a table has to get: the landed batches after its committed state."""
+    """What a table has to get: the landed batches after its committed state.
+
+    Attributes:
+        batches: those that are merged first, together.
+        more: others follow.
+    """
 
     destination: Destination
     committed: CommittedState | None
     batches: list[LandedBatch]
     landed: list[LandedBatch]
+    more: bool = False
 
 
 @dataclass(frozen=True)
 class MergedTable:
-    """What one table got; `merged` None: it had everything already."""
+    """What one table got; `merged` None: it had everything already. `more`: it has not got everything yet."""
 
     destination: Destination
     merged: MergedBatches | None
+    more: bool = False
+
+    def after(self, before: MergedTable | None) -> MergedTable:
+        """This step and those before it as one."""
+        earlier = before.merged if before else None
+        if earlier is None or self.merged is None:
+            return replace(self, merged=self.merged or earlier)
+        merged = replace(self.merged.merged, counts=earlier.merged.counts + self.merged.merged.counts)
+        batches = [*earlier.batches, *self.merged.batches]
+        return replace(self, merged=MergedBatches(batches, earlier.before, merged))
 
 
 def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
@@ -121,10 +137,10 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
         LineageBroken: the landed batches do not continue what the table has.
         TerminalError: other writers have committed during each of `max_commit_attempts` attempts.
     """
-    done = retry_on_conflict(
-        lambda: _merge_once(pipeline, [destination])[0], destination.table.max_commit_attempts, destination.name
-    )
-    finish_retry(pipeline, destination)
+    most, name = destination.table.max_commit_attempts, destination.name
+    done: MergedTable | None = None
+    while done is None or done.more:
+        done = retry_on_conflict(lambda: _merge_once(pipeline, [destination])[0], most, name).after(done)
     return done.merged
 
 
@@ -135,13 +151,11 @@ def merge_together(pipeline: Pipeline) -> list[MergedTable]:
         ConfigurationError: the catalog cannot commit several tables at once.
     """
     destinations = pipeline.destinations()
-    done = retry_on_conflict(
-        lambda: _merge_once(pipeline, destinations, destinations[0].transaction()),
-        max(d.table.max_commit_attempts for d in destinations),
-        f"all tables of pipeline {pipeline.name}",
-    )
-    for destination in destinations:
-        finish_retry(pipeline, destination)
+    most, name = max(d.table.max_commit_attempts for d in destinations), f"all tables of pipeline {pipeline.name}"
+    done: list[MergedTable] = []
+    while not done or any(table.more for table in done):
+        step = retry_on_conflict(lambda: _merge_once(pipeline, destinations, destinations[0].transaction()), most, name)
+        done = [table.after(before) for table, before in zip(step, done, strict=True)] if done else step
     return done
 
 
@@ -156,8 +170,9 @@ def pending(pipeline: Pipeline, destination: Destination) -> Pending:
         destination = current
         destination.prepare()
     batches = next_batches(destination.name, committed, landed.batches, landed.complete)
-    pipeline.check_generation(committed, batches)
-    return Pending(destination, committed, batches, landed.batches)
+    stretch = next_stretch(batches)
+    pipeline.check_generation(committed, stretch)
+    return Pending(destination, committed, stretch, landed.batches, len(stretch) < len(batches))
 
 
 def _merge_once(
@@ -172,7 +187,11 @@ def _merge_once(
         failpoint("together.published")
     for wanted, merged in zip(found, done, strict=True):
         _publish_events(pipeline, wanted, merged)
-    return [MergedTable(wanted.destination, merged) for wanted, merged in zip(found, done, strict=True)]
+    # Where it is too early for a table's next batches, the others wait too.
+    return [
+        MergedTable(wanted.destination, merged, wanted.more and merged is not None)
+        for wanted, merged in zip(found, done, strict=True)
+    ]
 
 
 def _apply(pipeline: Pipeline, wanted: Pending, transaction: Transaction | None) -> MergedBatches | None:
@@ -180,7 +199,7 @@ def _apply(pipeline: Pipeline, wanted: Pending, transaction: Transaction | None)
     if not wanted.batches:
         return None
     failpoint("merge.planned")
-    context = replace(pipeline.merge_context(wanted.destination), transaction=transaction)
+    context = replace(pipeline.merge_context(wanted.destination), transaction=transaction, due=wanted.more)
     with batch_error_context([b.batch for b in wanted.batches]):
         merged = wanted.destination.merge(context, wanted.committed, wanted.batches)
     return MergedBatches(wanted.batches, wanted.committed, merged) if merged else None

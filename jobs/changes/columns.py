@@ -34,6 +34,9 @@ from jobs.spec.unchanged_columns import unavailable
 # The operations of a landed change; which of them are rows to write, and all of them.
 ROWS = ("upsert", "insert", "update")
 CHANGES = (*ROWS, "delete")
+# Of a record that was read again and is left out now. Of a first reading nothing is landed then.
+LEFT_OUT = "filtered"
+READINGS = (*CHANGES, LEFT_OUT)
 
 INSTANT = pa.timestamp("us", tz="UTC")
 KAFKA = pa.struct(

@@ -19,7 +19,7 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.table import DataScan, StaticTable
 
 from jobs.batch import LandedBatch
-from jobs.changes.columns import CHANGES
+from jobs.changes.columns import CHANGES, REVISION
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter
 from jobs.offsets import OffsetRange, TopicPartition
@@ -44,6 +44,7 @@ class LandedFiles:
         storage: properties of the file system client. May hold secrets: never log them.
         operations: only changes with one of these.
         route: only changes that the table takes; None: all.
+        revision: only what this batch has read again; None: only what was read first.
     """
 
     identifier: str
@@ -52,12 +53,13 @@ class LandedFiles:
     snapshot: int
     operations: tuple[str, ...] = CHANGES
     route: RouteFilter | None = None
+    revision: int | None = None
 
     @classmethod
     def up_to(cls, newest: LandedBatch, landed: LandedRows) -> LandedFiles:
         """The files that hold this batch and all before it."""
-        table, snapshot = landed.catalog.require(landed.identifier), landed.snapshot_with(newest)
-        return cls(landed.identifier, table.metadata_location, dict(table.io.properties), snapshot)
+        table, at = landed.catalog.require(landed.identifier), landed.snapshot_with(newest)
+        return cls(landed.identifier, table.metadata_location, dict(table.io.properties), at.id)
 
     def taking(self, operations: Sequence[str], route: RouteFilter | None) -> LandedFiles:
         return replace(self, operations=tuple(operations), route=route)
@@ -101,8 +103,11 @@ class LandedFiles:
         return StaticTable.from_metadata(self.metadata, dict(self.storage))
 
     def scan(self, table: StaticTable, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
-        """The landed changes with these operations, and no dead letters."""
+        """The landed changes with these operations, no dead letters; each as it was read first, or by `revision`."""
         changes = And(where, _ONE_OF("op", self.operations), _ABSENT("error"))
+        if any(field.name == REVISION.name for field in table.schema().fields):
+            read = _ABSENT(REVISION.name) if self.revision is None else _IS(REVISION.name, self.revision)
+            changes = And(changes, read)
         return table.scan(changes, selected_fields=fields, snapshot_id=self.snapshot)
 
 

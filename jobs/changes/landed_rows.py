@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from jobs.batch import LandedBatch, LandedBatches
 from resources.iceberg import IcebergCatalog
+
+
+class LandedSnapshot(NamedTuple):
+    """A snapshot of the table of landed rows; `has_revision`: records may have several readings there."""
+
+    id: int
+    has_revision: bool
 
 
 class LandedRows(Protocol):
@@ -26,5 +33,5 @@ class LandedRows(Protocol):
     def landed(self) -> LandedBatches:
         """The landed batches that are still known."""
 
-    def snapshot_with(self, newest: LandedBatch) -> int:
+    def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
         """A snapshot that holds this batch and all before it."""

@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import from_bytes
-from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression, Or
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema
 
 from jobs.batch import LandedBatch
+from jobs.changes.columns import REVISION
 from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.iceberg import catalog_errors
@@ -76,7 +77,8 @@ class PlannedFiles:
         with catalog_errors(landed.identifier):
             table = landed.table()
             schemas = {s.snapshot_id: s.schema_id for s in table.metadata.snapshots}
-            wanted = of_batches(batches[0].number, batches[-1].number)
+            by_place = landed.revision is None
+            wanted = of_batches(batches[0].number, batches[-1].number) if by_place else AlwaysTrue()
             tasks = list(landed.scan(table, wanted, ("i",)).plan_files())
             schema = table.schema()
         same = {schemas.get(b.snapshot_id) for b in batches} == {schemas.get(landed.snapshot)}
@@ -101,12 +103,17 @@ class PlannedFiles:
             storage = load_file_io(dict(self.landed.storage), paths[0])
             rows = pa.concat_tables(threads.map(partial(_read, storage), paths), promote_options="permissive")
         rows = rows.filter(self._mask(rows, first, last, part))
-        whole = {name: rows[name].combine_chunks() for name in rows.column_names}
+        whole = {name: rows[name].combine_chunks() for name in rows.column_names if name in FIELDS}
         return LandedSlice(whole).route_filter(self.landed.route).in_order()
 
     def _mask(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> pa.ChunkedArray:
         # A dead letter has no operation.
         wanted = pc.is_in(rows["op"], value_set=pa.array(self.landed.operations))
+        revision = self.landed.revision
+        if revision is not None:
+            wanted = pc.and_(wanted, pc.fill_null(pc.equal(rows[REVISION.name], revision), False))
+        elif REVISION.name in rows.column_names:
+            wanted = pc.and_(wanted, pc.is_null(rows[REVISION.name]))
         batches = rows["batchNumber"]
         wanted = pc.and_(wanted, pc.and_(pc.greater_equal(batches, first), pc.less_equal(batches, last)))
         return pc.and_(wanted, _in_part(rows["kafka"], part)) if part is not None else wanted
@@ -115,7 +122,7 @@ class PlannedFiles:
 def _read(storage: FileIO, path: str) -> pa.Table:
     with storage.new_input(path).open() as source, pq.ParquetFile(source) as file:
         names = set(file.schema_arrow.names)
-        return file.read(columns=[name for name in FIELDS if name in names], use_threads=False)
+        return file.read(columns=[name for name in (*FIELDS, REVISION.name) if name in names], use_threads=False)
 
 
 def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.ChunkedArray:

@@ -27,7 +27,11 @@ class Reduction:
         order_by: the column that orders the changes to one key; None for batch and position.
         route: only rows that the table takes; None: all.
         unchanged: columns that some changes leave as they were.
-        touched: only keys with a change in these batches (first, last).
+        touched: only keys with a change in these batches (first, last), for mode append only their records.
+        revised: records may have several readings (`revision`): the newest up to the last batch counts. Otherwise the
+            first ones are taken, as each batch landed them.
+        has_revision: the table of landed rows can have several.
+        with_time: the record's time is wanted too, as ``__time``.
     """
 
     table: tuple[str, ...]
@@ -41,6 +45,9 @@ class Reduction:
     route: RouteFilter | None
     unchanged: tuple[RowColumn, ...] = ()
     touched: tuple[int, int] | None = None
+    revised: bool = False
+    has_revision: bool = False
+    with_time: bool = False
 
     @classmethod
     def of_table(
@@ -52,14 +59,17 @@ class Reduction:
         first: int,
         newest: LandedBatch,
     ) -> Reduction:
-        """What a destination table takes of batch `first` to the newest one.
+        """What a destination table takes of batch `first` to the newest one, or of one batch that revises others.
 
         Args:
             columns: of the table's rows.
         """
+        if newest.batch.revises is not None:
+            return cls.of_replay(spec, table, columns, landed, newest.number, [newest])
+        at = landed.snapshot_with(newest)
         return cls(
             table=landed.path,
-            snapshot=landed.snapshot_with(newest),
+            snapshot=at.id,
             first=first,
             last=newest.number,
             mode=table.mode,
@@ -67,6 +77,7 @@ class Reduction:
             keys=tuple(c.name for c in columns if c.is_key),
             order_by=spec.changes.ordered_by,
             route=route_filter(spec, table),
+            has_revision=at.has_revision,
         )
 
     @classmethod
@@ -82,13 +93,53 @@ class Reduction:
         """What a replay of these batches takes, of a table that has everything up to the batch of number `committed`.
 
         Of the keys that the batches touched, all changes up to the committed batch: the newest of them is applied. For
-        mode append only the changes of the batches: of those the table gets the rows whose coordinates it lacks.
+        mode append only the records of the batches: of those the table gets the rows whose coordinates it lacks.
         """
-        newest = next(b for b in landed.landed().batches if b.number == committed)
-        whole = cls.of_table(spec, table, columns, landed, batches[0].number, newest)
-        if table.mode == "append":
-            return replace(whole, last=batches[-1].number)
-        return replace(whole, touched=(batches[0].number, batches[-1].number))
+        known = [b for b in landed.landed().batches if b.number <= committed]
+        whole = cls._of_state(spec, table, columns, landed, known, batches[0].number)
+        touched = (batches[0].number, batches[-1].number)
+        if table.mode == "append" and not whole.revised:
+            return replace(whole, last=touched[1])
+        return replace(whole, touched=touched)
+
+    @classmethod
+    def of_state(
+        cls,
+        spec: PipelineSpec,
+        table: Table,
+        columns: Sequence[RowColumn],
+        landed: LandedRows,
+        batches: Sequence[LandedBatch],
+    ) -> Reduction:
+        """What a table takes of all these batches, whatever was read how often."""
+        return cls._of_state(spec, table, columns, landed, batches, batches[0].number)
+
+    @classmethod
+    def _of_state(
+        cls,
+        spec: PipelineSpec,
+        table: Table,
+        columns: Sequence[RowColumn],
+        landed: LandedRows,
+        known: Sequence[LandedBatch],
+        first: int,
+    ) -> Reduction:
+        """The changes of batch `first` to the last known one, and of all that those between them revise."""
+        revises = [b.batch.revises for b in known if b.batch.revises is not None]
+        at = landed.snapshot_with(known[-1])
+        return cls(
+            table=landed.path,
+            snapshot=at.id,
+            first=min(first, *revises) if revises else first,
+            last=known[-1].number,
+            mode=table.mode,
+            columns=tuple(columns),
+            keys=tuple(c.name for c in columns if c.is_key),
+            order_by=spec.changes.ordered_by,
+            route=route_filter(spec, table),
+            revised=bool(revises),
+            has_revision=at.has_revision,
+        )
 
     @property
     def landed(self) -> str:
@@ -101,10 +152,20 @@ class Reduction:
             table=self.table,
             snapshot=self.snapshot,
             mode=self.mode,
-            touched=self.touched,
-            route=self.route,
-            kept=self.unchanged,
+            **self._readings,
         )
+
+    @property
+    def _readings(self) -> dict[str, object]:
+        return {
+            "touched": self.touched,
+            "route": self.route,
+            "kept": self.unchanged,
+            "last": self.last,
+            "revised": self.revised,
+            "has_revision": self.has_revision,
+            "with_time": self.with_time,
+        }
 
     def with_unchanged(self, spark: SparkSession) -> Reduction:
         """The same, with those of the columns that some of its changes leave as they were.
@@ -121,8 +182,27 @@ class Reduction:
             rows = render("spark", "carried_forward", rows=rows, keys=self.keys, kept=self.unchanged)
         if self.mode == "append" or not self.keys:
             return rows
-        template = "last_delete_per_key" if self.mode == "delete" else "last_change_per_key"
-        return render("spark", template, rows=rows, keys=self.keys, order_by=self.order_by)
+        if self.mode == "delete":
+            return render("spark", "last_delete_per_key", rows=rows, keys=self.keys, order_by=self.order_by)
+        superseded = self.revised and self.touched is not None
+        if superseded:
+            rows = self._with_superseded(rows)
+        return render(
+            "spark", "last_change_per_key", rows=rows, keys=self.keys, order_by=self.order_by, revised=superseded
+        )
+
+    def _with_superseded(self, rows: str) -> str:
+        return render(
+            "spark",
+            "superseded",
+            rows=rows,
+            columns=self.columns,
+            order_by=("value", self.order_by) if self.order_by else None,
+            table=self.table,
+            snapshot=self.snapshot,
+            mode=self.mode,
+            **self._readings,
+        )
 
     @property
     def parameters(self) -> Mapping[str, object]:

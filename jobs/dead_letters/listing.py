@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark.sql import SparkSession
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame, SparkSession
 
+from jobs.changes.columns import REVISION
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.pipeline import Pipeline
 from resources.spark import spark_errors
@@ -18,9 +20,11 @@ ALL, LAST = 2**31 - 1, 2**62
 def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
     """Dead letters of the intermediate table and of all side tables, by stage and kind."""
     found = []
-    if _exists(pipeline):
+    table = _table(pipeline)
+    if table is not None:
         with spark_errors(dead_letter_table(pipeline)):
-            text = render("spark", "quarantined", table=pipeline.intermediate.path)
+            revised = _is_revised(table)
+            text = render("spark", "quarantined", table=pipeline.intermediate.path, revised=revised)
             rows = _session(pipeline).sql(text).collect()
         found = [DeadLetterGroup(dead_letter_table(pipeline), **row.asDict()) for row in rows]
     return [*found, *(group for d in pipeline.destinations() for group in d.dead_letter_groups())]
@@ -35,10 +39,13 @@ def letters(
     spark: SparkSession | None = None,
 ) -> Iterator[DeadLetter]:
     """Landed dead letters of batches `first` to `last`, in their order; with key and value where asked for."""
-    if not _exists(pipeline):
+    table = _table(pipeline)
+    if table is None:
         return
-    where = dead_letter_table(pipeline)
-    text = render("spark", "dead_letters", table=pipeline.intermediate.path, values=values, headers=False)
+    where, revised = dead_letter_table(pipeline), _is_revised(table)
+    text = render(
+        "spark", "dead_letters", table=pipeline.intermediate.path, values=values, headers=False, revised=revised
+    )
     with spark_errors(where):
         rows = (spark or _session(pipeline)).sql(text, args={"first": first, "last": last, "most": most})
         for row in rows.toLocalIterator():
@@ -54,9 +61,24 @@ def dead_letter_table(pipeline: Pipeline) -> str:
     return ".".join(pipeline.intermediate.path[1:])
 
 
-def _exists(pipeline: Pipeline) -> bool:
+def open_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST) -> DataFrame | None:
+    """Rows of ``dead_letters.sql.j2`` with values and headers; None where nothing is landed."""
+    table = _table(pipeline)
+    if table is None:
+        return None
+    path, revised = pipeline.intermediate.path, _is_revised(table)
+    text = render("spark", "dead_letters", table=path, values=True, headers=True, revised=revised)
+    return spark.sql(text, args={"first": first, "last": last, "most": ALL})
+
+
+def _table(pipeline: Pipeline) -> Table | None:
     table = pipeline.intermediate.catalog.load(dead_letter_table(pipeline))
-    return table is not None and table.current_snapshot() is not None
+    return table if table is not None and table.current_snapshot() is not None else None
+
+
+def _is_revised(table: Table) -> bool:
+    """Records may have several readings; not in a table that an older version has made."""
+    return any(field.name == REVISION.name for field in table.schema().fields)
 
 
 def _session(pipeline: Pipeline) -> SparkSession:

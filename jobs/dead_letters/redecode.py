@@ -6,12 +6,12 @@ which Spark fails in the transform are found by halving, however many there are:
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,12 +21,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch, CommittedState
-from jobs.changes.columns import ERROR, KAFKA, KEPT
+from jobs.changes.columns import ERROR, INSTANT, KAFKA, KEPT
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.decode.base import DecodeError
-from jobs.iceberg import spark_writes
-from jobs.iceberg.attempt import Attempt
-from jobs.iceberg.history import RECOVERED
+from jobs.iceberg.rows import with_all_columns
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries
@@ -34,7 +32,7 @@ from jobs.landing.transform import STAGE, Coordinates, error_class, failing, tra
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import key_fields
-from sql import quote, render
+from sql import quote
 
 _LOG = logging.getLogger("batchmerge")
 VIEW = "batchmerge_redecoded"
@@ -57,13 +55,13 @@ class Redecoded:
     Attributes:
         tried: how many there were.
         recovered: how many of each batch are good now.
-        changed: the first and last batch with one that is good now or has another error; None: there is none.
+        changed: how many of each batch are good now or have another error.
         stay: the first of those that are still bad, with their error of now.
     """
 
     tried: int
     recovered: Counter[int]
-    changed: tuple[int, int] | None
+    changed: Counter[int]
     stay: list[DeadLetter]
 
 
@@ -80,7 +78,7 @@ def redecode(
     spark.catalog.dropTempView(VIEW)
     counts = letters.groupBy("topic", "partition").count().collect()
     if not counts:
-        yield Redecoded(0, Counter(), None, [])
+        yield Redecoded(0, Counter(), Counter(), [])
         return
     letters, lacking = _with_headers(pipeline, letters)
     partitions = [TopicPartition(row["topic"], row["partition"]) for row in counts]
@@ -110,56 +108,29 @@ def _outcome(pipeline: Pipeline, rows: DataFrame, tried: int, lacking: list[Dead
     )
     found = {row["batchNumber"]: row for row in by_batch.collect()}
     recovered = Counter({number: row["recovered"] for number, row in found.items() if row["recovered"]})
-    changed = [number for number, row in found.items() if row["changed"]]
+    changed = Counter({number: row["changed"] for number, row in found.items() if row["changed"]})
     bad = rows.where(F.col("error").isNotNull()).select(
         "kafka.*", F.col("batchNumber").alias("batch"), "i", "error.stage", "error.kind", "error.message"
     )
     stay = [*lacking, *_letters(pipeline, bad, F.col("message"))][:_NAMED]
-    return Redecoded(tried, recovered, (min(changed), max(changed)) if changed else None, stay)
+    return Redecoded(tried, recovered, changed, stay)
 
 
-def recovered_summary(
-    pipeline: Pipeline, attempt: Attempt, committed: CommittedState, by_batch: Mapping[int, int]
-) -> dict[str, str]:
-    """The summary of the snapshot with the recovered rows: the committed state does not move."""
-    return {
-        **attempt.summary,
-        **committed.to_properties(),
-        **pipeline.run_properties,
-        RECOVERED: json.dumps({str(number): count for number, count in sorted(by_batch.items())}),
-    }
-
-
-def write_back(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    attempt: Attempt,
-    summary: dict[str, str],
-    batches: tuple[int, int],
-    elsewhere: bool = False,
-) -> None:
-    """Writes the outcome back to the table of the dead letters, as one snapshot of the attempt's branch.
-
-    Those that are still bad keep their bytes.
+def landed_again(spark: SparkSession, letters: DataFrame, batch: Batch, columns: pa.Schema) -> DataFrame:
+    """The dead letters of the view that are good now or have another error, as rows that this batch lands.
 
     Args:
-        elsewhere: the rows of good records are in another table, so recovered dead letters are deleted from this one.
+        letters: those that were decoded: a letter that stays keeps its headers.
+        columns: of the table that the rows are for.
     """
-    keyed = pipeline.spec.changes.key is not None
-    first, last = batches
-    text = render(
-        "spark",
-        "write_back_redecoded",
-        target=attempt.path,
-        redecoded=[VIEW],
-        keyed=keyed,
-        names_unchanged=KEPT.name in attempt.schema.names,
-        first=first,
-        last=last,
-        elsewhere=elsewhere,
-    )
-    with spark_writes.with_summary(spark, summary):
-        spark.sql(text)
+    headers = letters.select(F.col("batch").alias("batchNumber"), "i", F.col("headers").alias("__headers"))
+    rows = spark.table(VIEW).where("changed").join(headers, ["batchNumber", "i"], "left")
+    own = {
+        "landedAt": F.lit(datetime.fromtimestamp(batch.planned_at / 1000, UTC)),
+        "revision": F.lit(batch.number).cast("bigint"),
+        "error": F.when(F.col("error").isNotNull(), F.col("error").withField("headers", F.col("__headers"))),
+    }
+    return with_all_columns(rows.withColumns(own), [n for n in columns.names if n in (*own, *rows.columns)], columns)
 
 
 @dataclass(frozen=True)
@@ -264,6 +235,7 @@ def _columns(key: pa.DataType | None, value: pa.DataType, names_unchanged: bool)
         KEPT.name: KEPT.type if names_unchanged else None,
         "kafka": KAFKA,
         "error": ERROR,
+        "partitionTime": INSTANT,
         "changed": pa.bool_(),
     }
     return pa.schema([(name, kind) for name, kind in kinds.items() if kind])

@@ -1,36 +1,36 @@
 """Retries dead letters with the pipeline file as it is now (`batchmerge dead-letters retry`).
 
-1. Decode the dead letters again (`jobs.dead_letters.redecode`). One that can be read now becomes the row that it would
-   have been: its row in the intermediate table, at its own batch and `i`, loses its error and gets key, value and
-   operation. All of them change in one conditional commit, which is refused if anything else was committed meanwhile.
-2. Replay their batches into every table (`jobs.replay.landed`). Keyed tables get the newest landed change of each key
-   that those batches touched, so a change that is newer than the recovered one stays. Other tables get the rows whose
-   coordinates they lack.
-
-A retry that dies between the two is finished by the next merge or retry (`jobs.dead_letters.recovered`); replaying
-twice changes nothing.
+All open dead letters are decoded again (`jobs.dead_letters.redecode`). Those that can be read now, and those that have
+another error, land as a batch of their own, which revises earlier ones (`jobs.replay.revise`): each at its own batch
+and `i`. Then every table merges what is landed. Whatever dies in between is finished by the next run; a second retry
+finds nothing more to do.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.batch import Batch, CommittedState, Counts
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.dead_letter import DeadLetter
-from jobs.dead_letters.direct import recover_direct
-from jobs.dead_letters.listing import ALL, dead_letter_table
-from jobs.dead_letters.recovered import forget_replayed, replay_recovered, to_replay
-from jobs.dead_letters.redecode import Redecoded, recovered_summary, redecode, write_back
-from jobs.failpoints import failpoint
+from jobs.dead_letters.listing import dead_letter_table, open_letters
+from jobs.dead_letters.redecode import Redecoded, landed_again, redecode
+from jobs.iceberg import spark_writes
+from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.schema import arrow_schema
 from jobs.landing.direct import DirectLanding
+from jobs.landing.landing_table import Rows
+from jobs.landing.task import Selection
 from jobs.pipeline import Pipeline
-from jobs.protocol import merge
-from jobs.replay.landed import Replayed, check_coordinates
+from jobs.replay.landed import check_coordinates
+from jobs.replay.revise import Applied, merge_tables, most_attempts, revising_batch
 from resources.spark import spark_errors
-from sql import render
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -40,84 +40,104 @@ class Retried:
     """What a retry did.
 
     Attributes:
-        tried: dead letters of batches that every table has.
+        tried: open dead letters of batches that are known.
         recovered: those that are rows now.
         stay: the first of the others, each with its error of now.
-        replayed: per table what the replay did.
+        applied: what the tables got.
     """
 
-    tried: int
-    recovered: int
-    stay: list[DeadLetter]
-    replayed: dict[str, Replayed]
+    tried: int = 0
+    recovered: int = 0
+    stay: list[DeadLetter] = field(default_factory=list)
+    applied: Applied = field(default_factory=Applied)
 
 
 def retry(pipeline: Pipeline) -> Retried:
     """Decodes the dead letters again, lands those that can be read now, and brings them into every table.
 
-    Dead letters of batches that a table has not merged yet wait for the next retry. One that still cannot be read, or
-    that the transform fails on, stays a dead letter with its new error.
+    One that still cannot be read, or that the transform fails on, stays a dead letter with its new error.
 
     Raises:
-        ConfigurationError: a table's rows cannot be told apart.
-        BatchmergeError: a table cannot be brought up to date first; nothing is recovered then.
+        ConfigurationError: a table's rows cannot be told apart; nothing is landed then.
     """
     for destination in pipeline.destinations():
-        check_coordinates(destination)
+        check_coordinates(pipeline, destination)
+    pipeline.intermediate.prepare()
+    done = retry_on_conflict(lambda: _land(pipeline), most_attempts(pipeline), dead_letter_table(pipeline))
+    applied = merge_tables(pipeline)
+    if done is None:
+        return Retried(applied=applied)
+    recovered = sum(done.recovered.values())
+    _LOG.info("recovered %d of %d dead letters", recovered, done.tried)
+    return Retried(done.tried, recovered, done.stay, applied)
+
+
+def _land(pipeline: Pipeline) -> Redecoded | None:
+    """One attempt; None where nothing is landed yet."""
     place = pipeline.intermediate
-    place.prepare()
-    if isinstance(place, DirectLanding):
-        return _retried(_recover(pipeline, lambda: recover_direct(pipeline, place)), {})
-    replayed = _replay_recovered(pipeline)
-    for destination in pipeline.destinations():
-        # A merge that read the landed rows before step 1 must not commit after step 2.
-        merge(pipeline, destination)
-    redecoded = _recover(pipeline, lambda: _recover_once(pipeline))
-    return _retried(redecoded, {**replayed, **_replay_recovered(pipeline)})
-
-
-def _retried(redecoded: Redecoded | None, replayed: dict[str, Replayed]) -> Retried:
-    if redecoded is None:
-        return Retried(0, 0, [], replayed)
-    recovered = sum(redecoded.recovered.values())
-    _LOG.info("recovered %d of %d dead letters", recovered, redecoded.tried)
-    return Retried(redecoded.tried, recovered, redecoded.stay, replayed)
-
-
-def _recover(pipeline: Pipeline, once: Callable[[], Redecoded | None]) -> Redecoded | None:
-    attempts = max(table.max_commit_attempts for table in pipeline.spec.tables)
-    return retry_on_conflict(once, attempts, dead_letter_table(pipeline))
-
-
-def _recover_once(pipeline: Pipeline) -> Redecoded | None:
-    """One attempt at step 1; None where no batch is in every table yet."""
-    table = pipeline.intermediate
-    committed = table.committed()
+    committed = place.committed()
     pipeline.check_generation(committed)
-    merged = [state.batch_number if (state := d.committed()) else 0 for d in pipeline.destinations()]
-    # Batches that retention has removed cannot be replayed, nor those that were landed with another `changes`.
-    landed = [b for b in table.landed().batches if b.batch.spec_hash == pipeline.spec.meaning_hash]
-    if committed is None or not landed or not min(merged):
+    if committed is None:
         return None
-    with spark_errors(table.identifier):
-        attempt = Attempt(table.catalog, table.identifier, pipeline.name, committed)
-        spark = pipeline.spark("dead-letters", table.catalog)
-        text = render("spark", "dead_letters", table=attempt.path, values=True, headers=True)
-        letters = spark.sql(text, args={"first": landed[0].number, "last": min(merged), "most": ALL})
-        with redecode(pipeline, spark, letters, committed, attempt.schema) as redecoded:
-            if redecoded.changed is None:
-                attempt.discard()
-                return redecoded
-            summary = recovered_summary(pipeline, attempt, committed, redecoded.recovered)
-            write_back(spark, pipeline, attempt, summary, redecoded.changed)
-    failpoint("retry.written")
-    attempt.publish_head({}, to_replay(pipeline, redecoded.recovered))
-    failpoint("retry.published")
+    with spark_errors(dead_letter_table(pipeline)):
+        spark = pipeline.spark("dead-letters", place.catalog)
+        letters = _letters(pipeline, spark, committed)
+        if letters is None:
+            return None
+        schema = arrow_schema(place.catalog.require(dead_letter_table(pipeline)))
+        with redecode(pipeline, spark, letters, committed, schema) as redecoded:
+            if redecoded.changed:
+                batch = revising_batch(pipeline, committed, min(redecoded.changed))
+                readings = _Letters(spark, letters, batch, redecoded)
+                place.revise(batch, committed, readings, pipeline.run_properties)
     return redecoded
 
 
-def _replay_recovered(pipeline: Pipeline) -> dict[str, Replayed]:
-    """Step 2, also of a retry that died before it."""
-    replayed = {d.name: done for d in pipeline.destinations() if (done := replay_recovered(pipeline, d))}
-    forget_replayed(pipeline)
-    return replayed
+def _letters(pipeline: Pipeline, spark: SparkSession, committed: CommittedState) -> DataFrame | None:
+    """The open dead letters that can be tried."""
+    place = pipeline.intermediate
+    if isinstance(place, DirectLanding):
+        letters = open_letters(pipeline, spark, last=committed.batch_number)
+        return None if letters is None else _of_committed(spark, letters, committed, place)
+    # Of batches that retention has removed it is not known any more what came after them.
+    known = place.landed().batches
+    return open_letters(pipeline, spark, known[0].number, committed.batch_number) if known else None
+
+
+def _of_committed(
+    spark: SparkSession, letters: DataFrame, committed: CommittedState, place: DirectLanding
+) -> DataFrame:
+    """Dead letters of records of the present topics, in a batch that is committed.
+
+    By offset: dead letters are published before their batch, which may be cut otherwise when it is landed after all.
+    """
+    since = place.present_since()
+    rows = [(tp.topic, tp.partition, end, since.get(tp.topic, 0)) for tp, end in committed.offsets.items()]
+    ends = spark.createDataFrame(rows, "`topic` string, `partition` int, `end` bigint, `first` bigint")
+    same = (letters["topic"] == ends["topic"]) & (letters["partition"] == ends["partition"])
+    taken = (letters["offset"] < ends["end"]) & (letters["batch"] >= ends["first"])
+    return letters.join(ends, same & taken, "left_semi")
+
+
+@dataclass(frozen=True)
+class _Letters:
+    """Dead letters that have something new to say (`jobs.landing.landing_table.Readings`)."""
+
+    spark: SparkSession
+    letters: DataFrame
+    batch: Batch
+    redecoded: Redecoded
+    from_letters: bool = True
+
+    def write(
+        self, commit: Append | Attempt, columns: pa.Schema, selection: Selection, made: Rows | None = None
+    ) -> Counts:
+        assert isinstance(commit, Attempt), "letters are read by Spark, which writes to a branch"
+        rows = landed_again(self.spark, self.letters, self.batch, columns)
+        wanted = F.coalesce(F.col("op").isin(*selection.operations), F.lit(False))
+        if selection.bad_records:
+            wanted |= F.col("error").isNotNull()
+        chosen = rows.where(wanted)
+        spark_writes.append(made(chosen) if made else chosen, commit.path, commit.summary)
+        changed, recovered = (sum(found.values()) for found in (self.redecoded.changed, self.redecoded.recovered))
+        return Counts(changed, recovered, changed - recovered, recovered=changed)

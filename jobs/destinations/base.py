@@ -38,7 +38,8 @@ Three rules decide whether a table is right, however the log was cut into batche
 - The mode's filter comes before the reduction to one change per key: `append` and `upsert` leave deletes out first.
 - Where `spec.changes.ordered_by` names a column, a change whose value is smaller than the stored one is dropped, and a
   delete keeps its value, so that an older change cannot bring the row back. Else the order is batch, then ``i``.
-- Rows without a unique key (`append`, `delete`) are told apart by topic, partition and offset, for replays.
+- Rows without a unique key (`append`, `delete`) are told apart by topic, partition and offset, for replays and for
+  batches that revise others.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class Capabilities:
         lands_directly: an append table can stand in for the intermediate table (`Destination.as_landing`).
         refuses: there are rows that can be landed and that its system cannot store (`jobs.destinations.refusal`).
         nullable_nested: a struct, array or map may be null in a table; otherwise those that records bring are `text`.
+        tells_topics_apart: rows of a recreated topic are told from those of the topic before it of that name, or
+            `Destination.check_replay` says that they cannot be.
         leases: a run holds a lease while it writes, so that a dead run leaves something behind (`Destination.leases`).
     """
 
@@ -103,6 +106,7 @@ class Capabilities:
     lands_directly: bool = False
     refuses: bool = False
     nullable_nested: bool = True
+    tells_topics_apart: bool = False
     leases: bool = False
 
 
@@ -203,6 +207,7 @@ class MergeContext:
         intermediate: landed batches and their rows.
         run_id: who does it; goes into summaries, labels and comments.
         transaction: from `Destination.transaction`; takes the commit, to make it with others. None: commit at once.
+        due: whatever the table's own triggers say: a batch that revises these follows.
     """
 
     pipeline: str
@@ -211,6 +216,7 @@ class MergeContext:
     intermediate: LandedRows
     run_id: str
     transaction: Transaction | None = None
+    due: bool = False
 
 
 @dataclass(frozen=True)
@@ -268,6 +274,9 @@ class Destination(ABC):
         self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
     ) -> Merged | None:
         """Applies these batches, which continue `committed`, in one atomic step with the state after the last.
+
+        A batch that `revises` others comes alone. It is applied as `replay` applies landed batches: for all keys that
+        its records name, the newest landed change counts, and an append table gets the rows that it lacks.
 
         None where the table's own triggers (interval, record count) say that it is too early.
 

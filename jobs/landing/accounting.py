@@ -9,15 +9,15 @@ from pyspark.sql import functions as F
 
 from jobs.batch import Batch, Counts
 from jobs.landing.task_report import TaskReport
-from jobs.offsets import total
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import BadRecords, InvariantBroken
 
 
-def check(batch: Batch, where: str, found: TaskReport, added_rows: int, skip: bool = False) -> Counts:
+def check(batch: Batch, readings: int, where: str, found: TaskReport, added_rows: int, skip: bool = False) -> Counts:
     """The batch's counts, if they add up: what was read, what became of it, and what the new files hold.
 
     Args:
+        readings: how many records there are at most.
         found: by all tasks; records were counted before they were decoded, and each outcome on its own.
         added_rows: rows of the data files that were written, from their metadata.
         skip: nothing of bad records is kept (`on_bad_record: skip`).
@@ -30,7 +30,7 @@ def check(batch: Batch, where: str, found: TaskReport, added_rows: int, skip: bo
         landed=found.outcome.landed,
         quarantined=0 if skip else found.outcome.quarantined,
         filtered=found.outcome.filtered,
-        gaps=total(batch.ranges) - found.records,
+        gaps=readings - found.records,
         skipped=found.outcome.quarantined if skip else 0,
     )
     expected = counts.landed + counts.quarantined

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from jobs.batch import Batch
 from jobs.changes.columns import INSTANT, KEPT, landing_schema
 from jobs.iceberg.new_files import NewFiles
+from jobs.landing.places import Places
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries
@@ -25,7 +26,7 @@ from jobs.landing.splits import Read, plan_reads
 from jobs.landing.task import TELLS, LandingTask, Selection
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
-from jobs.offsets import OffsetRange, TopicPartition
+from jobs.offsets import OffsetRange, TopicPartition, total
 from jobs.plan import refuse_other_topics
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
@@ -43,6 +44,8 @@ class BatchRecords:
         registries: the Schema Registries that the records' schemas are in.
         refused: records that the transform was found to fail on, with Spark's error class.
         refused_fields: under `unknown_fields: add`, why fields could be no columns; None: these are still to be found.
+        places: of records that are read once more (`jobs.landing.places`); None: the batch's own.
+        revision: the batch that lands them then.
     """
 
     kafka: KafkaCluster
@@ -52,6 +55,13 @@ class BatchRecords:
     registries: Registries = field(default_factory=Registries)
     refused: dict[Coordinates, str] = field(default_factory=dict)
     refused_fields: Mapping[str, str] | None = None
+    places: Places | None = None
+    revision: int | None = None
+
+    @property
+    def readings(self) -> int:
+        """How many there are at most: offsets, or places."""
+        return self.places.total if self.places else total(self.batch.ranges)
 
     def shaped(self, spark: SparkSession) -> DataFrame:
         """Landed rows of all records (`jobs.changes.columns`)."""
@@ -80,11 +90,11 @@ class BatchRecords:
     @property
     def _constants(self) -> dict[str, pa.Scalar]:
         planned_at = datetime.fromtimestamp(self.batch.planned_at / 1000, UTC)
-        return {
-            "batchNumber": pa.scalar(self.batch.number, pa.int64()),
+        same = {
             "landedAt": pa.scalar(planned_at, INSTANT),
-            "revision": pa.scalar(None, pa.int64()),
+            "revision": pa.scalar(self.revision, pa.int64()),
         }
+        return same if self.places else {"batchNumber": pa.scalar(self.batch.number, pa.int64()), **same}
 
     def _read(self, spark: SparkSession) -> tuple[RecordReader, DataFrame]:
         """The batch's records, transformed where the pipeline has a transform, and the reader that shapes them."""
@@ -93,6 +103,7 @@ class BatchRecords:
         records = _kafka_records(spark, self.kafka, self.batch, headers)
         schemas = self.registries.schemas_of(self.spec.source, records)
         reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields)
+        reader = replace(reader, places=self.places)
         return reader, transformed(records, resolved, reader, self.refused) if resolved else records
 
     def check_topics(self) -> None:

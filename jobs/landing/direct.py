@@ -16,7 +16,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, LandedBatches
-from jobs.changes.columns import ROWS, landing_schema
+from jobs.changes.columns import READINGS, ROWS, landing_schema
+from jobs.changes.landed_rows import LandedSnapshot
 from jobs.failpoints import failpoint
 from jobs.iceberg import spark_writes
 from jobs.iceberg.append import Append
@@ -25,6 +26,7 @@ from jobs.iceberg.history import landed_batches, recreated_properties, recreated
 from jobs.iceberg.rows import with_all_columns
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.intermediate import IntermediateTable, publish_batch, publish_landed
+from jobs.landing.landing_table import Readings
 from jobs.landing.new_columns import Written, write_with_new_columns
 from jobs.landing.ranges import land_ranges
 from jobs.landing.task import Selection
@@ -33,7 +35,7 @@ from jobs.offsets import Offsets
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from jobs.watermark import Watermark
-from resources.errors import InvariantBroken, TerminalError
+from resources.errors import ConfigurationError, InvariantBroken, TerminalError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.spark import spark_errors
@@ -130,8 +132,7 @@ class DirectLanding:
         landed = LandedBatch(batch, Counts(), watermark, snapshot_id=0)
         pipeline, branch = self.dead_letters.pipeline, self.destination.branch
         recreated = recreated_topics([*([current] if current else []), CommittedState.after(landed)])
-        known = recreated_topics_of(self.catalog.load(self.identifier), pipeline, branch)
-        mirrored = recreated_properties(known, recreated, pipeline, branch) if recreated else {}
+        mirrored = recreated_properties(self.recreated(), recreated, pipeline, branch) if recreated else {}
         publish_batch(append, landed, summary, mirrored)
 
     def landed(self) -> LandedBatches:
@@ -143,7 +144,7 @@ class DirectLanding:
             else LandedBatches()
         )
 
-    def snapshot_with(self, newest: LandedBatch) -> int:
+    def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
         raise TerminalError(
             f"{newest.batch} is in its table already: the pipeline has `intermediate.direct`",
             where=self.identifier,
@@ -178,6 +179,58 @@ class DirectLanding:
             failpoint("land.written")
         return publish_landed(append, batch, committed, landed, log_ends, summary)
 
+    def revise(
+        self, batch: Batch, committed: CommittedState, readings: Readings, summary: dict[str, str]
+    ) -> LandedBatch:
+        """Appends the rows that the destination lacks; then says of the dead letters what has become of them.
+
+        A run that dies in between is finished by the next retry, which finds the rows there.
+        """
+        letters = self.dead_letters
+        columns = landing_schema(letters.spec)
+        with spark_errors(self.destination.name):
+            attempt = self.destination.attempt(committed)
+            failpoint("land.begun")
+            rows_for = self.rows_for(attempt)
+            missing = lambda rows: rows_for(self._missing(rows, attempt))  # noqa: E731
+            counts = readings.write(attempt, columns, Selection(ROWS, False), missing)
+            failpoint("land.written")
+        # On its base only: two at once must not both append the same rows.
+        if not readings.from_letters:
+            # Nothing of what is bad is kept, and no dead letter is closed.
+            counts = replace(counts, quarantined=0, skipped=counts.skipped + counts.quarantined, recovered=0)
+        landed = LandedBatch(batch, counts, committed.watermark, snapshot_id=0)
+        done = publish_batch(attempt, landed, summary, rebase=False)
+        if readings.from_letters:
+            of_letters = Attempt(letters.catalog, letters.identifier, letters.pipeline, None)
+            readings.write(of_letters, of_letters.schema, Selection(READINGS, bad_records=True))
+            of_letters.publish_append(summary, {}, rebase=False)
+        return done
+
+    def _missing(self, rows: DataFrame, attempt: Attempt) -> DataFrame:
+        """Landed rows whose coordinates the destination lacks.
+
+        Raises:
+            ConfigurationError: a topic was recreated, and rows do not say which topic of that name they are from.
+        """
+        there = rows.sparkSession.table(quote("spark", attempt.path))
+        for topic, first in self.present_since().items():
+            if "_batch" not in attempt.schema.names:
+                raise ConfigurationError(
+                    f"{topic} was recreated, and nothing in a row says which topic of that name it is from",
+                    where=self.identifier,
+                    remedy="replay from Kafka into a new table with `metadata_columns: [topic, partition, offset, "
+                    "batch]`",
+                )
+            there = there.where((F.col("_topic") != topic) | (F.col("_batch") >= first))
+        there = there.select("_topic", "__partition", "_offset")
+        same = [
+            rows["kafka.topic"] == there["_topic"],
+            rows["kafka.partition"] == there["__partition"],
+            rows["kafka.offset"] == there["_offset"],
+        ]
+        return rows.join(there, same, "left_anti")
+
     def rows_for(self, attempt: Attempt) -> Callable[[DataFrame], DataFrame]:
         """Landed rows to rows of the destination, with all columns that it has."""
         columns = {c.name: F.col(quote("spark", c.path)) for c in self.destination.columns}
@@ -185,11 +238,13 @@ class DirectLanding:
             landed.select([c.alias(n) for n, c in columns.items()]), list(columns), attempt.schema
         )
 
+    def recreated(self) -> dict[str, list[int]]:
+        table = self.catalog.load(self.identifier)
+        return recreated_topics_of(table, self.dead_letters.pipeline, self.destination.branch)
+
     def present_since(self) -> dict[str, int]:
         """Per topic that was recreated the first batch of the present topic of that name."""
-        table = self.catalog.load(self.identifier)
-        found = recreated_topics_of(table, self.dead_letters.pipeline, self.destination.branch)
-        return {topic: numbers[-1] for topic, numbers in found.items()}
+        return {topic: numbers[-1] for topic, numbers in self.recreated().items()}
 
     def of_present_topics(self) -> Column:
         """Of a dead letter: it is from the present topic of its name."""

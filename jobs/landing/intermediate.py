@@ -11,18 +11,31 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, LandedBatches, landed_to_properties
-from jobs.changes.columns import CHANGES, landing_schema
+from jobs.changes.columns import CHANGES, READINGS, REVISION, landing_schema
+from jobs.changes.landed_rows import LandedSnapshot
 from jobs.evolution import plan_evolution
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
-from jobs.iceberg.history import History, ancestors, landed_batches, landing_pipeline, read_history, state_properties
+from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.history import (
+    History,
+    ancestors,
+    landed_batches,
+    landing_pipeline,
+    read_history,
+    recreated_properties,
+    recreated_topics_of,
+    state_properties,
+)
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.landing.batch_records import BatchRecords
+from jobs.landing.landing_table import Readings
 from jobs.landing.new_columns import Written, write_with_new_columns
 from jobs.landing.ranges import LandedRanges, land_ranges
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task import Selection
 from jobs.landing.unknown_fields import tell_unknown_fields
+from jobs.lineage import recreated_topics
 from jobs.offsets import Offsets
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
@@ -148,14 +161,20 @@ class IntermediateTable:
         """Publishes a batch that resets offsets, on top of the current state."""
         self.prepare()
         append = Append(self.catalog, self.identifier, self.pipeline, current)
-        publish_batch(append, LandedBatch(batch, Counts(), watermark, snapshot_id=0), summary)
+        landed = LandedBatch(batch, Counts(), watermark, snapshot_id=0)
+        more = recreated_topics([*([current] if current else []), CommittedState.after(landed)])
+        mirrored = recreated_properties(self.recreated(), more, self.pipeline, "main") if more else {}
+        publish_batch(append, landed, summary, mirrored)
+
+    def recreated(self) -> dict[str, list[int]]:
+        return recreated_topics_of(self.catalog.load(self.identifier), self.pipeline, "main")
 
     def landed(self) -> LandedBatches:
         """The landed batches that are still known."""
         table = self.catalog.load(self.identifier)
         return landed_batches(table.metadata, self.pipeline) if table else LandedBatches()
 
-    def snapshot_with(self, newest: LandedBatch) -> int:
+    def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
         """The table's present snapshot, which holds this batch and all before it.
 
         Raises:
@@ -165,7 +184,7 @@ class IntermediateTable:
         known = [s.snapshot_id for s in ancestors(metadata, "main")]
         if newest.snapshot_id not in known:
             raise CommitFailed(f"landed {newest.batch} was removed or rolled back meanwhile", where=self.identifier)
-        return known[0]
+        return LandedSnapshot(known[0], any(f.name == REVISION.name for f in metadata.schema().fields))
 
     def land(
         self,
@@ -203,6 +222,18 @@ class IntermediateTable:
     def _follow(self, spec: PipelineSpec) -> None:
         replace(self, spec=spec).prepare()
 
+    def revise(
+        self, batch: Batch, committed: CommittedState, readings: Readings, summary: dict[str, str]
+    ) -> LandedBatch:
+        keeps_bad = self.spec.on_bad_record != "skip"
+        with spark_errors(self.identifier):
+            writes = Attempt if readings.from_letters else Append
+            commit = writes(self.catalog, self.identifier, self.pipeline, committed)
+            failpoint("land.begun")
+            counts = readings.write(commit, commit.schema, Selection(READINGS, keeps_bad))
+            failpoint("land.written")
+        return publish_batch(commit, LandedBatch(batch, counts, committed.watermark, snapshot_id=0), summary)
+
 
 def publish_landed(
     append: Append,
@@ -232,14 +263,19 @@ def publish_landed(
 
 
 def publish_batch(
-    append: Append, landed: LandedBatch, summary: dict[str, str], mirrored: Mapping[str, str] | None = None
+    append: Append | Attempt,
+    landed: LandedBatch,
+    summary: dict[str, str],
+    mirrored: Mapping[str, str] | None = None,
+    rebase: bool = True,
 ) -> LandedBatch:
     """Publishes the files that were written as this batch; returns it with its snapshot.
 
     Args:
         mirrored: further table properties.
+        rebase: see `Attempt.publish_append`.
     """
     state = {**state_properties(CommittedState.after(landed), append.target), **(mirrored or {})}
-    snapshot = append.publish_append({**landed_to_properties(landed), **summary}, state)
+    snapshot = append.publish_append({**landed_to_properties(landed), **summary}, state, rebase)
     failpoint("land.published")
     return replace(landed, snapshot_id=snapshot)

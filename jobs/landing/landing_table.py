@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
-from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch
 from jobs.changes.landed_rows import LandedRows
+from jobs.iceberg.append import Append
+from jobs.iceberg.attempt import Attempt
+from jobs.landing.task import Selection
 from jobs.offsets import Offsets
 from jobs.watermark import Watermark
 from resources.kafka import KafkaCluster
+
+Rows = Callable[[DataFrame], DataFrame]
+
+
+class Readings(Protocol):
+    """Records that are read once more, with the places that they have."""
+
+    @property
+    def from_letters(self) -> bool:
+        """They are read from dead letters, not from Kafka."""
+
+    def write(
+        self, commit: Append | Attempt, columns: pa.Schema, selection: Selection, made: Rows | None = None
+    ) -> Counts:
+        """Writes those that are selected, for this commit.
+
+        Args:
+            columns: of the table of landed rows.
+            made: landed rows to rows of the table that is written; only for an attempt.
+
+        Raises:
+            BadRecords, InvariantBroken: as in landing.
+        """
 
 
 class LandingTable(LandedRows, Protocol):
@@ -47,3 +75,15 @@ class LandingTable(LandedRows, Protocol):
         summary: dict[str, str],
     ) -> LandedBatch:
         """Reads exactly the batch's ranges and publishes them as one snapshot."""
+
+    def recreated(self) -> dict[str, list[int]]:
+        """Per topic that was recreated the first batch of each later topic of that name."""
+
+    def revise(
+        self, batch: Batch, committed: CommittedState, readings: Readings, summary: dict[str, str]
+    ) -> LandedBatch:
+        """Publishes readings as this batch, which revises others.
+
+        Raises:
+            CommitFailed: another run landed meanwhile.
+        """

@@ -1,7 +1,8 @@
 """Landing the offset ranges of a batch: written by Spark's tasks, counted, checked, and not yet published.
 
 Whatever reads a batch from Kafka does it here: landing into the intermediate table, landing straight into a
-destination (`intermediate.direct`), and a replay from Kafka. They differ in which records they write, as which columns.
+destination (`intermediate.direct`), and a replay from Kafka, whose records have their places already. They differ in
+which records they write, as which columns.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def land_ranges(
     found = sum_up(reports, records.batch.ranges, append.identifier)
     append.add(found.files)
     elsewhere = 0 if selection.bad_records or skip else found.outcome.quarantined
-    counts = check(records.batch, append.identifier, found, append.rows + elsewhere, skip)
+    counts = check(records.batch, records.readings, append.identifier, found, append.rows + elsewhere, skip)
     refuse_bad_records(records.spec, records.batch, counts, append.identifier, lambda: records.bad(spark))
     return LandedRanges(counts, found)
 

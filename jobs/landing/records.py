@@ -9,11 +9,12 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.changes.columns import ERROR, INSTANT, KAFKA, KEPT
+from jobs.changes.columns import ERROR, INSTANT, KAFKA, KEPT, LEFT_OUT
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.verdicts import COLUMNS, Verdicts
+from jobs.landing.places import BATCH, POSITION, Places
 from jobs.landing.task_report import RecordsRead, TaskReport
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.with_fields import with_fields
@@ -50,6 +51,7 @@ class RecordReader:
         topic_decoders: by topic, then `key` or `value`: where a topic is encoded in another way.
         required: columns that a transform must not give as null.
         left_out: the error of records that the pipeline leaves out; None: they count as filtered.
+        places: of records that are read once more, each in its places; None: they are placed by this batch's ranges.
         names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
     """
 
@@ -69,9 +71,10 @@ class RecordReader:
     required: tuple[str, ...] = ()
     names_unchanged: bool = False
     left_out: DecodeError | None = None
+    places: Places | None = None
 
     # Not an operation: a record that the pipeline leaves out on purpose.
-    FILTERED: ClassVar[str] = "filtered"
+    FILTERED: ClassVar[str] = LEFT_OUT
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches of one task as landed rows."""
@@ -79,7 +82,8 @@ class RecordReader:
 
     def with_reports(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, TaskReport]]:
         """All batches of one task as landed rows, each with what came in, counted before it is decoded."""
-        for batch in batches:
+        for raw in batches:
+            batch = self.places.spread(raw) if self.places else raw
             if batch.num_rows:
                 read = _counted(batch)
                 rows, verdicts = self._read(batch)
@@ -110,7 +114,9 @@ class RecordReader:
             filtered = pa.array([row in verdicts.skipped for row in range(batch.num_rows)])
             columns["op"] = pc.if_else(filtered, pa.scalar(self.FILTERED), columns["op"])
         columns["partitionTime"] = batch.column("timestamp")
-        columns["i"] = self._positions(batch)
+        columns["i"] = batch.column(POSITION) if self.places else self._positions(batch)
+        if self.places:
+            columns["batchNumber"] = batch.column(BATCH)
         columns["kafka"] = pa.StructArray.from_arrays(
             [batch.column(name).cast(KAFKA.field(n).type) for n, name in enumerate(_KAFKA_NAMES)],
             fields=[KAFKA.field(n) for n in range(len(_KAFKA_NAMES))],

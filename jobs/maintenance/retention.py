@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.dead_letters.recovered import first_to_replay
 from jobs.maintenance.maintained_table import MaintainedTable, milliseconds_ago
 from jobs.maintenance.report import GaveWay
 from jobs.maintenance.snapshots import expirable, expire_these
@@ -21,7 +20,7 @@ from sql import quote, render
 
 
 def first_kept(
-    landed: Sequence[LandedBatch], committed: Sequence[CommittedState | None], before: int, to_replay: int | None = None
+    landed: Sequence[LandedBatch], committed: Sequence[CommittedState | None], before: int
 ) -> LandedBatch | None:
     """The oldest landed batch that has to stay; all before it may go. None where nothing is landed.
 
@@ -31,11 +30,11 @@ def first_kept(
         landed: ascending.
         committed: of every table; None: the table has no batch yet and needs them all.
         before: batches that were planned then or later stay, in milliseconds.
-        to_replay: the first batch with recovered dead letters that a table has still to get.
     """
     merged = min((state.batch_number if state else 0 for state in committed), default=0)
-    if to_replay is not None:
-        merged = min(merged, to_replay - 1)
+    # What is merged may be wanted still: by a batch that revises it, and that a table has not got.
+    wanted = [b.batch.revises for b in landed if b.number > merged and b.batch.revises is not None]
+    merged = min([merged, *(first - 1 for first in wanted)])
     for batch in landed[:-1]:
         if batch.number > merged or batch.batch.planned_at >= before:
             return batch
@@ -51,14 +50,14 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
     """
     landed = pipeline.intermediate.landed().batches
     before = milliseconds_ago(timedelta(days=options.keep_days))
-    oldest = first_kept(landed, _committed(pipeline), before, first_to_replay(pipeline))
+    oldest = first_kept(landed, _committed(pipeline), before)
     if oldest is None:
         return {}
     metadata = maintained.load().metadata
     ids = expirable(metadata, maintained.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
     expired = expire_these(spark, maintained, ids) if oldest.number > landed[0].number else {}
     known = pipeline.intermediate.landed().batches
-    rows = _delete(spark, maintained, "batchNumber", known[0].number, dead_letters=False)
+    rows = _delete(spark, maintained, "batchNumber", known[0].number, dead_letters=False, landed=landed)
     rows += retire_dead_letters(spark, maintained, options)["rows deleted"]
     return {"batches removed": len(landed) - len(known), "batches kept": len(known), "rows deleted": rows, **expired}
 
@@ -84,12 +83,22 @@ def retire_dead_letters(spark: SparkSession, maintained: MaintainedTable, option
     return {"rows deleted": _delete(spark, maintained, "landedAt", instant, dead_letters=True)}
 
 
-def _delete(spark: SparkSession, maintained: MaintainedTable, column: str, below: object, dead_letters: bool) -> int:
+def _delete(
+    spark: SparkSession,
+    maintained: MaintainedTable,
+    column: str,
+    below: object,
+    dead_letters: bool,
+    landed: Sequence[LandedBatch] = (),
+) -> int:
     path = (maintained.catalog.name, *maintained.identifier.split("."))
     bad = F.col("error").isNotNull() if dead_letters else F.col("error").isNull()
     with spark_errors(maintained.identifier):
         rows: int = spark.table(quote("spark", path)).where((F.col(column) < F.lit(below)) & bad).count()
         if rows:
-            text = render("spark", "delete_landed", table=path, column=column, dead_letters=dead_letters)
+            revised = any(b.batch.revises is not None for b in landed)
+            text = render(
+                "spark", "delete_landed", table=path, column=column, dead_letters=dead_letters, revised=revised
+            )
             spark.sql(text, args={"below": below})
     return rows

@@ -1,80 +1,108 @@
-"""Replay from Kafka: records that are still there and were merged long ago, with another transform, or never.
+"""Replay from Kafka: records that are still there, read with another transform, or for the first time.
 
-Never, because the pipeline began after them, or offsets were reset beyond them. They are read again, up to the offsets
-that the table has committed, which do not move. A row that is the newest of its key in all of that is the newest that
-there is: so an upsert table becomes what it would be if the pipeline had begun there, and a row that is newer, or a
-delete, stays. A table of mode append gets the rows whose coordinates it lacks.
+For the first time, because the pipeline began after them, or offsets were reset beyond them. What is read lands as a
+batch that revises earlier ones (`jobs.replay.revise`), and goes into all tables of the pipeline. So an upsert table
+becomes what it would be if the pipeline had begun there with the file as it is now. A table of mode append gets the
+rows whose coordinates it lacks.
 
-That needs every record from the first wanted one up to the committed offsets; where Kafka has lost some, it is refused.
+Where batches were never landed, or were removed by retention, every record from the first wanted one up to those that
+are landed is needed; where Kafka has lost some, it is refused.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
+from operator import or_
 
-from jobs.batch import Batch, CommittedState
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch
 from jobs.commit_loop import retry_on_conflict
-from jobs.destinations.base import Destination
-from jobs.offsets import OffsetRange, Offsets, TopicPartition, total
+from jobs.dead_letters.listing import open_letters
+from jobs.iceberg import spark_writes
+from jobs.iceberg.append import Append
+from jobs.iceberg.attempt import Attempt
+from jobs.landing.batch_records import BatchRecords
+from jobs.landing.landing_table import Rows
+from jobs.landing.places import Places, landed_from, places
+from jobs.landing.ranges import land_ranges
+from jobs.landing.registry_schemas import Registries
+from jobs.landing.task import Selection
+from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition, total
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
-from jobs.replay.landed import Replayed, check_coordinates
-from jobs.replay.reread import reread
+from jobs.replay.landed import check_coordinates
+from jobs.replay.revise import most_attempts, revising_batch
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 
 _LOG = logging.getLogger("batchmerge")
 
-# First wanted offset, and the one after the last (None: as far as the table is), from what Kafka and the table have.
+# First wanted offset, and the one after the last (None: as far as is landed), from what Kafka and the landing have.
 Wanted = Callable[[TopicState, CommittedState], tuple[Offsets, Offsets | None]]
-# Positions in a batch are 32 bits of a version in ClickHouse.
-_MOST = 2**32 - 1
 
 
-def replay_from_kafka(pipeline: Pipeline, destination: Destination, wanted: Wanted) -> Replayed | None:
-    """Reads records again and brings them into a table; None where the table has nothing, or nothing is wanted.
+def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
+    """Reads records again and lands them; None where nothing is landed yet, or nothing is wanted.
+
+    The tables get them with their next merge (`jobs.replay.revise.merge_tables`).
 
     Raises:
         OffsetsGone, TopicRecreated: Kafka does not have the records any more.
-        ConfigurationError: the table's rows cannot be told apart, or nothing orders their changes.
+        ConfigurationError: a table's rows cannot be told apart, or nothing orders their changes.
     """
-    check_coordinates(destination)
+    place = pipeline.intermediate
+    for destination in pipeline.destinations():
+        check_coordinates(pipeline, destination)
+    place.prepare()
 
-    def once() -> Replayed | None:
-        committed = destination.committed()
+    def once() -> LandedBatch | None:
+        committed = place.committed()
         pipeline.check_generation(committed)
         if committed is None:
             return None
-        topics = pipeline.topic_state()
-        _check_order(pipeline, destination, committed)
-        batch = reread_batch(committed, topics, *wanted(topics, committed), whole=destination.table.needs_key)
-        if not total(batch.ranges):
+        _check_order(pipeline, committed)
+        topics, landed = pipeline.topic_state(), place.landed().batches
+        needs_key = any(table.needs_key for table in pipeline.spec.tables)
+        ranges = wanted_ranges(committed, topics, landed, *wanted(topics, committed), whole=needs_key)
+        if not total(ranges):
             return None
-        with reread(pipeline, destination.name, batch) as place:
-            work = replace(pipeline.merge_context(destination), intermediate=place)
-            merged = destination.replay(work, committed, [place.batch])
-        _LOG.info("replayed %d offsets from Kafka into %s", total(batch.ranges), destination.name)
-        return Replayed([place.batch], merged)
+        batch = revising_batch(pipeline, committed, 0)
+        records = _KafkaRecords(pipeline, batch, ranges, places(landed, committed.topic_ids, ranges))
+        done = place.revise(batch, committed, records, pipeline.run_properties)
+        _LOG.info("read %d offsets from Kafka again as %s", total(ranges), batch)
+        return done
 
-    return retry_on_conflict(once, destination.table.max_commit_attempts, destination.name)
+    return retry_on_conflict(once, most_attempts(pipeline), place.identifier)
 
 
-def reread_batch(
-    committed: CommittedState, topics: TopicState, start: Offsets, end: Offsets | None, whole: bool
-) -> Batch:
-    """The ranges that are read again, as a batch by the committed one's number. Pure but for its time.
+def wanted_ranges(
+    committed: CommittedState,
+    topics: TopicState,
+    landed: Sequence[LandedBatch],
+    start: Offsets,
+    end: Offsets | None,
+    whole: bool,
+) -> dict[TopicPartition, OffsetRange]:
+    """The ranges that are read again.
 
     Args:
-        whole: read up to the committed offsets, whatever `end` says: later changes to the same keys decide.
+        landed: the batches that are known.
+        whole: where the records after `end` are not landed, they are read too: they decide about the same keys.
     """
     ranges = {}
     for tp, first in sorted(start.items()):
         done = _committed_offset(committed, topics, tp)
-        last = done if whole or end is None else min(end.get(tp, done), done)
-        if first >= last:
+        last = done if end is None else min(end.get(tp, done), done)
+        known = landed_from(landed, committed.topic_ids, tp)
+        if whole and (known is None or last < known):
+            last = done if known is None else known
+        if first >= last or first >= done:
             continue
         if first < topics.first[tp]:
             raise OffsetsGone(
@@ -88,49 +116,89 @@ def reread_batch(
                 end=topics.stable[tp],
             )
         ranges[tp] = OffsetRange(first, last)
-    if total(ranges) > _MOST:
-        raise ConfigurationError(
-            f"{total(ranges):,} offsets are too many for one replay",
-            remedy=f"begin later: at most {_MOST:,} are possible",
-        )
-    return Batch(
-        pipeline=committed.pipeline,
-        number=committed.batch_number,
-        commit_id=committed.commit_id,
-        previous_commit_id=None,
-        ranges=ranges,
-        topic_ids=committed.topic_ids,
-        planned_at=int(time.time() * 1000),
-        spec_hash=committed.spec_hash,
-    )
+    return ranges
 
 
 def _committed_offset(committed: CommittedState, topics: TopicState, tp: TopicPartition) -> int:
     where = f"topic {tp.topic}, partition {tp.partition}"
     done = committed.offsets.get(tp)
     if done is None:
-        raise ConfigurationError(
-            "the table has no committed offset of it", where=where, remedy="run the pipeline first"
-        )
+        raise ConfigurationError("nothing of it is landed yet", where=where, remedy="run the pipeline first")
     there = topics.stable.get(tp)
     if there is None or there < done or topics.topic_ids.get(tp.topic) != committed.topic_ids.get(tp.topic):
         raise TopicRecreated(
-            "Kafka has another topic of this name, or none: the records that the table was made from are gone",
+            "Kafka has another topic of this name, or none: the records that the tables were made from are gone",
             where=where,
             remedy="replay landed batches instead (`batchmerge replay --batches`), as far as there are any",
         )
     return done
 
 
-def _check_order(pipeline: Pipeline, destination: Destination, committed: CommittedState) -> None:
-    """Where a key moves between partitions, only batches tell what came first, and those are gone."""
-    if destination.table.needs_key and pipeline.spec.changes.order_by == "arrival" and len(committed.offsets) > 1:
+def _check_order(pipeline: Pipeline, committed: CommittedState) -> None:
+    """Where a key moves between partitions, only batches tell what came first, and those may be gone."""
+    needs_key = any(table.needs_key for table in pipeline.spec.tables)
+    if needs_key and pipeline.spec.changes.order_by == "arrival" and len(committed.offsets) > 1:
         raise ConfigurationError(
             "the order of changes to one key is that of their arrival (`changes.order_by: arrival`), which Kafka does "
             "not keep over several partitions",
-            where=destination.name,
+            where=f"pipeline {pipeline.name}",
             remedy="replay landed batches instead (`batchmerge replay --batches`), or name a column that orders them",
         )
+
+
+@dataclass(frozen=True)
+class _KafkaRecords:
+    """The records of some ranges, read by Spark (`jobs.landing.landing_table.Readings`)."""
+
+    pipeline: Pipeline
+    batch: Batch
+    ranges: Ranges
+    places: Places
+    from_letters: bool = False
+
+    def write(
+        self, commit: Append | Attempt, columns: pa.Schema, selection: Selection, made: Rows | None = None
+    ) -> Counts:
+        pipeline, spec = self.pipeline, self.pipeline.spec
+        spark = pipeline.spark("landing", pipeline.intermediate.catalog)
+        records = BatchRecords(
+            pipeline.kafka,
+            spec,
+            replace(self.batch, ranges=self.ranges),
+            columns,
+            Registries(pipeline.registries()),
+            places=self.places,
+            revision=self.batch.number,
+        )
+        recovered = self._letters(spark)
+        if isinstance(commit, Append):
+            landed = land_ranges(spark, records, commit, selection, spec.on_bad_record == "skip")
+            return replace(landed.counts, recovered=recovered)
+        assert made, "rows that are missing are found by Spark"
+        rows, op = records.shaped(spark), F.col("op")
+        good = F.coalesce(op.isin(*selection.operations), F.lit(False))
+        spark_writes.append(made(rows.where(good)), commit.path, commit.summary)
+        records.check_topics()
+        found = rows.agg(
+            F.count("*").alias("read"),
+            F.count_if(good).alias("landed"),
+            F.count_if(F.col("error").isNotNull()).alias("bad"),
+        ).collect()[0]
+        filtered = found["read"] - found["landed"] - found["bad"]
+        return Counts(found["read"], found["landed"], found["bad"], filtered, recovered=recovered)
+
+    def _letters(self, spark: SparkSession) -> int:
+        """How many dead letters have these places."""
+        found = open_letters(self.pipeline, spark)
+        here = [
+            (F.col("topic") == tp.topic)
+            & (F.col("partition") == tp.partition)
+            & (F.col("batch") >= min(s.batch for s in self.places.stretches[tp]))
+            & F.col("offset").between(wanted.start, wanted.end - 1)
+            for tp, wanted in self.ranges.items()
+            if tp in self.places.stretches
+        ]
+        return found.where(reduce(or_, here)).count() if found is not None and here else 0
 
 
 def from_offsets(start: Offsets, end: Offsets | None = None) -> Wanted:

@@ -15,6 +15,7 @@ from jobs.batch import LandedBatch
 from jobs.commit_loop import retry_on_conflict
 from jobs.destinations.base import Destination, Merged
 from jobs.destinations.refused_rows import log_refused
+from jobs.destinations.registry import kind_of
 from jobs.lineage import next_batches
 from jobs.pipeline import Pipeline
 from resources.errors import ConfigurationError
@@ -63,7 +64,7 @@ def _replay(
             where=f"pipeline {pipeline.name}",
             remedy=f"read from Kafka again: `batchmerge replay {pipeline.name} --kafka-from …`",
         )
-    check_coordinates(destination)
+    check_coordinates(pipeline, destination)
 
     def once() -> Replayed | None:
         committed = destination.committed()
@@ -98,11 +99,11 @@ def _gone(destination: Destination, oldest: LandedBatch) -> ConfigurationError:
     )
 
 
-def check_coordinates(destination: Destination) -> None:
+def check_coordinates(pipeline: Pipeline, destination: Destination) -> None:
     """Rows of a table without a unique key are told apart by where they come from.
 
     Raises:
-        ConfigurationError: the table lacks their coordinates.
+        ConfigurationError: the table lacks their coordinates, or cannot say which of two topics they are of.
     """
     table = destination.table
     missing = [m for m in ("topic", "partition", "offset") if m not in table.metadata_columns]
@@ -112,5 +113,13 @@ def check_coordinates(destination: Destination) -> None:
             f"{', '.join('_' + m for m in missing)}",
             where=destination.name,
             remedy="add `metadata_columns: [topic, partition, offset]` before rows are written",
+        )
+    recreated = pipeline.intermediate.recreated()
+    if table.mode in ("append", "delete") and recreated and not kind_of(table).capabilities.tells_topics_apart:
+        raise ConfigurationError(
+            f"{', '.join(sorted(recreated))} was recreated: rows of two topics may have the same offset, and nothing "
+            "in a row says which topic it is from",
+            where=destination.name,
+            remedy="fill a new table by a pipeline of another name",
         )
     destination.check_replay()

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 import click
 from rich.table import Table
 
+from jobs.batch import LandedBatch
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.listing import letters, summary
 from jobs.dead_letters.refused import retry_refused
 from jobs.dead_letters.retry import Retried
 from jobs.dead_letters.retry import retry as retry_letters
+from jobs.destinations.base import Merged
 from jobs.destinations.refused_rows import list_command
 from jobs.pipeline import Pipeline
-from jobs.replay.landed import Replayed
+from jobs.replay.revise import together
 from orchestration.cli import output
 from orchestration.cli.progress import engine_log
+from orchestration.cli.replay import raise_worst
 from orchestration.files import open_pipelines
 from resources.connections import load_connections
 
@@ -71,25 +74,25 @@ def retry(pipeline: str) -> None:
     if (more := done.tried - done.recovered - len(done.stay)) > 0:
         command = f"batchmerge dead-letters list {pipeline} --rows {done.tried - done.recovered}"
         output.say(f"  and {more:,} more: `{command}`")
-    for table, replayed in done.replayed.items():
-        _tell_replayed(table, replayed)
+    merged = {table: one for table, one in done.applied.merged.items() if one}
+    for table, one in merged.items():
+        _tell(table, one.batches, one.merged)
     for table, rows in refused.items():
         output.say(f"{rows.tried - rows.stay:,} of {rows.tried:,} rows that {table} refused are mended")
         for replayed in rows.replayed:
-            _tell_replayed(table, replayed)
+            _tell(table, replayed.batches, replayed.merged)
         if rows.stay:
             output.say(f"  {rows.stay:,} stay: mend the table's options by what `{list_command(pipeline)}` says")
-    if problems := [rows.problem for rows in refused.values() if rows.problem]:
-        raise problems[0]
-    tables = {table: asdict(replayed.merged.counts) for table, replayed in done.replayed.items()}
+    raise_worst([*done.applied.failed.values(), *(rows.problem for rows in refused.values() if rows.problem)])
+    tables = {table: asdict(one.merged.counts) for table, one in merged.items()}
     mended = {table: {"tried": rows.tried, "mended": rows.tried - rows.stay} for table, rows in refused.items()}
     output.result({"tried": done.tried, "recovered": done.recovered, "tables": tables, "refused": mended})
 
 
-def _tell_replayed(table: str, replayed: Replayed) -> None:
-    counts = replayed.merged.counts
+def _tell(table: str, batches: Sequence[LandedBatch], merged: Merged) -> None:
+    counts = merged.counts
     numbers = f"{counts.inserted:,} inserted, {counts.updated:,} updated, {counts.deleted:,} deleted"
-    output.say(f"  {table}: batches {replayed.batches[0].number} to {replayed.batches[-1].number}: {numbers}")
+    output.say(f"  {table}: batches {batches[0].number} to {batches[-1].number}: {numbers}")
 
 
 def _together(done: list[Retried]) -> Retried:
@@ -98,7 +101,7 @@ def _together(done: list[Retried]) -> Retried:
         sum(one.tried for one in done),
         sum(one.recovered for one in done),
         [letter for one in done for letter in one.stay],
-        {table: replayed for one in done for table, replayed in one.replayed.items()},
+        together(one.applied for one in done),
     )
 
 

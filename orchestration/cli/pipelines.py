@@ -168,7 +168,7 @@ def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
 
 
 def _quarantined(place: LandingTable) -> int:
-    return sum(batch.counts.quarantined for batch in place.landed().batches)
+    return sum(batch.counts.quarantined - batch.counts.recovered for batch in place.landed().batches)
 
 
 def _refused(destination: Destination) -> int:

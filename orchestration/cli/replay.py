@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import click
 from rich.table import Table
 
-from jobs.destinations.base import Destination
+from jobs.batch import LandedBatch
+from jobs.destinations.base import Destination, Merged
 from jobs.pipeline import Pipeline
-from jobs.replay.from_kafka import from_offsets, from_time, replay_from_kafka
-from jobs.replay.landed import Replayed, replay_batches
+from jobs.replay.from_kafka import Wanted, from_offsets, from_time, reread_from_kafka
+from jobs.replay.landed import replay_batches
+from jobs.replay.revise import Applied, merge_tables, together
+from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, run_job, wait_until_idle
 from orchestration.cli.offset_reset import place
@@ -26,7 +29,8 @@ _HOUR = "%Y-%m-%dT%H"
 _TIMES = [_HOUR, "%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 _WAYS = ("--from", "--batches", "--kafka-from", "--kafka-offsets")
 
-Way = Callable[[Pipeline, Destination], Replayed | None]
+# What to read from Kafka, from what a pipeline is.
+Reread = Callable[[Pipeline], Wanted]
 
 
 @click.command()
@@ -35,12 +39,12 @@ Way = Callable[[Pipeline, Destination], Replayed | None]
 @click.option("--to", "last", type=click.DateTime([_HOUR, "%Y-%m-%d"]), help="Last hour, UTC. Left out: this hour.")
 @click.option("--batches", help="Landed batches by number: 3 or 3-7.")
 @click.option("--kafka-from", type=click.DateTime(_TIMES), help="Read from Kafka: records of this time on, UTC.")
-@click.option("--kafka-to", type=click.DateTime(_TIMES), help="Before this time (append tables); left out: all.")
+@click.option("--kafka-to", type=click.DateTime(_TIMES), help="Before this time; left out: all.")
 @click.option(
     "--kafka-offsets", multiple=True, metavar="T-P=FIRST[:LAST]", help="Read from Kafka: from this offset on."
 )
 @click.option("--what-is-left", is_flag=True, help="Take what Kafka still has of --kafka-from.")
-@click.option("--table", "tables", multiple=True, help="Only into this table; not with --from.")
+@click.option("--table", "tables", multiple=True, help="Only into this table; with --batches.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
 def replay(
     pipeline: str,
@@ -57,9 +61,9 @@ def replay(
     """Bring records into the tables of PIPELINE again: landed ones (--from, --batches), or from Kafka.
 
     Landed ones leave every table as if it had never been replayed. From Kafka come records that are not landed any
-    more, that were before the pipeline's start, or that a mended pipeline file now reads in another way: into an
-    upsert table as far as nothing newer is known of their key, into a table of mode append where their place is
-    missing. Committed offsets never move.
+    more, that were before the pipeline's start, or that a mended pipeline file now reads in another way. They land as a
+    batch of their own, at the places that they always had, and go into all tables: newer rows stay, and a table of
+    mode append gets the rows that it lacks. Committed offsets never move.
 
     --from is the same as a backfill in Dagster, as one run.
     """
@@ -72,27 +76,22 @@ def replay(
         if tables:
             raise click.UsageError("--from replays into all tables; name --batches for one table")
         _by_hours(pipeline, first, last, not no_wait)
-        return
-    _directly(pipeline, _way(batches, kafka_from, kafka_to, kafka_offsets, what_is_left), tables, not no_wait)
+    elif batches:
+        _landed(pipeline, *_numbers(batches), tables, not no_wait)
+    else:
+        if tables:
+            raise click.UsageError("what is read from Kafka goes into all tables; name --batches for one table")
+        _from_kafka(pipeline, _reread(kafka_from, kafka_to, kafka_offsets, what_is_left), not no_wait)
 
 
-def _way(
-    batches: str | None,
-    kafka_from: datetime | None,
-    kafka_to: datetime | None,
-    kafka_offsets: Sequence[str],
-    what_is_left: bool,
-) -> Way:
-    if batches:
-        low, high = _numbers(batches)
-        return lambda pipeline, destination: replay_batches(pipeline, destination, low, high)
+def _reread(
+    kafka_from: datetime | None, kafka_to: datetime | None, kafka_offsets: Sequence[str], what_is_left: bool
+) -> Reread:
     if kafka_from:
         begin, end = kafka_from.replace(tzinfo=UTC), kafka_to.replace(tzinfo=UTC) if kafka_to else None
         if end and end <= begin:
             raise click.UsageError("--kafka-to is not after --kafka-from")
-        return lambda pipeline, destination: replay_from_kafka(
-            pipeline, destination, from_time(pipeline, begin, end, what_is_left)
-        )
+        return lambda pipeline: from_time(pipeline, begin, end, what_is_left)
     start, last = {}, {}
     for text in kafka_offsets:
         where, _, offsets = text.partition("=")
@@ -101,7 +100,7 @@ def _way(
         start[tp] = start_offset
         if high_text:
             last[tp] = place(f"{where}={high_text}")[1]
-    return lambda pipeline, destination: replay_from_kafka(pipeline, destination, from_offsets(start, last))
+    return lambda _pipeline: from_offsets(start, last)
 
 
 def _numbers(text: str) -> tuple[int, int]:
@@ -111,26 +110,49 @@ def _numbers(text: str) -> tuple[int, int]:
     return int(low), int(high or low)
 
 
-def _directly(name: str, way: Way, tables: Sequence[str], wait: bool) -> None:
+def _open(name: str, wait: bool) -> list[Pipeline]:
     with engine_log(), dagster_instance() as instance:
         wait_until_idle(instance, split_name(name)[0], pipeline_spec(name), wait)
-    wanted = _wanted(open_pipelines(name, load_connections()), tables)
-    shown, failed = Table("table", "changes", "inserted", "updated", "deleted"), list[BatchmergeError]()
+    return open_pipelines(name, load_connections())
+
+
+def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -> None:
+    wanted = _wanted(_open(name, wait), tables)
+    done, failed = dict[str, Merged | None](), dict[str, BatchmergeError]()
     with engine_log():
         for pipeline, destination in wanted:
             try:
-                shown.add_row(destination.name, *_counts(way(pipeline, destination)))
+                replayed = replay_batches(pipeline, destination, low, high)
+                done[destination.name] = replayed.merged if replayed else None
             except BatchmergeError as problem:
                 # A table that cannot be replayed does not keep the others from it.
-                shown.add_row(destination.name, "failed")
-                failed.append(problem)
+                failed[destination.name] = problem
+    _show(done, failed)
+
+
+def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
+    landed, applied = list[LandedBatch](), list[Applied]()
+    for pipeline in _open(name, wait):
+        with engine_log():
+            batch = reread_from_kafka(pipeline, reread(pipeline))
+            done = merge_tables(pipeline)
+        landed += [batch] if batch else []
+        applied.append(done if batch else Applied(dict.fromkeys(done.merged), done.failed))
+    for batch in landed:
+        read, bad = batch.counts.read, batch.counts.quarantined
+        output.say(f"batch {batch.number}: read {read:,} records again, {bad:,} of them are dead letters")
+    whole = together(applied)
+    _show({table: one.merged if one else None for table, one in whole.merged.items()}, whole.failed)
+
+
+def _show(done: Mapping[str, Merged | None], failed: Mapping[str, BatchmergeError]) -> None:
+    shown = Table("table", "changes", "inserted", "updated", "deleted")
+    for table, merged in done.items():
+        shown.add_row(table, *_counts(merged))
+    for table in failed:
+        shown.add_row(table, "failed")
     console().print(shown)
-    if failed:
-        worst = next((p for p in failed if not isinstance(p, TransientError)), failed[0])
-        for other in failed:
-            if other is not worst:
-                click.echo(str(other), err=True)
-        raise worst
+    raise_worst(list(failed.values()))
 
 
 def _wanted(pipelines: Sequence[Pipeline], tables: Sequence[str]) -> list[tuple[Pipeline, Destination]]:
@@ -144,10 +166,21 @@ def _wanted(pipelines: Sequence[Pipeline], tables: Sequence[str]) -> list[tuple[
     return chosen
 
 
-def _counts(done: Replayed | None) -> list[str]:
-    if done is None:
+def raise_worst(failed: Sequence[BatchmergeError]) -> None:
+    """Raises the one that a person has to do something about, and shows the others; nothing where there is none."""
+    if not failed:
+        return
+    worst = next((p for p in failed if not isinstance(p, TransientError)), failed[0])
+    for other in failed:
+        if other is not worst:
+            click.echo(str(other), err=True)
+    raise worst
+
+
+def _counts(merged: Merged | None) -> list[str]:
+    if merged is None:
         return ["nothing to replay"]
-    counts = done.merged.counts
+    counts = merged.counts
     return [f"{n:,}" for n in (counts.changes, counts.inserted, counts.updated, counts.deleted)]
 
 

@@ -10,6 +10,7 @@ import dagster as dg
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.pipeline import Pipeline
+from jobs.replay.from_kafka import from_time, reread_from_kafka
 from jobs.time_limit import with_timeout
 from orchestration import open_lineage
 from orchestration.components import checks, metadata
@@ -72,7 +73,10 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
 
 
 def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
-    """A replay lands nothing: landed batches never change."""
+    """What was landed in these hours; where nothing was, records of that time are read from Kafka as a batch."""
+    if window.is_before(pipeline.intermediate.landed().batches):
+        reread = reread_from_kafka(pipeline, from_time(pipeline, window.start, window.end, what_is_left=False))
+        return _shown(pipeline, [reread] if reread else [], 0.0, {"replay of": dg.MetadataValue.text(str(window))})
     first, last = window.start.timestamp() * 1000, window.end.timestamp() * 1000
     batches = [b for b in pipeline.intermediate.landed().batches if first <= b.batch.planned_at < last]
     return _shown(pipeline, batches, 0.0, {"replay of": dg.MetadataValue.text(str(window))})

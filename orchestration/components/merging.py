@@ -12,7 +12,6 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination, Merged
 from jobs.destinations.registry import kind_of
 from jobs.pipeline import Pipeline
-from jobs.replay.from_kafka import from_time, replay_from_kafka
 from jobs.replay.landed import replay_window
 from jobs.spec.columns import RowColumn
 from jobs.spec.tables import Table
@@ -138,18 +137,12 @@ def _merge_all(pipeline: Pipeline, destination: Destination) -> protocol.MergedB
 
 def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> Done:
     done = replay_window(pipeline, destination, window.start, window.end)
-    if done is None and _is_before_landed(pipeline, window):
-        # Hours of which nothing is landed, or is landed any more: records of that time, if Kafka still has them.
-        wanted = from_time(pipeline, window.start, window.end, what_is_left=False)
-        done = replay_from_kafka(pipeline, destination, wanted)
+    if done is None and window.is_before(pipeline.intermediate.landed().batches):
+        # Of these hours the landing's step has read from Kafka what it still has.
+        return _advance(pipeline, destination)
     if done is None:
         return _settled(pipeline, destination, (), None, None)
     return _settled(pipeline, destination, done.batches, destination.committed(), done.merged)
-
-
-def _is_before_landed(pipeline: Pipeline, window: Window) -> bool:
-    landed = pipeline.intermediate.landed().batches
-    return bool(landed) and window.end.timestamp() * 1000 <= landed[0].batch.planned_at
 
 
 def _settled(

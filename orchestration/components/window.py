@@ -6,9 +6,11 @@ mean nothing, and is refused rather than guessed at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from jobs.batch import LandedBatch
 from orchestration.components.config import Mode
 from resources.errors import ConfigurationError
 
@@ -19,6 +21,10 @@ class Window:
 
     start: datetime
     end: datetime
+
+    def is_before(self, landed: Sequence[LandedBatch]) -> bool:
+        """Nothing of these hours is landed, or is landed any more."""
+        return bool(landed) and self.end.timestamp() * 1000 <= landed[0].batch.planned_at
 
     def __str__(self) -> str:
         return f"{self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"

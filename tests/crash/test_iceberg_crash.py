@@ -83,7 +83,7 @@ def _is_worker(process: psutil.Process) -> bool:
 
 @pytest.mark.parametrize("point", ["land.published", "merge.begun", "merge.written", "merge.published"])
 def test_killed_replay_from_kafka(point: str, stack: Path, connections: Connections, topic: Callable[..., str]) -> None:
-    """It leaves a table that the next one removes; offsets and rows are as ever. So with a reset before its commit."""
+    """The next run merges what it has landed; offsets and rows are as ever. So with a reset before its commit."""
     flow = Flow(topic(partitions=2), ["append", "upsert_delete"], table_options=COORDINATES)
     records = random_changes(8, 150, 20, 2)
     produce(bootstrap(connections), flow.topic, records)
@@ -97,8 +97,6 @@ def test_killed_replay_from_kafka(point: str, stack: Path, connections: Connecti
         assert code == 0, output
     for mode in flow.modes:
         assert rows(connections, flow.table(mode)) == model.expected([*records, *more], mode), (point, mode)
-    left = flow.pipeline(connections).intermediate.catalog._catalog.list_tables("landing")
-    assert not [name for name in left if name[-1].startswith(f"{flow.name}_replay")]
 
 
 @pytest.mark.parametrize("point", ["land.written", "merge.written"])

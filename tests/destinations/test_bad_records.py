@@ -52,10 +52,15 @@ def mended(new_story: MakeStory) -> tuple[dict[str, TableUnderTest], list[Retrie
 def test_dead_letters_are_mended_once(mended: tuple[dict[str, TableUnderTest], list[Retried]]) -> None:
     tables, (first, again) = mended
     assert (first.tried, first.recovered, [letter.offset for letter in first.stay]) == (4, 3, [6])
-    assert set(first.replayed) == {table.destination.name for table in tables.values()}
-    assert (again.tried, again.recovered, again.replayed) == (1, 0, {})
+    assert set(first.applied.merged) == {table.destination.name for table in tables.values()}
+    assert (again.tried, again.recovered, set(again.applied.merged.values())) == (1, 0, {None})
     pipeline = next(iter(tables.values())).engine.pipeline
-    assert [(b.counts.landed, b.counts.quarantined) for b in pipeline.intermediate.landed().batches] == [(4, 0), (2, 1)]
+    landed = pipeline.intermediate.landed().batches
+    assert [(b.counts.landed, b.counts.quarantined, b.counts.recovered) for b in landed] == [
+        (1, 3, 0),
+        (2, 1, 0),
+        (3, 0, 3),
+    ], "nothing landed is rewritten"
     assert [letter.offset for letter in letters(pipeline, 10)] == [6]
 
 

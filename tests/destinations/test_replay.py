@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jobs.offsets import TopicPartition
-from jobs.replay.from_kafka import from_offsets, replay_from_kafka
+from jobs.dead_letters.listing import letters
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_window
 from resources.errors import ConfigurationError
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
-from tests.kit.records import Record, random_changes
+from tests.kit.kinds import runnable
+from tests.kit.records import COLUMNS, Record, random_changes
 from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, targets
 
 
@@ -89,32 +90,100 @@ BEFORE = [
 AFTER = [put(2, "new"), put(3, "", "d"), put(5, "new"), Record(0, 6, None)]
 
 
+Tables = dict[str, TableUnderTest]
+
+
+def tables_of(story: Story) -> Tables:
+    """One of every kind and mode, with all that is landed."""
+    made = {str(target): story.table(target) for target in targets() if runnable(target.kind)}
+    for table in made.values():
+        table.merge()
+    return made
+
+
+def from_kafka(story: Story, tables: Tables, offset: int = 0) -> None:
+    """Read again with this story's file."""
+    pipeline = story.engine.edited(tables=[table.entry for table in tables.values()]).pipeline
+    start = dict.fromkeys(pipeline.topic_state().partitions, offset)
+    assert reread_from_kafka(pipeline, from_offsets(start))
+
+
 @pytest.fixture(scope="module")
-def late(new_story: MakeStory) -> Story:
+def late(new_story: MakeStory) -> Tables:
     """A pipeline that began in the middle of its topic."""
     story = new_story(partitions=2, source={"start": "latest"})
     story.tell(*BEFORE)
     story.land()
     story.tell(*AFTER)
     story.land()
-    return story
-
-
-def from_kafka(table: TableUnderTest, offset: int) -> None:
-    pipeline = table.engine.pipeline
-    start = {TopicPartition(table.engine.flow.topic, partition): offset for partition in (0, 1)}
-    assert replay_from_kafka(pipeline, pipeline.destinations()[0], from_offsets(start))
+    tables = tables_of(story)
+    for target in targets():
+        if table := tables.get(str(target)):
+            assert table.rows() == model.expected(AFTER, target.mode)
+    from_kafka(story, tables)
+    return tables
 
 
 @pytest.mark.parametrize("target", targets(), ids=str)
-def test_records_from_before_the_start_are_read_from_kafka(target: Target, late: Story) -> None:
-    table = late.table(target)
-    table.merge()
-    state = table.destination.committed()
-    assert table.rows() == model.expected(AFTER, target.mode)
-    from_kafka(table, 0)
+def test_records_from_before_the_start_are_read_from_kafka(target: Target, late: Tables) -> None:
+    table = late[str(target)]
     expected = model.expected([*BEFORE, *AFTER], target.mode)
+    done = table.merge()
+    assert done
+    assert [b.number for b in done.batches] == [3]
     assert table.rows() == expected
-    assert table.replay(1, 9), "of landed batches changes nothing"
+    for window in [(1, 9), (3, 3)]:
+        assert table.replay(*window), "changes nothing"
+        assert table.rows() == expected
+    table.remove(below=6)
+    assert table.replay(1, 3)
     assert table.rows() == expected
-    assert table.destination.committed() == state
+
+
+WIDE = {**COLUMNS, "amount": "long"}
+NARROW = {**COLUMNS, "amount": "int"}
+OLD, NEW = [put(7, "old"), put(8, "old")], [put(7, "new"), put(8, "gone", "d")]
+for record in NEW:
+    assert isinstance(record.value, dict)
+    record.value["amount"] = 2**40
+
+
+@pytest.fixture(scope="module")
+def mended(new_story: MakeStory) -> tuple[Story, Story, Tables]:
+    """The newest records of two keys are dead letters; the file was mended, and Kafka is read again."""
+    wide = new_story(columns=WIDE, partitions=2)
+    narrow = wide.reading(NARROW)
+    narrow.tell(*OLD)
+    narrow.land()
+    narrow.tell(*NEW)
+    narrow.land()
+    tables = tables_of(narrow)
+    from_kafka(wide, tables)
+    return narrow, wide, {name: table.under(wide) for name, table in tables.items()}
+
+
+@pytest.mark.parametrize("target", targets(), ids=str)
+def test_what_is_read_again_counts_in_every_later_replay(target: Target, mended: tuple[Story, Story, Tables]) -> None:
+    table = mended[2][str(target)]
+    expected = model.expected([*OLD, *NEW], target.mode)
+    assert table.merge()
+    assert table.rows() == expected
+    assert table.replay(1, 1), "of a batch from before the letters"
+    assert table.rows() == expected
+
+
+@pytest.mark.parametrize("target", targets(), ids=str)
+def test_a_stricter_file_brings_nothing_back(target: Target, mended: tuple[Story, Story, Tables]) -> None:
+    """A record that cannot be read any more keeps what it said; it is a dead letter until it can be read again."""
+    narrow, wide, tables = mended
+    table = tables[str(target)]
+    pipeline = wide.engine.edited(tables=[table.entry for table in tables.values()]).pipeline
+    if len(pipeline.intermediate.landed().batches) == 3:
+        assert not list(letters(pipeline, 9))
+        from_kafka(narrow, tables)
+    assert len(list(letters(pipeline, 9))) == 2
+    assert table.merge()
+    expected = model.expected([*OLD, *NEW], target.mode)
+    assert table.rows() == expected
+    assert table.replay(1, 9)
+    assert table.rows() == expected

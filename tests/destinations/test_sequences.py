@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs import offset_reset, protocol
+from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing, maintain_table
-from jobs.replay.from_kafka import from_offsets, replay_from_kafka
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_batches
 from resources.errors import BatchmergeError, TopicRecreated
 from tests.destinations.conftest import MakeStory, every_kind
@@ -33,6 +34,14 @@ from tests.kit.story import COORDINATES, Story, TableUnderTest, Target
 AT_ONCE = {"landed": {"keep_days": 1e-9}, "compaction": {"min_input_files": 2}, "snapshots": {"keep_last": 1}}
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """Records from an offset on that a reset has skipped."""
+
+    first: int
+    records: list[Record]
+
+
 @dataclass
 class Played:
     """A pipeline with one table of each mode of a kind.
@@ -40,7 +49,7 @@ class Played:
     Attributes:
         log: the records of the topic as it is now.
         position: of the next one that is read.
-        delivered: all that was read, in its order.
+        order: all that was read, and what a reset has skipped, in its order.
         once: what each table had to hold at first and after each advance.
     """
 
@@ -49,8 +58,12 @@ class Played:
     dice: random.Random
     log: list[Record] = field(default_factory=list)
     position: int = 0
-    delivered: list[Record] = field(default_factory=list)
+    order: list[Record | Skipped] = field(default_factory=list)
     once: list[dict[str, list[Row]]] = field(default_factory=list)
+
+    @property
+    def delivered(self) -> list[Record]:
+        return [one for one in self.order if isinstance(one, Record)]
 
     @classmethod
     def of(cls, story: Story, kind: KindUnderTest, seed: int) -> Played:
@@ -69,7 +82,7 @@ class Played:
     def advance(self) -> None:
         self.tell(20)
         self.engine.land()
-        self.delivered += self.log[self.position :]
+        self.order += self.log[self.position :]
         self.position = len(self.log)
         self.once.append({t.name: model.expected(self.delivered, t.target.mode) for t in self.tables})
         pipeline = self.engine.pipeline
@@ -86,9 +99,25 @@ class Played:
         pipeline = self.engine.pipeline
         committed = pipeline.intermediate.committed()
         assert committed
-        start = {tp: self.dice.randrange(offset + 1) for tp, offset in committed.offsets.items()}
+        start = self.dice.randrange(len(self.log) + 1)
+        reread_from_kafka(pipeline, from_offsets(dict.fromkeys(committed.offsets, start)))
+        self.read_at_last(start)
         for destination in pipeline.destinations():
-            replay_from_kafka(pipeline, destination, from_offsets(start))
+            protocol.merge(pipeline, destination)
+
+    def read_at_last(self, start: int) -> None:
+        """Records that a reset has skipped stand where it skipped them, once."""
+        there, order = {id(record) for record in self.delivered}, list[Record | Skipped]()
+        for one in self.order:
+            if isinstance(one, Skipped):
+                read = [r for n, r in enumerate(one.records, one.first) if n >= start and id(r) not in there]
+                order += [Skipped(one.first, one.records[: max(0, start - one.first)]), *read]
+            else:
+                order.append(one)
+        self.order = order
+
+    def retry(self) -> None:
+        retry(self.engine.pipeline)
 
     def back_to_the_beginning(self) -> None:
         self._reset(to_end=False)
@@ -103,6 +132,8 @@ class Played:
         base = known.base()
         targets = known.topics.stable if to_end else known.topics.first
         offset_reset.commit(pipeline, known, base, offset_reset.plan_reset(known, base, targets, (), base.spec_hash))
+        if to_end:
+            self.order.append(Skipped(self.position, self.log[self.position :]))
         self.position = len(self.log) if to_end else 0
 
     def roll_back(self) -> None:
@@ -125,7 +156,7 @@ class Played:
         while topic in client.list_topics(timeout=60).topics:
             pass
         client.create_topics([NewTopic(topic, 1)])[topic].result(timeout=60)
-        self.log = []
+        self.log, self.order = [], list(self.delivered)
         self.tell(10)
         with pytest.raises(TopicRecreated, match="offsets reset"):
             self.engine.land()
@@ -145,6 +176,7 @@ STEPS: dict[str, Callable[[Played], None]] = {
     "advance": Played.advance,
     "replay landed": Played.replay_landed,
     "replay from Kafka": Played.replay_from_kafka,
+    "retry": Played.retry,
     "back to the beginning": Played.back_to_the_beginning,
     "skip to the end": Played.skip_to_the_end,
     "roll back": Played.roll_back,
@@ -160,7 +192,7 @@ def play(steps: list[str], seed: int, kind: KindUnderTest, new_story: MakeStory)
         problem = done(STEPS[step], played)
         if problem:
             assert problem.remedy, (steps, step, problem)
-        if problem and not step.startswith("replay"):
+        if problem and step != "retry" and not step.startswith("replay"):
             # A person has to choose; until then nothing is wrong.
             played.check_is_behind(steps)
             return
@@ -177,7 +209,7 @@ def done(step: Callable[[Played], None], played: Played) -> BatchmergeError | No
 
 
 # What has been wrong once, and the usual dangers in a row; drawn ones come on top.
-FIXED = ["recreated topic", "replay landed", "back to the beginning", "compaction", "replay from Kafka"]
+FIXED = ["recreated topic", "replay landed", "back to the beginning", "compaction", "replay from Kafka", "retention"]
 
 
 @every_kind

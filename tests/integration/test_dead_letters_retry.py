@@ -26,7 +26,7 @@ from tests.kit.records import Record, bootstrap
 VALUE = {"id": "long", "name": "string", "amount": "string", "op": "string"}
 
 
-def test_retry_that_dies_before_its_replay_is_finished_by_the_next_merge(
+def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Retention runs in between: it keeps the batch of the recovered row. The error of `dies` stands for SIGKILL."""
@@ -40,26 +40,27 @@ def test_retry_that_dies_before_its_replay_is_finished_by_the_next_merge(
         narrow.advance()
 
     def dies(point: str) -> None:
-        if point == "retry.published":
+        if point == "land.published":
             raise TerminalError("died")
 
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.dead_letters.retry.failpoint", dies)
+        patch.setattr("jobs.landing.intermediate.failpoint", dies)
         with pytest.raises(TerminalError, match="died"):
             retry(engine.pipeline)
     assert not [done.problem for done in maintain_landing(engine.pipeline) if done.problem]
-    assert engine.merge("append") is None
-    assert engine.read("append") == [(1, "large", LARGE), (2, "later", 1), (3, "later", 1)]
     kept = {b.number for b in engine.pipeline.intermediate.landed().batches}
+    assert engine.merge("append")
+    assert engine.read("append") == [(1, "large", LARGE), (2, "later", 1), (3, "later", 1)]
     list(maintain_landing(engine.pipeline))
-    assert kept == {1, 2, 3}
-    assert {b.number for b in engine.pipeline.intermediate.landed().batches} == {3}
+    assert kept == {1, 2, 3, 4}
+    assert {b.number for b in engine.pipeline.intermediate.landed().batches} == {4}
+    assert list(letters(engine.pipeline, 9)) == [], "nor is the letter open again"
 
 
-def test_dead_letters_of_another_meaning_are_left_alone(
+def test_dead_letters_of_another_meaning_take_their_place_too(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
-    """`changes` was changed and accepted: what was landed before cannot be replayed, so nothing of it is recovered."""
+    """`changes` was changed and accepted. The tables have what was landed before as it was meant then."""
     flow = Flow(topic(), ["upsert"], table_options=WHERE)
     narrow, engine = narrowed(Engine(flow, connections, spark))
     tell(engine, put(1, "large", amount=LARGE))
@@ -72,8 +73,10 @@ def test_dead_letters_of_another_meaning_are_left_alone(
     tell(engine, put(2, "fine"), Record(0, 3, "{bad"))
     other.advance()
     assert other.read("upsert") == [(2, "fine", 1)]
-    assert (retry(other.pipeline).tried, other.merge("upsert")) == (1, None)
-    assert [letter.offset for letter in letters(other.pipeline, 9)] == [0, 2]
+    done = retry(other.pipeline)
+    assert (done.tried, done.recovered) == (2, 1)
+    assert other.read("upsert") == [(1, "large", LARGE), (2, "fine", 1)]
+    assert [letter.offset for letter in letters(other.pipeline, 9)] == [2]
 
 
 def transforming(engine: Engine, sql: str) -> Engine:
@@ -108,8 +111,9 @@ def test_a_letter_that_the_transform_fails_on_stops_no_other(
     assert after.read("upsert") == [(0, "a", 5), (1, "a", 6), (4, "a", 6)]
     groups = [(g.stage, g.kind, g.records) for g in summary(after.pipeline)]
     assert groups == [("transform", "left_out", 1), ("transform", "transform", 2), ("value", "undecodable", 1)]
-    (landed,) = after.pipeline.intermediate.landed().batches
-    assert (landed.counts.landed, landed.counts.quarantined) == (3, 4)
+    first, again = after.pipeline.intermediate.landed().batches
+    assert (first.counts.landed, first.counts.quarantined) == (1, 6)
+    assert (again.counts.landed, again.counts.quarantined, again.counts.recovered) == (2, 1, 3)
     # With their bytes: the next file takes them all but one.
     last = transforming(engine, "select id, name, op, coalesce(try_cast(amount as int), 0) as amount from records")
     assert retry(last.pipeline).recovered == 3
@@ -166,9 +170,9 @@ def test_direct_landing_takes_recovered_dead_letters_once(
     known = engine.pipeline.intermediate.landed()
     assert known.complete
     landed = known.batches
-    assert [b.number for b in landed] == [1, 2, 3]
+    assert [b.number for b in landed] == [1, 2, 3, 4]
     assert all(b.counts.balanced for b in landed)
-    assert (landed[0].counts.landed, landed[0].counts.quarantined) == (2, 2)
+    assert (landed[0].counts.landed, landed[0].counts.quarantined) == (1, 3)
     again = retry(engine.pipeline)
     assert (again.tried, again.recovered) == (1, 0)
     tell(engine, put(5, "last"))

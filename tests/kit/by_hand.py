@@ -10,7 +10,7 @@ import sys
 
 from jobs import offset_reset
 from jobs.pipeline import Pipeline
-from jobs.replay.from_kafka import from_offsets, replay_from_kafka
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import load_connections
 
@@ -18,10 +18,9 @@ from resources.connections import load_connections
 def main() -> None:
     wanted = json.load(sys.stdin)
     pipeline = Pipeline(wanted["name"], PipelineSpec.model_validate(wanted["spec"]), load_connections())
+    reread_from_kafka(pipeline, from_offsets(pipeline.topic_state().first))
     known = offset_reset.read_state(pipeline)
     base = known.base()
-    for destination in pipeline.destinations():
-        replay_from_kafka(pipeline, destination, from_offsets(known.topics.first))
     offset_reset.commit(pipeline, known, base, offset_reset.plan_reset(known, base, {}, (), base.spec_hash))
 
 

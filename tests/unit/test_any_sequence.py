@@ -15,11 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from jobs import offset_reset
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_from_properties, landed_to_properties
-from jobs.lineage import next_batches
+from jobs.landing.places import places
+from jobs.lineage import next_batches, next_stretch
+from jobs.maintenance.retention import first_kept
 from jobs.offset_reset import ResetState
-from jobs.offsets import Offsets, TopicPartition
+from jobs.offsets import OffsetRange, Offsets, TopicPartition
 from jobs.plan import TopicState, plan_batch
-from jobs.replay.from_kafka import reread_batch
+from jobs.replay.from_kafka import wanted_ranges
 from jobs.verify.invariants import not_next, offset_jumps, offset_mismatch
 from jobs.watermark import Watermark
 from resources.errors import LineageBroken, OffsetsGone
@@ -61,6 +63,8 @@ class AnySequence(RuleBasedStateMachine):
         self.log: dict[TopicPartition, list[Change]] = {tp: [] for tp in PARTITIONS}
         self.first = dict.fromkeys(PARTITIONS, 0)
         self.landed: list[LandedBatch] = []
+        # Landed rows by batch and `i`: the record, and which batches have landed a reading of it.
+        self.rows: dict[tuple[int, int], tuple[Place, set[int]]] = {}
         self.complete = True
         self.tables = {mode: Destination() for mode in MODES}
         self.values = 0
@@ -109,6 +113,9 @@ class AnySequence(RuleBasedStateMachine):
     def publish(self, batch: Batch) -> None:
         made = LandedBatch(batch, Counts(), Watermark(dict.fromkeys(batch.ranges)), batch.number)
         self.landed.append(landed_from_properties(landed_to_properties(made), batch.number))
+        if batch.revises is None:
+            for i, place in enumerate(self.places(batch)):
+                self.rows[batch.number, i] = place, {batch.number}
 
     @rule(mode=st.sampled_from(MODES), crashes=st.booleans())
     def merge(self, mode: str, crashes: bool) -> None:
@@ -118,10 +125,16 @@ class AnySequence(RuleBasedStateMachine):
         except LineageBroken:
             self.reset({})
             batches = next_batches(mode, table.state, self.landed, self.complete)
+        batches = next_stretch(batches)
         if not batches or crashes:
             return
         places = [place for b in batches for place in self.places(b.batch)]
-        rows = self.applied(mode, table.rows, places)
+        if batches[0].batch.revises is not None:
+            number = batches[0].number
+            places = [place for place, said in self.rows.values() if number in said]
+            rows = self.applied(mode, table.rows, self.again(mode, number, number, number))
+        else:
+            rows = self.applied(mode, table.rows, places)
         after = CommittedState.after(batches[-1])
         self.tables[mode].commit(Table(rows, after, table.model | set(places)))
 
@@ -136,10 +149,11 @@ class AnySequence(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3))
     def retire(self, count: int) -> None:
         """Retention of landed batches; the newest one stays. Who rolls back behind it, is told so."""
-        merged = min(d.now.state.batch_number if d.now.state else 0 for d in self.tables.values())
+        kept = first_kept(self.landed, [d.now.state for d in self.tables.values()], 2**63)
         for _ in range(count):
-            if len(self.landed) > 1 and self.landed[0].number <= merged:
+            if kept and self.landed[0].number < kept.number:
                 self.landed, self.complete = self.landed[1:], False
+        self.rows = {at: row for at, row in self.rows.items() if at[0] >= self.landed[0].number}
 
     @rule(tp=st.sampled_from(PARTITIONS), count=st.integers(1, 5))
     def delete_in_kafka(self, tp: TopicPartition, count: int) -> None:
@@ -171,12 +185,17 @@ class AnySequence(RuleBasedStateMachine):
         wanted = [b for b in self.landed if first <= b.number <= min(first + length, until)]
         if not wanted:
             return
-        places = [place for b in wanted for place in self.places(b.batch)]
-        if mode != "append":
-            touched = {self.change(place)[0] for place in places}
-            later = [b for b in self.landed if wanted[0].number <= b.number <= until]
-            places = [p for b in later for p in self.places(b.batch) if self.change(p)[0] in touched]
+        places = self.again(mode, wanted[0].number, wanted[-1].number, until)
         self.tables[mode].commit(replace(table, rows=self.applied(mode, table.rows, places)))
+
+    def again(self, mode: str, first: int, last: int, until: int) -> list[Place]:
+        """What a replay of these batches takes: all that is landed of the keys that they touched, in its order."""
+        known = [(at, place, said) for at, (place, said) in sorted(self.rows.items()) if min(said) <= until]
+        touched = [p for at, p, said in known if first <= at[0] <= last or any(first <= s <= last for s in said)]
+        if mode == "append":
+            return touched
+        keys = {self.change(place)[0] for place in touched}
+        return [place for _, place, _ in known if self.change(place)[0] in keys]
 
     def broken(self, mode: str) -> bool:
         try:
@@ -185,20 +204,28 @@ class AnySequence(RuleBasedStateMachine):
             return True
         return False
 
-    @rule(mode=st.sampled_from(MODES), share=st.integers(0, 10), end=st.one_of(st.none(), st.integers(0, 10)))
-    def replay_kafka(self, mode: str, share: int, end: int | None) -> None:
-        table = self.tables[mode].now
-        if table.state is None:
-            return
-        start = {tp: o * share // 10 for tp, o in table.state.offsets.items()}
-        last = None if end is None else {tp: o * end // 10 for tp, o in table.state.offsets.items()}
+    @precondition(lambda self: self.committed is not None)
+    @rule(share=st.integers(0, 10), end=st.one_of(st.none(), st.integers(0, 10)))
+    def replay_kafka(self, share: int, end: int | None) -> None:
+        state = self.committed
+        assert state
+        start = {tp: o * share // 10 for tp, o in state.offsets.items()}
+        last = None if end is None else {tp: o * end // 10 for tp, o in state.offsets.items()}
         try:
-            batch = reread_batch(table.state, self.topics, start, last, whole=mode != "append")
+            ranges = wanted_ranges(state, self.topics, self.landed, start, last, whole=True)
         except OffsetsGone:
             assert any(start[tp] < self.first[tp] for tp in PARTITIONS)
             return
-        places = self.places(batch)
-        self.tables[mode].commit(Table(self.applied(mode, table.rows, places), table.state, table.model | set(places)))
+        if not ranges:
+            return
+        empty = {tp: OffsetRange(o, o) for tp, o in state.offsets.items()}
+        number = state.batch_number + 1
+        batch = Batch("p", number, f"r{number}", state.commit_id, empty, IDS, 0, "h", revises=0)
+        for tp, stretches in places(self.landed, IDS, ranges).stretches.items():
+            for s in stretches:
+                for offset in range(s.start, s.end):
+                    self.rows.setdefault((s.batch, offset + s.shift), ((tp, offset), set()))[1].add(number)
+        self.publish(batch)
 
     # ---- what a merge does, with one change per key
 

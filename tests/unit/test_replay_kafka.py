@@ -1,33 +1,51 @@
-"""Which records a replay from Kafka reads, and when it is refused."""
+"""Which records a replay from Kafka reads, where they stand in the order, and when it is refused."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pyarrow as pa
 import pytest
 
+from jobs.batch import LandedBatch
+from jobs.landing.places import BATCH, POSITION, landed_from, places
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.plan import TopicState
-from jobs.replay.from_kafka import reread_batch
+from jobs.replay.from_kafka import wanted_ranges
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
-from tests.kit.batches import P0, P1, TOPIC_IDS, committed
+from tests.kit.batches import P0, P1, TOPIC_IDS, batch, committed, landed
 
 KAFKA = TopicState({P0: 5, P1: 0}, {P0: 40, P1: 40}, TOPIC_IDS)
 
 
-def test_up_to_the_committed_offsets_under_the_committed_identity() -> None:
-    batch = reread_batch(committed(2), KAFKA, {P0: 7, P1: 20}, None, whole=False)
-    assert batch.ranges == {P0: OffsetRange(7, 20)}
-    assert (batch.number, batch.commit_id) == (2, "c2")
+def taking(number: int, *ranges: tuple[int, int], **more: object) -> LandedBatch:
+    """A landed batch of these offsets of P0 and P1."""
+    of = {tp: OffsetRange(*span) for tp, span in zip((P0, P1), ranges, strict=False)}
+    made = landed(number)
+    return replace(made, batch=replace(batch(number, ranges=of), **more))  # type: ignore[arg-type]
 
 
-def test_end_holds_for_rows_but_not_for_keys() -> None:
-    assert reread_batch(committed(2), KAFKA, {P0: 7}, {P0: 9}, whole=False).ranges == {P0: OffsetRange(7, 9)}
-    assert reread_batch(committed(2), KAFKA, {P0: 7}, {P0: 9}, whole=True).ranges == {P0: OffsetRange(7, 20)}
-    assert reread_batch(committed(2), KAFKA, {P0: 7}, {P0: 99}, whole=False).ranges == {P0: OffsetRange(7, 20)}
+LANDED = [taking(1, (10, 15), (0, 10)), taking(2, (15, 20), (10, 20))]
+
+
+def ranges(start: dict[TopicPartition, int], end: dict[TopicPartition, int] | None, whole: bool) -> object:
+    return wanted_ranges(committed(2), KAFKA, LANDED, start, end, whole)
+
+
+def test_up_to_what_is_landed() -> None:
+    assert ranges({P0: 7, P1: 20}, None, whole=True) == {P0: OffsetRange(7, 20)}
+
+
+def test_end_holds_unless_records_after_it_are_not_landed() -> None:
+    assert ranges({P0: 11}, {P0: 13}, whole=True) == {P0: OffsetRange(11, 13)}
+    assert ranges({P0: 7}, {P0: 9}, whole=True) == {P0: OffsetRange(7, 10)}
+    assert ranges({P0: 7}, {P0: 9}, whole=False) == {P0: OffsetRange(7, 9)}
+    assert ranges({P0: 7}, {P0: 99}, whole=False) == {P0: OffsetRange(7, 20)}
 
 
 def test_records_that_kafka_has_no_more() -> None:
     with pytest.raises(OffsetsGone, match="offset 4 is wanted, but Kafka has only 5 to 40") as caught:
-        reread_batch(committed(2), KAFKA, {P0: 4}, None, whole=True)
+        ranges({P0: 4}, None, whole=True)
     assert "begin at t-0=5" in caught.value.remedy
 
 
@@ -41,16 +59,45 @@ def test_records_that_kafka_has_no_more() -> None:
 )
 def test_another_topic_of_the_name(topics: TopicState) -> None:
     with pytest.raises(TopicRecreated, match="another topic of this name"):
-        reread_batch(committed(2), topics, {P0: 7}, None, whole=True)
+        wanted_ranges(committed(2), topics, LANDED, {P0: 7}, None, whole=True)
 
 
-def test_partition_that_the_table_has_not_read() -> None:
-    with pytest.raises(ConfigurationError, match="no committed offset"):
-        reread_batch(committed(2), KAFKA, {TopicPartition("t", 9): 7}, None, whole=True)
+def test_partition_that_was_never_read() -> None:
+    with pytest.raises(ConfigurationError, match="nothing of it is landed"):
+        ranges({TopicPartition("t", 9): 7}, None, whole=True)
 
 
-def test_too_many_at_once() -> None:
-    topics = TopicState({P0: 0}, {P0: 2**40}, TOPIC_IDS)
-    state = committed(1, ranges={P0: OffsetRange(0, 2**33)})
-    with pytest.raises(ConfigurationError, match="too many for one replay"):
-        reread_batch(state, topics, {P0: 0}, None, whole=True)
+def placed(known: list[LandedBatch], tp: TopicPartition, first: int, end: int) -> list[tuple[int, int, int]]:
+    """Offset, batch and position of these records."""
+    count = end - first
+    columns = [pa.array([tp.topic] * count), pa.array([tp.partition] * count, pa.int32()), pa.array(range(first, end))]
+    records = pa.RecordBatch.from_arrays(columns, ["topic", "partition", "offset"])
+    found = places(known, TOPIC_IDS, {tp: OffsetRange(first, end)}).spread(records)
+    return sorted(zip(*(found.column(name).to_pylist() for name in ("offset", BATCH, POSITION)), strict=True))
+
+
+def test_a_record_keeps_its_place() -> None:
+    assert placed(LANDED, P0, 14, 16) == [(14, 1, 4), (15, 2, 0)]
+    assert placed(LANDED, P1, 9, 11) == [(9, 1, 14), (10, 2, 5)]
+
+
+def test_what_was_not_landed_stands_right_before_the_batch_after_it() -> None:
+    assert placed(LANDED, P0, 8, 11) == [(8, 1, -2), (9, 1, -1), (10, 1, 0)]
+    assert landed_from(LANDED, TOPIC_IDS, P0) == 10
+    # Retention forgets batch 1.
+    assert placed(LANDED[1:], P0, 13, 16) == [(13, 2, -12), (14, 2, -11), (15, 2, 0)]
+    assert placed(LANDED[1:], P1, 8, 11) == [(8, 2, -2), (9, 2, -1), (10, 2, 5)]
+    skipping = [*LANDED, taking(3, (25, 25), (20, 20), continues={}), taking(4, (25, 30), (20, 20))]
+    assert placed(skipping, P0, 24, 26) == [(24, 3, -1), (25, 4, 0)]
+    assert landed_from(skipping, TOPIC_IDS, P0) == 25
+
+
+def test_a_record_that_was_landed_twice_has_two_places() -> None:
+    back = [*LANDED, taking(3, (12, 12), (20, 20), continues={}), taking(4, (12, 22), (20, 20))]
+    assert placed(back, P0, 14, 16) == [(14, 1, 4), (14, 4, 2), (15, 2, 0), (15, 4, 3)]
+    assert landed_from(back, TOPIC_IDS, P0) == 10
+
+
+def test_batches_of_another_topic_of_the_name_and_revising_ones_say_nothing() -> None:
+    old = [taking(1, (0, 30), topic_ids={"t": "old"}), taking(2, (3, 9)), taking(3, (9, 9), revises=2)]
+    assert placed(old, P0, 2, 5) == [(2, 2, -1), (3, 2, 0), (4, 2, 1)]

@@ -77,10 +77,12 @@ class Flush:
 
     Attributes:
         load_rows: most offsets in one load.
+        by_key: rows that are found by their keys, of any batches, in so many loads; None: see `chunks`.
     """
 
     batches: tuple[LandedBatch, ...]
     load_rows: int
+    by_key: int | None = None
 
     @property
     def first(self) -> LandedBatch:
@@ -96,7 +98,10 @@ class Flush:
         return sum(b.counts.landed for b in self.batches)
 
     def chunks(self) -> list[Chunk]:
-        """The loads. They follow from the batches' offset ranges alone, so that everybody computes the same."""
+        """The loads. They follow from the batches alone, so that everybody computes the same."""
+        if self.by_key or self.last.batch.revises is not None:
+            loads = self.by_key or 1 + self.rows // self.load_rows
+            return [Chunk(n, self.first.number, 0, self.last.number, 0) for n in range(loads)]
         return self._cut(0, max(self._ends()[-1], 1), self.load_rows)
 
     def in_one_load(self) -> Flush:

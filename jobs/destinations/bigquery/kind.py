@@ -28,6 +28,7 @@ class BigQueryKind(Kind[BigQueryTable]):
         commit="one job with a deterministic id, then the state row, moved only from the committed one",
         reference="job id",
         asset_kinds=frozenset({"bigquery"}),
+        tells_topics_apart=True,
         struct_keys=True,
         keeps_unchanged_columns=True,
         refuses=True,

@@ -30,7 +30,7 @@ import logging
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 
@@ -38,9 +38,10 @@ from google.cloud.bigquery import SchemaField, Table
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
+from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import MergeContext, Merged, require_batch_column
-from jobs.destinations.bigquery.columns import Column, intermediate_fields
+from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.flush import Flush, Judged, adopted, applies, is_due, state_after, with_state
 from jobs.destinations.bigquery.held import held_columns
@@ -59,7 +60,7 @@ from jobs.destinations.refusal import Refusal, check_limits
 from jobs.destinations.refused_rows import with_refused
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
-from jobs.lineage import RecreatedTopics, joined, recreated_topics
+from jobs.lineage import joined, recreated_topics
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_keep
 from resources.bigquery import BigQuery, Job
@@ -116,7 +117,8 @@ class Merging:
             CommitFailed: another run was faster, or had begun a flush of another range, which is then complete.
         """
         row = self._expect(committed)
-        if not is_due(self.table, batches, int(time.time() * 1000)):
+        again = self._again(context, batches) if batches[-1].batch.revises is not None else None
+        if not (context.due or again or is_due(self.table, batches, int(time.time() * 1000))):
             return None
         clock = Stages()
         failpoint("bigquery.begun")
@@ -124,8 +126,8 @@ class Merging:
         attempts = self.attempts_on(row)
         job = attempts.closed(applies)
         if job is None:
-            loader = self._loader(context, row.intermediate)
-            self._remember_deletes(loader, row)
+            loader = self._loader(context, row.intermediate, again)
+            self._remember_deletes(self._loader(context, row.intermediate), row)
             flush, judged = clock.time("load", lambda: self._load(loader, row, wanted))
             failpoint("bigquery.loaded")
             check_limits(self.spec, self.where, judged.refused, flush.rows, len(flush.batches))
@@ -204,7 +206,7 @@ class Merging:
             loader.copy(Flush(merged, self.table.rows_a_load), tells=False)
         self.bigquery.update_table(*with_deletes(self._staged(loader.intermediate)))
 
-    def _loader(self, context: MergeContext, intermediate: str, touched: tuple[int, int] | None = None) -> Loader:
+    def _loader(self, context: MergeContext, intermediate: str, again: Reduction | None = None) -> Loader:
         schema, order = list(self._staged(intermediate).schema), self._order
         refusal = self._refusal(context.intermediate.landed().batches)
         return Loader(
@@ -220,7 +222,7 @@ class Merging:
                 order_by=order.source if order else None,
                 where=self.where,
                 keeps=has_kept(schema) and may_leave_unchanged(self.spec, self.table, context.intermediate),
-                touched=touched,
+                again=again,
                 judged=any(column.may_refuse for column in refusal.columns),
             ),
             table=self.table,
@@ -228,7 +230,7 @@ class Merging:
             refusal=refusal,
             side_table=self.side_table,
             # Landed deletes may have a value: without `op` nothing would tell them from rows.
-            as_landed=touched is None and self._takes_landed_rows and says_op(schema),
+            as_landed=again is None and self._takes_landed_rows and says_op(schema),
         )
 
     def _refusal(self, batches: Sequence[LandedBatch]) -> Refusal:
@@ -250,7 +252,7 @@ class Merging:
         return found
 
     def _apply(self, loader: Loader, row: StateRow, flush: Flush, judged: Judged) -> Job:
-        text, values = self._bound(loader, flush)
+        text, values = self._bound(loader, row, flush)
         text = with_state(text, TableAt.after(row.at, flush.batches))
         labels = {**flush.labels("merge", loader.context.run_id), **judged.labels()}
 
@@ -261,12 +263,30 @@ class Merging:
 
         return self.attempts_on(row).run_until_done(submit, applies)
 
-    def _bound(
-        self, loader: Loader, flush: Flush, coordinates: tuple[str, ...] = (), recreated: RecreatedTopics | None = None
-    ) -> tuple[str, Values]:
+    def _bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:
+        """Rows without a unique key that come again are left out where the table has their coordinates."""
+        coordinates, recreated = tuple[str, ...](), row.recreated
+        if loader.rows.again is not None and self.table.mode in ("append", "delete"):
+            wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
+            coordinates = tuple(c.name for c in self.columns if c.source in wanted)
+            landed = loader.context.intermediate.landed().batches
+            recreated = joined(recreated, recreated_topics(map(CommittedState.after, landed)))
+            require_batch_column(recreated, self.table, self.where)
         return self._binding.bound(
-            loader.intermediate, loader.schema, flush.first.number, flush.last.number, coordinates, recreated
+            loader.intermediate,
+            loader.schema,
+            flush.first.number,
+            flush.last.number,
+            coordinates,
+            recreated if coordinates else None,
         )
+
+    def _again(self, context: MergeContext, batches: Sequence[LandedBatch], until: int | None = None) -> Reduction:
+        """What comes again with these batches, up to the batch of this number or the last of them."""
+        columns, landed = renamed_columns(self.spec, self.table), context.intermediate
+        until = batches[-1].number if until is None else until
+        wanted = Reduction.of_replay(self.spec, self.table, columns, landed, until, batches)
+        return replace(wanted, with_time=True)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         """As in the protocol. It takes a number in the sequence of attempts of the merges on top of `committed`.
@@ -275,15 +295,14 @@ class Merging:
         """
         row = self._expect(committed)
         clock = Stages()
-        until = committed.batch_number if self.table.needs_key else batches[-1].number
-        landed = [b for b in context.intermediate.landed().batches if batches[0].number <= b.number <= until]
-        flush = Flush(tuple(landed), self.table.rows_a_load)
-        touched = (batches[0].number, batches[-1].number) if self.table.needs_key else None
+        newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
+        loads = 1 + sum(b.counts.landed for b in batches) // self.table.rows_a_load
+        flush = Flush((newest,), self.table.rows_a_load, by_key=loads)
         known = self.side_table.attempts(batches[0].number, batches[-1].number)
         self._remember_deletes(self._loader(context, row.intermediate), row)
         staging = self._replay_table(row)
         try:
-            loader = self._loader(context, staging, touched)
+            loader = self._loader(context, staging, self._again(context, batches, committed.batch_number))
             rows, judged = clock.time("load", lambda: loader.copy(flush))
             if self.keeps_deletes:
                 loader.copy_deletes(row.intermediate, committed.batch_number)
@@ -305,14 +324,7 @@ class Merging:
         return name
 
     def _replay(self, loader: Loader, row: StateRow, flush: Flush) -> Job:
-        coordinates, recreated = tuple[str, ...](), row.recreated
-        if self.table.mode in ("append", "delete"):
-            wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
-            coordinates = tuple(c.name for c in self.columns if c.source in wanted)
-            landed = loader.context.intermediate.landed().batches
-            recreated = joined(recreated, recreated_topics(map(CommittedState.after, landed)))
-            require_batch_column(recreated, self.table, self.where)
-        text, values = self._bound(loader, flush, coordinates, recreated if coordinates else None)
+        text, values = self._bound(loader, row, flush)
         token = uuid.uuid4().hex
         labels = {**flush.labels("replay", loader.context.run_id), "batchmerge-replay": token}
         job = self.attempts_on(row).step(

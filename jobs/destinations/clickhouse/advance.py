@@ -97,6 +97,11 @@ class Advance:
     def _apply(self, held: Lease, step: Step, again: bool) -> tuple[Lease, Inserted]:
         if step.resets:
             self._reset(held, step)
+        if step.revises:
+            # Nothing of it depends on tokens: rows are asked for their record, or have the same version again.
+            inserted = self.insert(held, step, Only.RECORD)
+            failpoint("clickhouse.inserted")
+            return held, inserted
         if not step.chunks:
             return held, Inserted()
         known = self.store.partitions(sorted(step.spans))

@@ -30,6 +30,7 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         asset_kinds=frozenset({"clickhouse"}),
         refuses=True,
         nullable_nested=False,
+        tells_topics_apart=True,
         leases=True,
     )
     dialect = CLICKHOUSE

@@ -26,6 +26,9 @@ from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC
 from jobs.spec.columns import RowColumn
 from resources.spark import spark_errors
 
+# Positions are 32 bits of a version; no record has this one.
+_AFTER_ALL = 2**32 - 1
+
 
 @dataclass(frozen=True)
 class NewestRows:
@@ -33,11 +36,14 @@ class NewestRows:
 
     Attributes:
         order_by: the column that orders the changes to one key; None for batch and position.
+        until: the batch in whose version the rows are inserted, after all of its own: they may have been read again,
+            and are newer than whatever the table has of their keys. None: by their own batch and position.
     """
 
     spark: SparkSession
     wanted: Reduction
     order_by: RowColumn | None
+    until: int | None = None
 
     def insert(self, insertion: Insertion, where: str) -> Inserted:
         """Runs the insertion in Spark tasks, in parallel over chunks.
@@ -65,8 +71,8 @@ class NewestRows:
             TOPIC: kafka["topic"],
             PARTITION: kafka["partition"],
             OFFSET: kafka["offset"],
-            BATCH: F.col("__batch"),
-            POSITION: F.col("__i"),
+            BATCH: F.col("__batch") if self.until is None else F.lit(self.until).cast("long"),
+            POSITION: F.col("__i") if self.until is None else F.lit(_AFTER_ALL).cast("long"),
         }
         if self.order_by:
             leading[ORDER] = _as_integer(F.col("__order"), self.order_by.type)

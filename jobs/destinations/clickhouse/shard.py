@@ -7,7 +7,7 @@ import json
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from jobs.batch import CommittedState, LandedBatch
@@ -25,6 +25,7 @@ from jobs.destinations.clickhouse.insertion import Inserted, Insertion, Only
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.lease import Lease
+from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.side_table import SideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
@@ -139,21 +140,56 @@ class Shard:
         present = self._require_table()
         advance = self._advance(context, present)
         held = advance.take(lease, None)
+        done = self._insert_again(context, present, held, committed.batch_number, batches)
+        advance.free(held)
+        return done
+
+    def _insert_again(
+        self, context: MergeContext, present: Present, held: Lease, until: int, batches: Sequence[LandedBatch]
+    ) -> Inserted:
+        """What is missing of these batches (append), or of their keys the newest row up to the batch `until`."""
+        # What was refused of them is judged anew.
         known = self.letters.attempts(batches[0].number, batches[-1].number)
         token = f"replay-{uuid.uuid4().hex}"
         if self.table.mode == "append":
-            steps = cut(batches, self.table.chunk_rows, most_chunks=1)
+            return self._insert_missing(context, present, held, token, until, batches, known)
+        count = 1 + sum(b.counts.landed for b in batches) // self.table.chunk_rows
+        chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
+        wanted = Reduction.of_replay(self.spec, self.table, self.rows, context.intermediate, until, batches)
+        rows = NewestRows(context.spark, wanted, self.order_by, until if wanted.revised else None)
+        insertion = self._insertion(context, held, batches, chunks, token, present)
+        done = rows.insert(insertion, self.where)
+        judged = insertion.refusal.attempt
+        self.letters.forget(batches[0].number, batches[-1].number, known, judged, newest_only=True)
+        return done
+
+    def _insert_missing(
+        self,
+        context: MergeContext,
+        present: Present,
+        held: Lease,
+        token: str,
+        until: int,
+        batches: Sequence[LandedBatch],
+        known: Sequence[str],
+    ) -> Inserted:
+        """The newest readings first, so that of a record that is missing the newest one is inserted."""
+        done = Inserted()
+        landed = [b for b in context.intermediate.landed().batches if b.number <= until]
+        for revising in reversed([b for b in landed if b.batch.revises is not None]):
+            part = RevisedRows(context, self._taken(revising, context, revising.number), landed, revising, batches)
+            chunks = part.chunks(self.table.chunk_rows)
+            if chunks:
+                insertion = self._insertion(context, held, batches, chunks, token, present, Only.RECORD)
+                slices = LandedSlices(context.spark, part.files, self._shape)
+                done += slices.insert(insertion, self.where)
+        first_readings = [b for b in batches if b.batch.revises is None]
+        if first_readings:
+            steps = cut(first_readings, self.table.chunk_rows, most_chunks=1)
             chunks = [chunk for step in steps for chunk in step.chunks]
-            insertion = self._insertion(context, held, batches, chunks, token, present, Only.RECORD)
-            done = self._rows(context, batches).insert(insertion, self.where)
-        else:
-            count = 1 + sum(b.counts.landed for b in batches) // self.table.chunk_rows
-            chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
-            insertion = self._insertion(context, held, batches, chunks, token, present)
-            done = self._newest_rows(context, committed, batches).insert(insertion, self.where)
-        judged, keyed = insertion.refusal.attempt, self.table.mode != "append"
-        self.letters.forget(batches[0].number, batches[-1].number, known, judged, newest_only=keyed)
-        advance.free(held)
+            insertion = self._insertion(context, held, first_readings, chunks, token, present, Only.RECORD)
+            done += self._rows(context, first_readings).insert(insertion, self.where)
+            self.letters.forget(batches[0].number, batches[-1].number, known, insertion.refusal.attempt)
         return done
 
     def _steps(
@@ -206,6 +242,8 @@ class Shard:
         )
 
     def _insert(self, context: MergeContext, present: Present, held: Lease, step: Step, only: Only) -> Inserted:
+        if step.revises:
+            return self._insert_again(context, present, held, step.last, step.batches)
         insertion = self._insertion(context, held, step.batches, step.chunks, held.token, present, only, step.last)
         # What an earlier attempt at this step has refused, this one judges anew.
         known = () if only is Only.ALL else self.letters.attempts(step.first, step.last)
@@ -215,33 +253,18 @@ class Shard:
         return inserted
 
     def _rows(self, context: MergeContext, batches: Sequence[LandedBatch]) -> LandedSlices:
-        """All rows of these batches that the table takes."""
-        deletes = self.table.mode == "upsert_delete"
-        files = LandedFiles.up_to(batches[-1], context.intermediate)
-        wanted = files.taking(CHANGES if deletes else ROWS, route_filter(self.spec, self.table))
-        return LandedSlices(
-            context.spark, PlannedFiles.of(wanted, batches), RowShape(self.rows, self.order_by, deletes)
-        )
+        """All rows of these batches that the table takes, as they were read first."""
+        files = PlannedFiles.of(self._taken(batches[-1], context), batches)
+        return LandedSlices(context.spark, files, self._shape)
 
-    def _newest_rows(
-        self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]
-    ) -> NewestRows:
-        """Of the keys that these batches touch, the newest rows up to the committed batch."""
-        newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
-        touched = (batches[0].number, batches[-1].number)
-        wanted = Reduction(
-            table=context.intermediate.path,
-            snapshot=context.intermediate.snapshot_with(newest),
-            first=touched[0],
-            last=newest.number,
-            mode=self.table.mode,
-            columns=self.rows,
-            keys=tuple(c.name for c in self.rows if c.is_key),
-            order_by=self.order_by.name if self.order_by else None,
-            route=route_filter(self.spec, self.table),
-            touched=touched,
-        )
-        return NewestRows(context.spark, wanted, self.order_by)
+    def _taken(self, newest: LandedBatch, context: MergeContext, revision: int | None = None) -> LandedFiles:
+        files = LandedFiles.up_to(newest, context.intermediate)
+        operations = CHANGES if self.table.mode == "upsert_delete" else ROWS
+        return replace(files.taking(operations, route_filter(self.spec, self.table)), revision=revision)
+
+    @property
+    def _shape(self) -> RowShape:
+        return RowShape(self.rows, self.order_by, self.table.mode == "upsert_delete")
 
     def _insertion(
         self,

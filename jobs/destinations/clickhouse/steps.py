@@ -77,6 +77,11 @@ class Step:
         """It moves offsets and has no rows. Always a step of its own: offsets only grow within a step."""
         return self.batch.continues is not None
 
+    @property
+    def revises(self) -> bool:
+        """It is a batch of records that were read once more: no offsets of its own. Always a step of its own."""
+        return self.batch.revises is not None
+
     @cached_property
     def spans(self) -> Spans:
         """All offsets of the step."""

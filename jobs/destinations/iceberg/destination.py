@@ -89,28 +89,43 @@ class IcebergDestination(Destination):
 
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         state = CommittedState.after(batches[-1])
-        changes = self._changes(context, batches[0].number, batches[-1])
+        if committed and batches[-1].batch.revises is not None:
+            return self._apply_again(context, committed, state, batches)
+        wanted = Reduction.of_table(
+            self.spec, self.table, self.columns, context.intermediate, batches[0].number, batches[-1]
+        )
         mirrored = state_properties(state, self.table.branch)
         recreated = recreated_topics([*([committed] if committed else []), *map(CommittedState.after, batches)])
         if recreated:
             known = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
             mirrored |= recreated_properties(known, recreated, self.pipeline, self.table.branch)
-        if self.table.mode == "append":
-            return self._append(context, committed, state, changes, mirrored)
-        return self._merge(context, committed, state, changes, mirrored)
+        return self._write(context, committed, state, self._changes(context, wanted), mirrored)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
-        changes = self._changes(context, batches[0].number, newest)
-        touched = (batches[0].number, batches[-1].number)
-        mirrored = state_properties(committed, self.table.branch)
-        if self.table.mode == "append":
-            missing = changes.within(*touched).missing_in(self._recreated())
-            return self._append(context, committed, committed, missing, mirrored)
-        changes = changes.of_keys_in(touched)
-        if self.table.mode == "delete":
+        return self._apply_again(context, committed, committed, batches)
+
+    def _apply_again(
+        self, context: MergeContext, committed: CommittedState, state: CommittedState, batches: Sequence[LandedBatch]
+    ) -> Merged:
+        """For the keys that these batches name the newest landed change; rows without a unique key if they lack."""
+        landed, until = context.intermediate, state.batch_number
+        changes = self._changes(
+            context, Reduction.of_replay(self.spec, self.table, self.columns, landed, until, batches)
+        )
+        if self.table.mode in ("append", "delete"):
             changes = changes.missing_in(self._recreated())
-        return self._merge(context, committed, committed, changes, mirrored)
+        return self._write(context, committed, state, changes, state_properties(state, self.table.branch))
+
+    def _write(
+        self,
+        context: MergeContext,
+        committed: CommittedState | None,
+        state: CommittedState,
+        changes: Changes,
+        mirrored: dict[str, str],
+    ) -> Merged:
+        write = self._append if self.table.mode == "append" else self._merge
+        return write(context, committed, state, changes, mirrored)
 
     def check_replay(self) -> None:
         if self.table.mode in ("append", "delete"):
@@ -126,9 +141,8 @@ class IcebergDestination(Destination):
         require_batch_column(found, self.table, self.name)
         return found
 
-    def _changes(self, context: MergeContext, first: int, newest: LandedBatch) -> Changes:
+    def _changes(self, context: MergeContext, wanted: Reduction) -> Changes:
         key = self.spec.changes.key
-        wanted = Reduction.of_table(self.spec, self.table, self.columns, context.intermediate, first, newest)
         return Changes(
             spark=context.spark,
             wanted=wanted,

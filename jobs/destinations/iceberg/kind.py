@@ -32,6 +32,7 @@ class IcebergKind(Kind[IcebergTable]):
         counts_keys_at_merge=True,
         commits_together=True,
         lands_directly=True,
+        tells_topics_apart=True,
     )
     dialect = SPARK
 

@@ -45,13 +45,6 @@ class Changes:
     missing: bool = False
     recreated: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
-    def of_keys_in(self, touched: tuple[int, int]) -> Changes:
-        """Only of keys with a change in these batches (first, last); for replay."""
-        return replace(self, wanted=replace(self.wanted, touched=touched))
-
-    def within(self, first: int, last: int) -> Changes:
-        return replace(self, wanted=replace(self.wanted, first=first, last=last))
-
     def missing_in(self, recreated: Mapping[str, Sequence[int]]) -> Changes:
         """Only rows that the table lacks."""
         return replace(self, missing=True, recreated=recreated)

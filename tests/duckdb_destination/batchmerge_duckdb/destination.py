@@ -80,7 +80,9 @@ class DuckDbDestination(Destination):
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         first, newest = batches[0].number, batches[-1]
         changes = Reduction.of_table(self.spec, self.table, self.columns, context.intermediate, first, newest)
-        return self._write(context, changes, committed, CommittedState.after(newest), missing=False)
+        # Of a batch that revises others the table has rows already.
+        missing = newest.batch.revises is not None
+        return self._write(context, changes, committed, CommittedState.after(newest), missing)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         landed, number = context.intermediate, committed.batch_number

@@ -14,6 +14,7 @@ from pyiceberg.types import StringType
 from jobs.batch import Batch, Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import CHANGES, ROWS, landing_schema
 from jobs.changes.files import LandedFiles, LandedSlice, in_range, of_partition
+from jobs.changes.landed_rows import LandedSnapshot
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.routing import RouteFilter
 from jobs.iceberg.schema import iceberg_schema
@@ -65,11 +66,11 @@ class Landing:
     def landed(self) -> LandedBatches:
         return LandedBatches([BATCH])
 
-    def snapshot_with(self, newest: LandedBatch) -> int:
+    def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
         assert newest == BATCH
         head = self.catalog.require(self.identifier).current_snapshot()
         assert head is not None
-        return head.snapshot_id
+        return LandedSnapshot(head.snapshot_id, True)
 
 
 BAD = {"stage": "value", "kind": "type", "message": "no"}

@@ -17,7 +17,7 @@ def told(read: int, landed: int, quarantined: int, filtered: int) -> TaskReport:
 
 
 def test_account_that_adds_up_with_gaps_apart() -> None:
-    counts = check(batch(1), "n.t", told(17, 12, 3, 2), added_rows=15)
+    counts = check(batch(1), 20, "n.t", told(17, 12, 3, 2), added_rows=15)
     assert (counts.read, counts.landed, counts.quarantined, counts.filtered, counts.gaps) == (17, 12, 3, 2, 3)
 
 
@@ -33,5 +33,5 @@ def test_account_that_adds_up_with_gaps_apart() -> None:
 )
 def test_account_that_does_not_add_up_is_refused(numbers: tuple[int, int, int, int], added_rows: int) -> None:
     with pytest.raises(InvariantBroken, match="nothing was published") as caught:
-        check(batch(1), "n.t", told(*numbers), added_rows)
+        check(batch(1), 20, "n.t", told(*numbers), added_rows)
     assert caught.value.where == "n.t"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -138,11 +139,13 @@ def test_landed_batches_that_have_to_stay(what: str, states: list[int | None], b
     assert oldest.number == expected, what
 
 
-def test_batches_with_recovered_rows_that_a_table_has_not_got_stay() -> None:
-    known = [landed(n) for n in (1, 2, 3, 4)]
-    oldest = first_kept(known, [committed(4)], 99_000, to_replay=2)
+@pytest.mark.parametrize(("merged", "kept"), [(4, 2), (5, 5)])
+def test_batches_that_are_revised_stay_until_every_table_has_the_one_that_revises(merged: int, kept: int) -> None:
+    known = [landed(n) for n in (1, 2, 3, 4, 5)]
+    known[4] = replace(known[4], batch=replace(known[4].batch, revises=2))
+    oldest = first_kept(known, [committed(5), committed(merged)], 99_000)
     assert oldest
-    assert oldest.number == 2
+    assert oldest.number == kept
 
 
 def test_nothing_landed_nothing_kept() -> None:

@@ -18,8 +18,6 @@ from sql import quote, render
 
 GOLDEN = Path(__file__).parent / "golden" / "spark"
 TEMPLATES = Path(__file__).parents[3] / "sql" / "spark"
-# Another destination's templates have their golden files beside its own tests.
-ELSEWHERE = {"staged_rows"}
 
 BRANCH = ("lake", "air", "flights", "branch_attempt--p--main--1f")
 LANDED = ("lake", "landing", "flights_tmp")
@@ -53,18 +51,13 @@ ROWS: dict[str, Any] = {
     "touched": None,
     "route": None,
     "kept": [],
+    "last": 7,
+    "revised": False,
+    "has_revision": True,
+    "with_time": False,
 }
-REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None}
+REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None, "revised": False}
 
-REDECODED: dict[str, Any] = {
-    "target": BRANCH,
-    "redecoded": ["batchmerge_redecoded"],
-    "keyed": True,
-    "names_unchanged": False,
-    "first": 3,
-    "last": 5,
-    "elsewhere": False,
-}
 KEPT = {"catalog": "lake", "table": ("air", "flights")}
 COMPACTION = {
     "branch": "main",
@@ -78,11 +71,8 @@ COMPACTION = {
 LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "dead_letters": ("dead_letters", {"table": LANDED, "values": False, "headers": False}),
-    "dead_letters.values": ("dead_letters", {"table": LANDED, "values": True, "headers": True}),
-    "write_back_redecoded": ("write_back_redecoded", REDECODED),
-    "write_back_redecoded.keeping": ("write_back_redecoded", {**REDECODED, "keyed": False, "names_unchanged": True}),
-    "write_back_redecoded.elsewhere": ("write_back_redecoded", {**REDECODED, "elsewhere": True}),
+    "dead_letters": ("dead_letters", {"table": LANDED, "values": False, "headers": False, "revised": False}),
+    "dead_letters.values": ("dead_letters", {"table": LANDED, "values": True, "headers": True, "revised": True}),
     "kept_columns": ("kept_columns", {"table": LANDED, "snapshot": 42}),
     "landed_rows.keeping": ("landed_rows", {**ROWS, "columns": [*COLUMNS, LEFT[0]], "kept": LEFT}),
     "carried_forward": ("carried_forward", {"rows": "SELECT 1", "keys": KEYS, "kept": LEFT}),
@@ -98,10 +88,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "duplicate_keys": ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
     "keep_tombstones": ("keep_tombstones", {**MERGE, "tombstones": TOMBSTONES, "order_by": "version"}),
     "key_bounds": ("key_bounds", {"keys": KEYS, "changes": ["batchmerge_changes"]}),
-    "quarantined": ("quarantined", {"table": LANDED}),
+    "quarantined": ("quarantined", {"table": LANDED, "revised": True}),
     "landed_rows.upsert_delete": ("landed_rows", ROWS),
     "landed_rows.append": ("landed_rows", {**ROWS, "mode": "append"}),
     "landed_rows.ordered_replay": ("landed_rows", {**ROWS, "order_by": ("value", "version"), "touched": (3, 5)}),
+    "landed_rows.revised": ("landed_rows", {**ROWS, "revised": True, "touched": (6, 7)}),
+    "landed_rows.revised_append": ("landed_rows", {**ROWS, "mode": "append", "revised": True, "touched": (6, 7)}),
+    "superseded": ("superseded", {**ROWS, "rows": "SELECT 1", "touched": (6, 7)}),
+    "revised_spans": ("revised_spans", {"table": LANDED, "snapshot": 42, "revision": 7}),
     "landed_rows.route_topics": ("landed_rows", {**ROWS, "route": RouteFilter(topics=("a", "b"))}),
     "landed_rows.route_field": (
         "landed_rows",
@@ -112,10 +106,18 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {**ROWS, "route": RouteFilter(path=("key", "carrier"), names=("air.aa", "aa")), "touched": (3, 5)},
     ),
     "last_change_per_key": ("last_change_per_key", REDUCED),
+    "last_change_per_key.revised": ("last_change_per_key", {**REDUCED, "revised": True}),
     "last_change_per_key.ordered": ("last_change_per_key", {**REDUCED, "order_by": "version"}),
     "last_delete_per_key": ("last_delete_per_key", REDUCED),
     "last_delete_per_key.ordered": ("last_delete_per_key", {**REDUCED, "order_by": "version"}),
-    "delete_landed": ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False}),
+    "delete_landed": (
+        "delete_landed",
+        {"table": LANDED, "column": "batchNumber", "dead_letters": False, "revised": False},
+    ),
+    "delete_landed.revised": (
+        "delete_landed",
+        {"table": LANDED, "column": "batchNumber", "dead_letters": False, "revised": True},
+    ),
     "expire_snapshots": ("expire_snapshots", {**KEPT, "snapshots": [5, 7]}),
     "remove_orphan_files": ("remove_orphan_files", {**KEPT, "older_than": "2026-01-01 00:00:00", "by_prefix": False}),
     "rewrite_data_files": ("rewrite_data_files", {**KEPT, **COMPACTION}),
@@ -176,7 +178,7 @@ def test_rendered_sql_is_the_agreed_one(case: str) -> None:
 
 
 def test_every_template_has_a_case() -> None:
-    rendered = {template for template, _ in CASES.values()} | {"match", "taken"} | ELSEWHERE
+    rendered = {template for template, _ in CASES.values()} | {"match", "taken", "readings"}
     assert {path.name.removesuffix(".sql.j2") for path in TEMPLATES.glob("*.sql.j2")} <= rendered
 
 

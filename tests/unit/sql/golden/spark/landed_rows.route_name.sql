@@ -8,8 +8,10 @@ SELECT
   `batchNumber` AS `__batch`,
   `i` AS `__i`,
   `kafka` AS `__kafka`
+
 FROM `lake`.`landing`.`flights_tmp` VERSION AS OF 42
 WHERE `batchNumber` BETWEEN :first AND :last
+  AND `revision` IS NULL
   AND `error` IS NULL
   AND CASE WHEN `key`.`carrier` IS NULL THEN `op` = 'delete' ELSE translate(CAST(`key`.`carrier` AS STRING), 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz') IN (:route_name_0, :route_name_1) END
   AND `key` IN (

@@ -8,7 +8,9 @@ SELECT
   `batchNumber` AS `__batch`,
   `i` AS `__i`,
   `kafka` AS `__kafka`
+
 FROM `lake`.`landing`.`flights_tmp` VERSION AS OF 42
 WHERE `batchNumber` BETWEEN :first AND :last
+  AND `revision` IS NULL
   AND `error` IS NULL
   AND `kafka`.`topic` IN (:route_topic_0, :route_topic_1)

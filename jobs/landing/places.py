@@ -1,0 +1,128 @@
+"""Where records stand in the order of all changes: (batch, i), for records that are read once more. Pure.
+
+A record keeps the places that it got when it was landed; after a reset of offsets that went back it has several. One
+that was never landed, or whose batch was forgotten by retention, stands right before the batch whose ranges begin after
+it, with a negative `i`: the order of a topic-partition's changes is kept, and each reading gives the same place.
+
+    batch 4 takes t-0 [100, 160)     offset 120 is (4, 20)      offset 70, not landed, is (4, -30)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.batch import LandedBatch
+from jobs.offsets import OffsetRange, Ranges, TopicPartition
+
+# Names of the columns that `Places.spread` adds.
+BATCH, POSITION = "__batch", "__i"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Records ``[start, end)`` of a topic-partition whose place is ``(batch, offset + shift)``."""
+
+    start: int
+    end: int
+    batch: int
+    shift: int
+
+    def within(self, wanted: OffsetRange) -> Stretch | None:
+        start, end = max(self.start, wanted.start), min(self.end, wanted.end)
+        return Stretch(start, end, self.batch, self.shift) if start < end else None
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of the records of some ranges; travels to Spark's workers.
+
+    Attributes:
+        stretches: per topic-partition; of a record that was landed several times there are several.
+    """
+
+    stretches: Mapping[TopicPartition, Sequence[Stretch]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How many places there are: an upper bound of the readings."""
+        return sum(s.end - s.start for found in self.stretches.values() for s in found)
+
+    def spread(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The records with their places (`BATCH`, `POSITION`), each once per place."""
+        rows, batches, positions = [], [], []
+        offsets, partitions = (batch.column(name).to_numpy() for name in ("offset", "partition"))
+        topics = batch.column("topic").cast(pa.string())
+        present = pa.Table.from_batches([batch.select(["topic", "partition"])]).group_by(["topic", "partition"])
+        for row in present.aggregate([]).to_pylist():
+            tp = TopicPartition(row["topic"], row["partition"])
+            of_topic = pc.equal(topics, tp.topic).to_numpy(zero_copy_only=False)
+            here = np.flatnonzero(of_topic & (partitions == tp.partition))
+            for s in self.stretches.get(tp, ()):
+                inside = here[(offsets[here] >= s.start) & (offsets[here] < s.end)]
+                rows.append(inside)
+                batches.append(np.full(len(inside), s.batch, dtype=np.int64))
+                positions.append(offsets[inside].astype(np.int64) + s.shift)
+        taken = batch.take(pa.array(_joined(rows)))
+        return taken.append_column(BATCH, pa.array(_joined(batches))).append_column(
+            POSITION, pa.array(_joined(positions))
+        )
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def places(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str], wanted: Ranges) -> Places:
+    """The places of all records of these ranges.
+
+    Args:
+        landed: all that are known, ascending.
+        topic_ids: of the topics that are read; batches of another topic of that name say nothing of its records.
+    """
+    found: dict[TopicPartition, list[Stretch]] = {}
+    for tp, all_ in _stretches(landed, topic_ids).items():
+        if tp in wanted and (parts := [part for s in all_ if (part := s.within(wanted[tp]))]):
+            found[tp] = parts
+    return Places(found)
+
+
+def landed_from(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str], tp: TopicPartition) -> int | None:
+    """The offset from which on all records of a topic-partition, up to the newest batch, are in known batches."""
+    first = None
+    for s in _stretches(landed, topic_ids).get(tp, []):
+        # What is not landed has a place before its batch.
+        first = s.end if s.shift + s.start < 0 else min(s.start, s.start if first is None else first)
+    return first
+
+
+def _stretches(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str]) -> dict[TopicPartition, list[Stretch]]:
+    """Of each topic-partition what its batches have, and what is left out before each of them."""
+    found: dict[TopicPartition, list[Stretch]] = {}
+    reached: dict[TopicPartition, int] = {}
+    for landed_batch in landed:
+        batch = landed_batch.batch
+        if batch.revises is not None:
+            continue
+        ranges = dict(sorted(batch.ranges.items()))
+        gaps = {
+            tp: (reached.get(tp, 0), r.start)
+            for tp, r in ranges.items()
+            if batch.topic_ids.get(tp.topic) == topic_ids.get(tp.topic) and reached.get(tp, 0) < r.start
+        }
+        before = -sum(end - start for start, end in gaps.values())
+        for tp, (start, end) in gaps.items():
+            found.setdefault(tp, []).append(Stretch(start, end, batch.number, before - start))
+            before += end - start
+        position = 0
+        for tp, r in ranges.items():
+            if batch.topic_ids.get(tp.topic) == topic_ids.get(tp.topic):
+                reached[tp] = max(reached.get(tp, 0), r.end)
+                if len(r):
+                    found.setdefault(tp, []).append(Stretch(r.start, r.end, batch.number, position - r.start))
+            position += len(r)
+    return found

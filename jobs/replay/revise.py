@@ -1,0 +1,80 @@
+"""Records that are read once more are landed as a batch of their own, which revises earlier ones.
+
+A replay from Kafka and a retry of dead letters differ only in where records are read from. What they read lands as
+rows, dead letters and marks of records that are left out, each at the place (batch, i) that its record always had, and
+with the number of the new batch as its `revision`. Nothing that is landed is ever rewritten. The new batch is the next
+one of the lineage; its empty ranges move no offset. Every table merges it like any other batch (`jobs.protocol`): for
+the keys that any reading of its records names, the newest change of all that is landed is applied.
+
+Of a record the newest reading counts that could be read: one that a stricter file cannot read any more is a dead letter
+from then on, and what it said before stays in the tables.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from jobs.batch import Batch, CommittedState, new_commit_id
+from jobs.offsets import OffsetRange
+from jobs.pipeline import Pipeline
+from jobs.protocol import MergedBatches, merge, merge_together
+from resources.errors import BatchmergeError
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What the tables have got of what is landed.
+
+    Attributes:
+        merged: by the table's name; None: it had everything.
+        failed: tables that could not be merged; the next run brings them what they lack.
+    """
+
+    merged: Mapping[str, MergedBatches | None] = field(default_factory=dict)
+    failed: Mapping[str, BatchmergeError] = field(default_factory=dict)
+
+
+def revising_batch(pipeline: Pipeline, committed: CommittedState, revises: int) -> Batch:
+    """The next batch, of records that are read once more.
+
+    Args:
+        revises: the first batch that they have to do with.
+    """
+    return Batch(
+        pipeline=pipeline.name,
+        number=committed.batch_number + 1,
+        commit_id=new_commit_id(),
+        previous_commit_id=committed.commit_id,
+        ranges={tp: OffsetRange(offset, offset) for tp, offset in sorted(committed.offsets.items())},
+        topic_ids=committed.topic_ids,
+        planned_at=int(time.time() * 1000),
+        spec_hash=pipeline.spec.meaning_hash,
+        leader_epochs=committed.leader_epochs,
+        revises=revises,
+    )
+
+
+def merge_tables(pipeline: Pipeline) -> Applied:
+    """Brings every table what is landed; one that fails does not keep the others from it."""
+    if pipeline.spec.commit == "together":
+        return Applied({done.destination.name: done.merged for done in merge_together(pipeline)})
+    merged, failed = {}, {}
+    for destination in pipeline.destinations():
+        try:
+            merged[destination.name] = merge(pipeline, destination)
+        except BatchmergeError as problem:
+            failed[destination.name] = problem
+    return Applied(merged, failed)
+
+
+def together(done: Iterable[Applied]) -> Applied:
+    """What several pipelines got."""
+    found = list(done)
+    merged = {table: one for applied in found for table, one in applied.merged.items()}
+    return Applied(merged, {table: problem for applied in found for table, problem in applied.failed.items()})
+
+
+def most_attempts(pipeline: Pipeline) -> int:
+    return max(table.max_commit_attempts for table in pipeline.spec.tables)
