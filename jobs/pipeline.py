@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -18,9 +18,10 @@ from jobs.destinations.registry import kind_of
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
 from jobs.landing.registry_schemas import Registries
+from jobs.landing.sample import sampled_columns
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
-from jobs.spec.added_columns import adds_columns, with_landed_columns
+from jobs.spec.added_columns import Additions, adds_columns, with_landed_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import Table
@@ -89,6 +90,12 @@ class Pipeline:
         self.resolve()
         same = destination.spec.source.value.columns == self.spec.source.value.columns
         return destination if same or not adds_columns(self.spec) else self.destination_of(destination.table)
+
+    def with_sampled_columns(self) -> tuple[Pipeline, Additions]:
+        """The pipeline as it would be with the columns that the newest records bring, and these; for `plan`."""
+        topics = self.kafka.topics(self.spec.source.topics, self.spec.source.pattern, self.spec.own_topics)
+        found = sampled_columns(self.spec, self.kafka, topics, Registries(self.registries()))
+        return replace(self, spec=found.spec), found
 
     @property
     def _place(self) -> IntermediateTable:

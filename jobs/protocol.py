@@ -161,6 +161,10 @@ def merge_together(pipeline: Pipeline) -> list[MergedTable]:
 
 def pending(pipeline: Pipeline, destination: Destination) -> Pending:
     """Decides what a table has to get; makes or adapts the table."""
+    destination = pipeline.resolved(destination)
+    if not pipeline.spec.source.row:
+        # No record has brought a column yet: there is no table to make.
+        return Pending(destination, destination.committed(), [], pipeline.intermediate.landed().batches)
     destination.prepare()
     committed = destination.committed()
     landed = pipeline.intermediate.landed()

@@ -13,6 +13,7 @@ from jobs.lineage import next_batches
 from jobs.members import Members
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
+from jobs.spec.added_columns import Additions, adds_columns
 from resources.errors import BatchmergeError
 
 
@@ -71,18 +72,24 @@ class RunPlan:
 
 def plan_run(pipeline: Pipeline) -> RunPlan:
     """Asks Kafka, the intermediate table and every destination; changes nothing. A table that fails stops no other."""
-    tables = [_plan_table(pipeline, destination) for destination in pipeline.destinations()]
+    columns: list[str] = []
     try:
+        if adds_columns(pipeline.spec):
+            pipeline, found = pipeline.with_sampled_columns()
+            columns = _sampled(found)
         planned = protocol.plan(pipeline)
     except BatchmergeError as problem:
+        tables = [_plan_table(pipeline, destination) for destination in pipeline.destinations()]
         return RunPlan(pipeline.name, pipeline.intermediate.identifier, problem=problem, tables=tables)
+    tables = [_plan_table(pipeline, destination) for destination in pipeline.destinations()]
+    create = [f"create {pipeline.intermediate.identifier}"] if not pipeline.intermediate.exists() else []
     return RunPlan(
         pipeline.name,
         pipeline.intermediate.identifier,
         committed=planned.committed.batch_number if planned.committed else None,
         batch=planned.batch,
         waiting=_waiting(planned),
-        steps=[f"create {pipeline.intermediate.identifier}"] if not pipeline.intermediate.exists() else [],
+        steps=[*create, *columns],
         tables=tables,
     )
 
@@ -123,6 +130,13 @@ def members_plan_text(plan: MembersPlan, with_sql: bool = True) -> str:
     lines += [f"new topics: {', '.join(plan.appeared)}"] if plan.appeared else []
     idle = len(plan.plans) - len(busy)
     return "\n".join([*lines, f"{plan.pipeline}: {idle} of {len(plan.plans)} topics have nothing new"])
+
+
+def _sampled(found: Additions) -> list[str]:
+    """What landing would make of the fields of the newest records; the batch's own records decide."""
+    added = [f"the newest records bring column {name} {kind}" for name, kind in found.added.items()]
+    refused = [f"the field {name} would make dead letters: {reason}" for name, reason in found.refused.items()]
+    return [*added, *refused]
 
 
 def _waiting(planned: protocol.Planned) -> int:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from jobs.schema.types import parse_columns
+from jobs.spec import added_columns
 from jobs.spec.columns import key_fields, optional
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.transform import HEADERS
@@ -57,6 +58,8 @@ ERROR = pa.struct(
         pa.field("headers", HEADERS),
     ]
 )
+# Stands in a value of which no column is known yet: there are no structs without a field in tables.
+NO_COLUMN = pa.field(added_columns.NO_COLUMN, pa.bool_())
 KEPT = pa.field("kept", pa.list_(pa.field("element", pa.string(), True)))
 REVISION = pa.field("revision", pa.int64())
 
@@ -71,7 +74,7 @@ def landing_schema(spec: PipelineSpec) -> pa.Schema:
     return pa.schema(
         [
             *([pa.field("key", pa.struct(key))] if key else []),
-            pa.field("value", pa.struct([optional(f) for f in value_fields(spec)])),
+            pa.field("value", pa.struct([optional(f) for f in value_fields(spec)] or [NO_COLUMN])),
             pa.field("op", pa.string()),
             pa.field("partitionTime", INSTANT),
             pa.field("i", pa.int64()),

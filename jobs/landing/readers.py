@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -71,6 +71,18 @@ def record_reader(
             for topic, own in source.per_topic.items()
         },
     )
+
+
+def value_decoders(spec: PipelineSpec, schemas: Schemas) -> Callable[[str], Decoder]:
+    """By topic the decoder of values, which tells the fields that no column takes."""
+    rules, value = envelope_rules(spec), spec.source.value
+
+    def of_topic(topic: str) -> Decoder:
+        own = spec.source.per_topic.get(topic)
+        encoding = (own.value if own else None) or value
+        return _decoder(encoding, value, schemas, ignore_case=spec.ignore_case, rules=rules, watch=Watch("tell"))
+
+    return of_topic
 
 
 def _decoder(

@@ -7,7 +7,7 @@ makes dead letters, and both are the same for all workers. The pass reads no mor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
@@ -39,10 +39,11 @@ class Registries:
         Raises:
             Unavailable: a registry does not answer. ConfigurationError: it refuses the credentials.
         """
-        return {
-            name: {i: schema for i in sorted(ids) if (schema := self._lookup(name, i))}
-            for name, ids in self._ids(source, records).items()
-        }
+        return {name: self.of_ids(name, ids) for name, ids in self._ids(source, records).items()}
+
+    def of_ids(self, name: str, ids: Iterable[int]) -> dict[int, RegisteredSchema]:
+        """Those of one registry that it knows; raises as `schemas_of` does."""
+        return {i: schema for i in sorted(ids) if (schema := self._lookup(name, i))}
 
     def _ids(self, source: Source, records: DataFrame) -> dict[str, set[int]]:
         found: dict[str, set[int]] = {name: set() for name in source.registries}

@@ -13,6 +13,7 @@ from jobs.spec.base import Spec
 from resources.config_files.mistakes import Mistake, Mistakes, refuse
 
 OP_COLUMN = "_op"
+AUTO = "auto"
 ID = "_id"
 
 
@@ -84,9 +85,25 @@ class Envelope(Spec):
         )
 
 
+def opened(given: dict[str, Any]) -> dict[str, Any]:
+    """A value as it is written, with `unknown_fields: add` where it says nothing of its columns at all."""
+    columns, settled = given.get("columns"), given.get("unknown_fields") or given.get("schema_file")
+    one = given.get("format") in ("string", "bytes")
+    if columns == AUTO or not (columns or settled or one):
+        return {**given, "columns": {}, "unknown_fields": given.get("unknown_fields") or "add"}
+    return given
+
+
+def leaves_columns_open(given: dict[str, Any]) -> bool:
+    """Whether a format as it is written leaves all columns to the records (`unknown_fields: add`)."""
+    written = given.get("columns")
+    return (written == AUTO or not written) and given.get("unknown_fields") == "add"
+
+
 def envelope_defaults(given: dict[str, Any]) -> dict[str, Any]:
     """A format with its envelope written out, and with the column that says what a record does."""
     envelope, columns = given.get("envelope"), given.get("columns") or {}
+    columns = {} if columns == AUTO else columns
     if not envelope or not isinstance(envelope, (str, dict)) or not isinstance(columns, dict):
         return given
     envelope = {"kind": envelope} if isinstance(envelope, str) else envelope
@@ -95,7 +112,7 @@ def envelope_defaults(given: dict[str, Any]) -> dict[str, Any]:
         return given
     columns, metadata = dict(columns), dict(metadata)
     # Of a key (mongo) only the columns are of interest.
-    if columns and "op" not in metadata.values() and columns.keys() != {ID}:
+    if (columns or leaves_columns_open(given)) and "op" not in metadata.values() and columns.keys() != {ID}:
         metadata[OP_COLUMN] = "op"
         columns[OP_COLUMN] = "string"
     return {**given, "envelope": {**envelope, "metadata": metadata}, "columns": columns}
@@ -107,7 +124,7 @@ def with_operation(document: Any) -> Any:
         value, changes = document["source"]["value"], document.get("changes") or {}
         if not value.get("envelope") or changes.get("op"):
             return document
-        written = envelope_defaults(value)
+        written = envelope_defaults(opened(value))
         column = next(name for name, path in written["envelope"]["metadata"].items() if path == "op")
     except (KeyError, TypeError, AttributeError, StopIteration):
         return document
@@ -121,6 +138,11 @@ class HasEnvelope(Spec):
         None, description="change data: debezium, debezium_flat, dms or mongo, or these with options"
     )
     columns: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def takes_new_columns(self) -> bool:
+        """Whether records may bring columns that are not declared."""
+        return False
 
     @model_validator(mode="before")
     @classmethod
@@ -136,7 +158,8 @@ class HasEnvelope(Spec):
             for name in self.envelope.metadata
             if name not in self.columns
         ]
-        if self.columns.keys() != {ID} and not set(self.columns).difference(self.envelope.metadata):
+        row = set(self.columns).difference(self.envelope.metadata)
+        if self.columns.keys() != {ID} and not row and not self.takes_new_columns:
             found.append(Mistake(("columns",), "there is no column of the row", "declare those of the table"))
         refuse(found)
         return self

@@ -14,7 +14,7 @@ from jobs.schema.protobuf import Messages, message_wire
 from jobs.schema.types import field_text, parse_columns, parse_type
 from jobs.schema.wire import natural_fields
 from jobs.spec.base import Spec
-from jobs.spec.envelope import HasEnvelope
+from jobs.spec.envelope import HasEnvelope, opened
 from resources.config_files.mistakes import Mistake, Mistakes, one_of, refuse
 from resources.errors import ConfigurationError
 
@@ -113,7 +113,7 @@ class Format(Encoding, HasEnvelope):
     @model_validator(mode="after")
     def _columns_fit_the_format(self) -> Format:
         found = type_mistakes(self.columns)
-        if not self.columns:
+        if not self.columns and not self.takes_new_columns:
             remedy = "declare them (`batchmerge infer` proposes them), or name a `schema_file`"
             found.append(Mistake(("columns",), "there are no columns", remedy, goes_by=(("schema_file",),)))
         elif self.format in _ONE_COLUMN and len(self.columns) != 1:
@@ -139,7 +139,22 @@ class Value(Format):
         "out, counted and named in log and metadata; fail: the record is bad. Left out: as ignore, and the check "
         "`fields_declared` warns",
     )
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="column name to type, for example `{id: long not null, tags: array<string>}`; others are for "
+        "`unknown_fields`. Left out, or `auto`: those of the `schema_file`, else whatever the records bring "
+        "(`unknown_fields: add`)",
+    )
     rescued: str = Field("_rescued", min_length=1, description="the column of `unknown_fields: rescue`, a string")
+
+    @property
+    def takes_new_columns(self) -> bool:
+        return self.unknown_fields == "add"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns_may_be_left_out(cls, given: Any) -> Any:
+        return opened(given) if isinstance(given, dict) else given
 
     @model_validator(mode="before")
     @classmethod

@@ -38,7 +38,9 @@ def mistakes(spec: PipelineSpec) -> list[Mistake]:
 def unknown_column(path: Path, name: str, known: Sequence[str], of: str, at_key: bool = False) -> Mistake:
     """A column that is named and not there."""
     meant = closest(name, known)
-    listed = "" if meant else f"name one of {', '.join(known)}"
+    listed = (
+        "" if meant else f"name one of {', '.join(known)}" if known else "declare it there: what is named needs a type"
+    )
     return Mistake(path, f"{name} is not a column of {of}", f"did you mean `{meant}`?" if meant else listed, at_key)
 
 
@@ -149,7 +151,11 @@ def _added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
         return
     path = ("source", "value", "unknown_fields")
     if spec.source.transform:
-        yield Mistake(path, "`add` and a transform, which names the columns itself", "use `rescue`, or `fail`")
+        what = "records cannot bring columns where a transform names them itself"
+        yield Mistake(path, what, "declare `columns`, and use `rescue`, `ignore` or `fail`")
+    if spec.intermediate.direct and not spec.source.value.columns:
+        what = "a table that is written at once needs a column to begin with"
+        yield Mistake(("intermediate", "direct"), what, "declare one in `source.value.columns`, or leave `direct` out")
     for number, table in enumerate(spec.tables):
         if not table.evolve.add_columns:
             what = "`source.value.unknown_fields: add` adds columns, and this table takes none"

@@ -152,7 +152,11 @@ def _settled(
     before: CommittedState | None,
     merged: Merged | None,
 ) -> Done:
-    """Asks the table itself what it is now."""
+    """Asks the table itself what it is now; there is none before a record has brought a column."""
+    if not pipeline.spec.source.row:
+        landed = pipeline.intermediate.landed().batches
+        return Done(batches, before, merged, destination.committed(), landed, 0, 0, (), None)
+    destination = pipeline.resolved(destination)
     work = pipeline.merge_context(destination)
     duplicates = destination.touched_duplicates(work, batches) if checks.counts_keys(destination.table) else 0
     after = destination.committed()

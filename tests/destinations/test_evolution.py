@@ -120,3 +120,34 @@ def test_fields_that_no_column_takes_become_columns_while_the_batch_is_landed(
     assert rows() == expected
     letters = [b.counts.quarantined for b in table.engine.pipeline.intermediate.landed().batches]
     assert letters == [0, 0, 2], "a value that does not fit its column, and a name that can be none"
+
+
+@pytest.fixture(scope="module")
+def undeclared(new_story: MakeStory) -> Story:
+    """A pipeline whose file declares only the key: the first batch has no row that could bring a column."""
+    story = new_story()
+    story = story.reading({}, value={"format": "json"}).edited(changes={"key": {"columns": ["id"]}})
+    story.tell(Record(0, 1, None), Record(0, 2, "no JSON"))
+    story.land()
+    story.tell(put(1), put(2, more=5), put(3))
+    story.land()
+    story.tell(Record(0, 3, None), put(1, later=True))
+    story.land()
+    return story
+
+
+@pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
+def test_columns_may_be_left_to_the_records(target: Target, undeclared: Story) -> None:
+    table = undeclared.table(target)
+    table.merge()
+    rows = [(1, "a", 1.0), (2, "a", 1.0)]
+    assert table.rows() == (sorted([*rows, (1, "a", 1.0), (3, "a", 1.0)]) if target.mode == "append" else rows)
+    assert any(row["later"] for row in table.select("id", "later"))
+    assert undeclared.engine.pipeline.spec.source.value.columns.keys() == {
+        "amount",
+        "id",
+        "name",
+        "op",
+        "more",
+        "later",
+    }

@@ -27,6 +27,7 @@ from resources.iceberg import IcebergCatalog
 from tests.kit.interrupting import Died, at_failpoints
 
 TP = TopicPartition("t", 0)
+ADDING: dict[str, Any] = {"columns": {"id": "long not null"}, "unknown_fields": "add"}
 
 
 class Records:
@@ -73,7 +74,7 @@ class Place:
         )
         self.declared = PipelineSpec.model_validate(
             {
-                "source": {"topics": [TP.topic], "value": {"columns": {"id": "long not null"}, **value}},
+                "source": {"topics": [TP.topic], "value": value or {"columns": {"id": "long not null"}}},
                 "intermediate": {"direct": direct},
                 "tables": [{"kind": "iceberg", "table": "d.t", "mode": "append"}],
             }
@@ -125,7 +126,7 @@ class Place:
 def test_batch_with_new_fields_is_landed_with_columns_for_them(
     direct: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(tmp_path, monkeypatch, direct, unknown_fields="add")
+    place = Place(tmp_path, monkeypatch, direct, **ADDING)
     assert place.land({"id": 1}).counts.landed == 1
 
     def die(point: str) -> None:
@@ -147,8 +148,18 @@ def test_batch_with_new_fields_is_landed_with_columns_for_them(
     ]  # fmt: skip
 
 
+def test_columns_may_all_be_left_to_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path, monkeypatch, columns="auto")
+    assert place.land("no object", {}).counts.quarantined == 1
+    assert place.letters.spec.source.value.columns == {}, "no record has brought one"
+    assert place.land({"id": 1, "name": "a"}).counts.landed == 1
+    assert place.letters.spec.source.value.columns == {"id": "long", "name": "text"}
+    assert place.land({"name": 5}).counts.landed == 1
+    assert [row and (row["id"], row["name"]) for row in place.rows()][-2:] == [(1, "a"), (None, "5")]
+
+
 def test_field_that_can_be_no_column_makes_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(tmp_path, monkeypatch, unknown_fields="add")
+    place = Place(tmp_path, monkeypatch, **ADDING)
     landed = place.land({"id": 1, "new": 1}, {"id": 2, "ID": 3}, {"id": 3})
     assert (landed.counts.landed, landed.counts.quarantined) == (2, 1)
     assert place.rows() == [{"id": 1, "new": 1}, None, {"id": 3, "new": None}]

@@ -110,3 +110,46 @@ def test_policy_that_cannot_hold_is_a_mistake(value: dict[str, Any], table: dict
 def test_rescued_fields_have_a_column() -> None:
     rescuing = spec(unknown_fields="rescue", rescued="more")
     assert rescuing.source.value.columns["more"] == "string"
+
+
+@pytest.mark.parametrize(
+    ("value", "declared"),
+    [
+        ({}, {}),
+        ({"columns": "auto"}, {}),
+        ({"columns": "auto", "format": "avro", "registry": "r"}, {}),
+        ({"envelope": "debezium"}, {"_op": "string"}),
+    ],
+)
+def test_columns_may_be_left_to_the_records(value: dict[str, Any], declared: dict[str, str]) -> None:
+    document = {"source": {"topics": ["t"], "value": value}, "tables": [{**BIGQUERY, "metadata_columns": []}]}
+    opened = PipelineSpec.model_validate(document)
+    assert (opened.source.value.columns, opened.source.value.unknown_fields) == (declared, "add")
+    landed = landing_schema(opened)
+    assert landed.field("value").type.num_fields == 1, "there are no empty structs in tables"
+    assert with_landed_columns(opened, landed).source.value.columns == declared
+    made = additions(opened, found(id="long")).spec
+    assert with_landed_columns(opened, landing_schema(made)).source.value.columns == {**declared, "id": "long"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({"value": {"unknown_fields": "fail"}}, "there are no columns"),
+        ({"value": {"format": "string"}}, "there are no columns"),
+        ({"value": {}, "transform": {"sql": "select 1 as a from records"}}, "cannot bring columns"),
+    ],
+)
+def test_columns_that_cannot_be_left_out_are_a_mistake(parts: dict[str, Any], text: str) -> None:
+    with pytest.raises((Mistakes, ValueError), match=text):
+        PipelineSpec.model_validate({"source": {"topics": ["t"], **parts}, "tables": [BIGQUERY]})
+
+
+def test_what_the_file_names_needs_a_type() -> None:
+    document = {
+        "source": {"topics": ["t"], "value": {}},
+        "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
+        "tables": [{**BIGQUERY, "mode": "upsert"}],
+    }
+    with pytest.raises((Mistakes, ValueError), match="declare it there"):
+        PipelineSpec.model_validate(document)
