@@ -42,8 +42,8 @@ def main() -> int:
 def _measure(files: Path) -> int:
     connections = load_connections()
     servers = connections.get("kafka", KafkaConnection).bootstrap_servers
-    made = AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(t, 1, 1) for t in topics(MANY)])
-    for future in made.values():
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in topics(MANY)]).values():
         future.result()
     spec = PipelineSpec.model_validate(document(kinds=("iceberg",)))
     planning, plan = _timed(lambda: plan_members(Members("many", spec, connections)))
