@@ -84,6 +84,10 @@ def test_spark_and_arrow_decide_alike(pattern: str, spark: SparkSession) -> None
         snapshot=0,
         mode="delete",
         touched=None,
+        revised=False,
+        has_revision=False,
+        last=1,
+        with_time=False,
         route=taken,
     )
     condition = text.split("IS NULL\n", 1)[1].strip().removeprefix("AND ")

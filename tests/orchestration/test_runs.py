@@ -60,7 +60,7 @@ def test_run_shows_what_it_did(
     snapshot = IcebergCatalog("lake", connections.get("lake", IcebergConnection)).require(flow.table("upsert_delete"))
     assert str(snapshot.current_snapshot().snapshot_id) == table["snapshot id"]  # type: ignore[union-attr]
     checks = events(instance, second, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
-    assert len(checks) == 8
+    assert len(checks) == 10
     assert all(event.asset_check_evaluation_data.passed for event in checks)
     _check_lineage(flow, lineage, first.run_id, table)
 

@@ -70,6 +70,7 @@ COMPACTION = {
 
 LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
 
+AT_9 = {"table": LANDED, "snapshot": 42, "until": 9}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dead_letters": ("dead_letters", {"table": LANDED, "values": False, "headers": False, "revised": False}),
     "dead_letters.values": ("dead_letters", {"table": LANDED, "values": True, "headers": True, "revised": True}),
@@ -153,7 +154,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "stale_keys": (
         "stale_keys",
-        {"table": LANDED, "snapshot": 42, "refused": ["x"], "mode": "upsert", "route": None},
+        {**AT_9, "revised": False, "refused": ["x"], "mode": "upsert", "route": None},
+    ),
+    "stale_keys.revised": (
+        "stale_keys",
+        {**AT_9, "revised": True, "refused": None, "mode": "upsert", "route": None},
     ),
     "without_refused": ("without_refused", {"rows": "SELECT 1", "refused": ["x"]}),
     "expected_values": (

@@ -1,0 +1,62 @@
+WITH `refused` AS (
+  SELECT `key`, `batchNumber`, `i` FROM (
+  SELECT r.*
+  FROM `lake`.`landing`.`flights_tmp` VERSION AS OF 42 AS r
+  LEFT ANTI JOIN (
+    SELECT `batchNumber`, `i`, max(`revision`) AS `newest`
+    FROM `lake`.`landing`.`flights_tmp` VERSION AS OF 42
+    WHERE `revision` IS NOT NULL AND `revision` <= 9
+    GROUP BY `batchNumber`, `i`
+  ) AS n
+  ON r.`batchNumber` = n.`batchNumber` AND r.`i` = n.`i` AND coalesce(r.`revision`, 0) < n.`newest`
+  WHERE coalesce(r.`revision`, 0) <= 9
+) WHERE false
+),
+`missing` AS (
+  SELECT `key`, max(struct(`batchNumber`, `i`)) AS `place`
+  FROM (
+    SELECT `key`, `batchNumber`, `i` FROM (
+  SELECT r.*
+  FROM `lake`.`landing`.`flights_tmp` VERSION AS OF 42 AS r
+  LEFT ANTI JOIN (
+    SELECT `batchNumber`, `i`, max(`revision`) AS `newest`
+    FROM `lake`.`landing`.`flights_tmp` VERSION AS OF 42
+    WHERE `revision` IS NOT NULL AND `revision` <= 9
+    GROUP BY `batchNumber`, `i`
+  ) AS n
+  ON r.`batchNumber` = n.`batchNumber` AND r.`i` = n.`i` AND coalesce(r.`revision`, 0) < n.`newest`
+  WHERE coalesce(r.`revision`, 0) <= 9
+)
+    WHERE `error`.`kind` IS NOT NULL AND `error`.`stage` <> 'key' AND `key` IS NOT NULL AND `batchNumber` BETWEEN :first AND :last
+    UNION ALL
+    SELECT * FROM `refused`
+  )
+  GROUP BY `key`
+),
+`there` AS (
+  SELECT `key`, max(struct(`batchNumber`, `i`)) AS `place`
+  FROM (
+    SELECT `key`, `batchNumber`, `i` FROM (
+  SELECT r.*
+  FROM `lake`.`landing`.`flights_tmp` VERSION AS OF 42 AS r
+  LEFT ANTI JOIN (
+    SELECT `batchNumber`, `i`, max(`revision`) AS `newest`
+    FROM `lake`.`landing`.`flights_tmp` VERSION AS OF 42
+    WHERE `revision` IS NOT NULL AND `revision` <= 9
+    GROUP BY `batchNumber`, `i`
+  ) AS n
+  ON r.`batchNumber` = n.`batchNumber` AND r.`i` = n.`i` AND coalesce(r.`revision`, 0) < n.`newest`
+  WHERE coalesce(r.`revision`, 0) <= 9
+)
+    WHERE `error`.`kind` IS NULL AND `batchNumber` BETWEEN :first AND :last
+    AND `op` <> 'filtered'
+    AND `op` <> 'delete'
+
+    EXCEPT SELECT * FROM `refused`
+  )
+  WHERE `key` IN (SELECT `key` FROM `missing`)
+  GROUP BY `key`
+)
+SELECT count(*) AS `keys`
+FROM `missing` LEFT ANTI JOIN `there`
+ON `missing`.`key` = `there`.`key` AND `there`.`place` >= `missing`.`place`
