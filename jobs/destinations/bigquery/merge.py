@@ -310,7 +310,8 @@ class Merging:
             job = clock.time("merge", lambda: self._replay(loader, row, flush))
         finally:
             self.bigquery.delete_table(staging)
-        self.side_table.forget(batches[0].number, batches[-1].number, known)
+        newest_by = loader.refusal.attempt if self.table.mode.startswith("upsert") else None
+        self.side_table.forget(batches[0].number, batches[-1].number, known, newest_by)
         return Merged(self._counts(job, rows, judged), str(job.job_id), clock.seconds)
 
     def _replay_table(self, row: StateRow) -> str:

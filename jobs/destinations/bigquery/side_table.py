@@ -84,12 +84,19 @@ class SideTable:
         """Who has written letters of these batches so far."""
         return [str(row["attempt"]) for row in self._rows("side_table_attempts", {"first": first, "last": last})]
 
-    def forget(self, first: int, last: int, attempts: Sequence[str]) -> None:
-        """Takes away what these attempts have written of these batches: all of it was judged by others."""
-        if attempts:
-            text = render("bigquery", "side_table_forget", table=self.bigquery.table_id(self.name))
-            given: dict[str, int | str] = {"first": first, "last": last, "attempts": ",".join(attempts)}
-            self.bigquery.change(text, given, self.where)
+    def forget(self, first: int, last: int, attempts: Sequence[str], newest_by: str | None = None) -> None:
+        """Takes away what these attempts have written of these batches: all of it was judged by others.
+
+        Args:
+            newest_by: this attempt has judged the newest change of each key only. Where it has refused that, the key's
+                other letters stay: those changes are still not in the table.
+        """
+        if not attempts:
+            return
+        path, newest_only = self.bigquery.table_id(self.name), newest_by is not None
+        text = render("bigquery", "side_table_forget", table=path, newest_only=newest_only)
+        given: dict[str, int | str] = {"first": first, "last": last, "attempts": ",".join(attempts)}
+        self.bigquery.change(text, {**given, **({"by": newest_by} if newest_by else {})}, self.where)
 
     def drop(self) -> None:
         self.bigquery.delete_table(self.name)
