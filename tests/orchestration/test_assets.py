@@ -87,7 +87,7 @@ def test_code_version_follows_the_file() -> None:
 
 @pytest.mark.parametrize("config", [LandConfig, MergeConfig])
 def test_launchpad_options_are_few_with_default_and_description(config: type[dg.Config]) -> None:
-    assert set(config.model_fields) <= {"mode", "max_batches", "until_caught_up"}
+    assert set(config.model_fields) <= {"mode", "topics", "max_batches", "until_caught_up"}
     for name, option in config.model_fields.items():
         assert not option.is_required(), name
         assert option.description, name
@@ -109,6 +109,7 @@ def test_checks_block_where_a_promise_is_broken_and_warn_elsewhere() -> None:
         "schema_as_declared",
         "caught_up",
         "no_stale_keys",
+        "fields_declared",
         "reconciled",
         "keys_unique",
         "tables_agree",
