@@ -75,10 +75,11 @@ class IcebergCatalog:
 
     @property
     def _catalog(self) -> Catalog:
+        # Each time: a file that was moved away since can still be read, and only a commit would fail.
+        self._require_database()
         # Members of a pipeline share it; two that open a new database at once get in each other's way.
         with self._opening:
             if self._opened is None:
-                self._require_database()
                 self._database()
                 with catalog_errors(f"catalog {self.name}"):
                     self._opened = load_catalog(self.name, **self._properties())

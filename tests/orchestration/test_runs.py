@@ -287,4 +287,8 @@ def test_backfill_before_the_first_landed_batch_reads_kafka(
     assert result.success
     assert [row[0] for row in rows(connections, table)] == [0, 1, 2, 3]
     assert result.tables[0].metadata["dagster/row_count"] == 4
-    assert flow.pipeline(connections).destinations()[0].committed() == before
+    # What is read again is a batch of its own, which moves no offset.
+    after = flow.pipeline(connections).destinations()[0].committed()
+    assert before
+    assert after
+    assert (dict(after.offsets), after.batch_number) == (dict(before.offsets), before.batch_number + 1)
