@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from jobs.dead_letters.listing import letters, summary
 from jobs.dead_letters.retry import retry
 from orchestration.cli import dead_letters as cli
+from orchestration.cli.output import with_json
 from resources.connections import Connections
 from resources.errors import BadRecords, ConfigurationError
 from tests.kit.clickhouse import clickhouse_flow
@@ -143,8 +144,8 @@ def test_command_line(
     before.advance()
 
     def run(engine: Engine, *arguments: str) -> str:
-        monkeypatch.setattr(cli, "open_pipeline", lambda _name, _connections: engine.pipeline)
-        result = CliRunner().invoke(cli.dead_letters, [*arguments], catch_exceptions=False)
+        monkeypatch.setattr(cli, "open_pipelines", lambda _name, _connections: [engine.pipeline])
+        result = CliRunner().invoke(with_json(cli.dead_letters), [*arguments], catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return result.output
 
