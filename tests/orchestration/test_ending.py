@@ -103,6 +103,7 @@ def test_a_run_ends_and_frees_what_it_held(
         "spark": {"kind": "spark", "master": "local[1]"},
     }
     (home / "connections.yaml").write_text(yaml.safe_dump({"connections": connections}))
+    (tmp_path / "lake.db").touch()
     # The instance is made here or there, by whoever comes first.
     with _in_background(f"run {FLOW.name}", log) as run, dagster_instance() as instance:
         _until(lambda: holders(instance, [f"landing/{FLOW.name}"]) or not _lives(run), log)
