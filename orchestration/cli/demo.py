@@ -12,6 +12,7 @@ import dagster as dg
 import pyarrow as pa
 from rich.table import Table
 
+from jobs.dead_letters.listing import summary
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.flights import Flights
@@ -24,7 +25,6 @@ from orchestration.files import pipeline_spec
 from resources.connections import data_folder, load_connections
 from resources.local import stack
 from resources.local.flights.expected import expected_table
-from sql import render
 
 PIPELINE = "flights"
 _RUNS = 3
@@ -117,14 +117,13 @@ def _show_batches(pipeline: Pipeline) -> None:
 
 
 def _show_quarantined(pipeline: Pipeline, malformed: dict[str, int]) -> None:
-    spark = pipeline.spark("landing", pipeline.intermediate.catalog)
-    rows = spark.sql(render("spark", "quarantined", table=pipeline.intermediate.path)).collect()
+    groups = summary(pipeline)
     table = Table("part", "kind", "records", "first", "what is wrong with it")
-    for row in rows:
-        table.add_row(row["stage"], row["kind"], f"{row['records']:,}", row["first"], row["message"])
+    for group in groups:
+        table.add_row(group.stage, group.kind, f"{group.records:,}", group.first, group.message)
     console().print(table)
     sent = ", ".join(f"{n} {kind}" for kind, n in malformed.items())
-    kept = sum(row["records"] for row in rows)
+    kept = sum(group.records for group in groups)
     click.echo(f"quarantined {kept:,}; sent malformed {sum(malformed.values()):,}: {sent}")
 
 

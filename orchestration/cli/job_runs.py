@@ -33,7 +33,7 @@ class Step:
     Attributes:
         metadata: of its materialization, plain values.
         problem: why it failed; None where it did not.
-        transient: the same run may succeed later.
+        transient: as far as this step goes, the same run may succeed later.
     """
 
     asset: str
@@ -50,6 +50,11 @@ class RunResult:
     @property
     def success(self) -> bool:
         return all(step.problem is None for step in self.steps)
+
+    @property
+    def transient(self) -> bool:
+        """Of a run that failed: whether the same run may succeed later."""
+        return all(step.transient for step in self.steps if step.problem)
 
     @property
     def landing(self) -> Step:
@@ -188,7 +193,7 @@ def _step(key: dg.AssetKey, made: dg.DagsterEvent | None, failed: dg.DagsterEven
     if made is not None:
         metadata = {name: value.value for name, value in made.materialization.metadata.items()}
     if failed is None:
-        return Step(asset, metadata, None if made else "not run: a step before it failed")
+        return Step(asset, metadata, None if made else "not run: a step before it failed", transient=not made)
     data = failed.step_failure_data
     if data.user_failure_data:
         facts = {name: value.value for name, value in data.user_failure_data.metadata.items()}

@@ -121,5 +121,4 @@ def finish(result: RunResult, pipeline: str) -> None:
 
     show_run(result, pipeline)
     if not result.success:
-        failed = [step for step in result.steps if step.problem]
-        sys.exit(3 if all(step.transient for step in failed) else 2)
+        sys.exit(3 if result.transient else 2)

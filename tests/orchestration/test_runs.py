@@ -15,6 +15,7 @@ import yaml
 from orchestration.cli.job_runs import run_job
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
+from resources.local.ports import free_port
 from tests.kit.flow import Flow, rows
 from tests.kit.model import bad, expected
 from tests.kit.records import Record, bootstrap, produce, random_changes
@@ -106,6 +107,23 @@ def test_run_without_news_changes_nothing(connections: Connections, topic: Topic
     assert len(rows(connections, flow.table("append"))) == 10
 
 
+def test_run_that_cannot_reach_kafka_may_succeed_later(
+    connections: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: dg.DagsterInstance
+) -> None:
+    file = tmp_path / "connections.yaml"
+    nobody = {"kind": "kafka", "bootstrap_servers": f"127.0.0.1:{free_port(())}", "timeout_seconds": 0.5}
+    lake = connections.get("lake", IcebergConnection).model_dump(mode="json", exclude_defaults=True)
+    file.write_text(yaml.safe_dump({"connections": {"kafka": nobody, "lake": {"kind": "iceberg", **lake}}}))
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(file))
+
+    result = advance(instance, Flow("nowhere", ["append"], overrides={"retry": {"max_retries": 0}}))
+
+    assert not result.success
+    assert "Kafka" in str(result.landing.problem)
+    assert result.tables[0].problem == "not run: a step before it failed"
+    assert result.transient
+
+
 def test_plain_run_on_a_past_hour_is_refused(
     connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:
@@ -117,7 +135,7 @@ def test_plain_run_on_a_past_hour_is_refused(
 
     assert not result.success
     assert "launch these hours as a backfill" in str(result.landing.problem)
-    assert not result.landing.transient
+    assert not result.transient
     assert result.tables[0].problem == "not run: a step before it failed"
     assert not events(instance, result, dg.DagsterEventType.STEP_RESTARTED)
     assert flow.pipeline(connections).intermediate.landed().batches == []
