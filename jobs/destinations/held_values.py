@@ -6,7 +6,7 @@ Such a value would be stored as another one, or stop the whole statement: a null
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 NULL_COLLECTION = "null in an array, map or tuple column"
 NULL_ELEMENT = "null in an array"
+UNREADABLE = "a text that is none of the column's type"
 
 DAY = 86_400_000_000
 Mask = np.ndarray  # of bool, one per row
@@ -40,6 +41,7 @@ class Held:
         elements: elements of arrays may be null.
         remedy: what lets it hold such nulls.
         outside: what is wrong with a value outside of its range.
+        unreadable: finds values of the column itself that its type does not read; None: it reads all.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -47,6 +49,7 @@ class Held:
     elements: bool = True
     remedy: str = ""
     outside: str = "the value is out of the type's range"
+    unreadable: Callable[[pa.Array], Mask] | None = None
 
     def range_of(self, kind: pa.DataType) -> Range | None:
         return self.ranges.get(family(kind) or "")

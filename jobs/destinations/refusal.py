@@ -22,6 +22,7 @@ import pyarrow as pa
 from jobs.destinations.held_values import (
     NULL_COLLECTION,
     NULL_ELEMENT,
+    UNREADABLE,
     Held,
     Mask,
     brought_in_range,
@@ -77,7 +78,7 @@ class HeldColumn:
     @property
     def may_refuse(self) -> bool:
         """Whether there are values of the declared type that the column does not hold, as far as the file tells."""
-        return _has_limits(self.declared, self.held)
+        return self.held.unreadable is not None or _has_limits(self.declared, self.held)
 
     @property
     def may_be_set_to_fit(self) -> bool:
@@ -177,6 +178,9 @@ class Refusal:
         nulls = _judged(rows, column, null_collections(values, column.held)) & ~beyond
         yield column.held.outside, beyond
         yield NULL_ELEMENT if column.held.collections else NULL_COLLECTION, nulls[~beyond]
+        if column.held.unreadable:
+            flawed = _judged(rows, column, column.held.unreadable(values))
+            yield UNREADABLE, flawed[~(beyond | nulls)]
 
     def _letters(self, rows: pa.Table, column: HeldColumn, reason: str) -> pa.Table:
         own = [c for c in self.columns if c.name in rows.column_names]

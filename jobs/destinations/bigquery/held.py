@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.texts import unreadable
 from jobs.destinations.held_values import DAY, Held, Range
 from jobs.destinations.refusal import HeldColumn
 from jobs.spec.columns import row_columns
@@ -29,7 +31,7 @@ def held_columns(spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Col
             type=f"{'REPEATED ' if column.field.mode == 'REPEATED' else ''}{column.field.field_type}",
             nullable=declared[column.source].nullable,
             is_key=column.is_key,
-            held=held,
+            held=replace(held, unreadable=unreadable(column.conversion)),
             fixed=column.source == ("value", spec.changes.ordered_by),
         )
         for number, column in enumerate(columns)
