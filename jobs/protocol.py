@@ -210,7 +210,8 @@ def _apply(pipeline: Pipeline, wanted: Pending, transaction: Transaction | None)
 
 
 def _publish_events(pipeline: Pipeline, wanted: Pending, done: MergedBatches | None) -> None:
-    """Also where there was nothing to merge: a run that died may have left events unpublished."""
+    """Also where there was nothing to merge: a run that died may have left events unpublished, or letters unsent."""
+    DeadLetterTopic(pipeline, wanted.destination).publish()
     if done is None:
         publish_table_events(pipeline, wanted.destination, wanted.landed)
         return

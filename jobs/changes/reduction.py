@@ -111,7 +111,11 @@ class Reduction:
         landed: LandedRows,
         batches: Sequence[LandedBatch],
     ) -> Reduction:
-        """What a table takes of all these batches, whatever was read how often."""
+        """What a table takes of all these batches, whatever was read how often.
+
+        Also rows (`__op` is ``stays``) whose records say something else since they were read again, where the table
+        keeps what it has: they may be there or not.
+        """
         return cls._of_state(spec, table, columns, landed, batches, batches[0].number)
 
     @classmethod
@@ -180,13 +184,14 @@ class Reduction:
         """One change per key of these landed rows; in the mode `delete` the rows and the last delete of each key."""
         if self.unchanged:
             rows = render("spark", "carried_forward", rows=rows, keys=self.keys, kept=self.unchanged)
+        one_a_key = self.mode.startswith("upsert") and bool(self.keys)
+        superseded = self.revised and (one_a_key if self.touched else self.mode != "upsert_delete")
+        if superseded:
+            rows = self._with_superseded(rows)
         if self.mode == "append" or not self.keys:
             return rows
         if self.mode == "delete":
             return render("spark", "last_delete_per_key", rows=rows, keys=self.keys, order_by=self.order_by)
-        superseded = self.revised and self.touched is not None
-        if superseded:
-            rows = self._with_superseded(rows)
         return render(
             "spark", "last_change_per_key", rows=rows, keys=self.keys, order_by=self.order_by, revised=superseded
         )

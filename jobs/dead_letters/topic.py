@@ -5,6 +5,9 @@ consumer group ``batchmerge-<pipeline>/dead-letters``, whose metadata names the 
 transaction's end has sent nothing, and the next one goes on after the batch that is named there: once per record for
 readers with `isolation.level=read_committed`, as long as Kafka remembers the group (`offsets.retention.minutes`).
 
+Rows that only one table refuses follow after their merge, in the same way, with a position for each table. They are
+sent as the side table has them: the columns of the row as JSON.
+
 Headers: https://github.com/apache/kafka/blob/trunk/connect/runtime/src/main/java/org/apache/kafka/connect/runtime/
 errors/DeadLetterQueueReporter.java. There is no stack trace; the exception's class is our kind of error.
 """
@@ -13,13 +16,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.listing import ALL, letters
+from jobs.destinations.base import Destination
 from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.failpoints import failpoint
 from jobs.pipeline import Pipeline
@@ -35,12 +39,16 @@ _OTHER_STAGE = "TASK_PUT"
 
 
 class DeadLetterTopic:
-    """Sends the dead letters of landed batches to the topic; does nothing where the pipeline has none."""
+    """Sends the dead letters of landed batches to the topic; does nothing where the pipeline has none.
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
+    Args of the constructor:
+        refused_by: sends what this table refuses of its merged batches instead.
+    """
+
+    def __init__(self, pipeline: Pipeline, refused_by: Destination | None = None) -> None:
+        self._pipeline, self._table = pipeline, refused_by
         self._options = pipeline.spec.dead_letters
-        self._group = pipeline.group_of_role("dead-letters")
+        self._group = pipeline.group_of_role(f"dead-letters/{refused_by.name}" if refused_by else "dead-letters")
         self._writer: ControlWriter | None = None
 
     def publish(self, spark: SparkSession | None = None) -> None:
@@ -54,22 +62,38 @@ class DeadLetterTopic:
             self._writer = None
 
     def _publish(self, spark: SparkSession | None) -> None:
-        landed = self._pipeline.intermediate.landed().batches
+        landed, there = self._letters_by_batch()
         if not landed:
             return
         # Older runs have to be fenced before the metadata is read: until then they may move it.
         writer = self._open()
         newest = CommittedState.after(landed[-1])
         for batch in self._unsent(landed, newest):
+            if batch.number not in there and batch.number < newest.batch_number:
+                continue
             state = CommittedState.after(batch)
-            found = letters(self._pipeline, ALL, True, batch.number, batch.number, spark)
-            messages = (to_message(self._pipeline.name, letter) for letter in found)
+            messages = (to_message(self._pipeline.name, letter) for letter in self._letters(batch.number, spark))
             offsets = {(tp.topic, tp.partition): offset for tp, offset in state.offsets.items()}
             newest_sent = PublishedThrough(state.batch_number, state.commit_id).to_metadata()
             progress = [GroupProgress(self._group, offsets, newest_sent)]
-            has_letters = batch.counts.quarantined > 0
-            writer.send_messages(messages if has_letters else (), progress, lambda: failpoint("dead-letters.written"))
+            sent = messages if batch.number in there else ()
+            writer.send_messages(sent, progress, lambda: failpoint("dead-letters.written"))
             failpoint("dead-letters.sent")
+
+    def _letters_by_batch(self) -> tuple[Sequence[LandedBatch], Collection[int]]:
+        """The batches whose letters may be sent, and which of them have some; none of a table without any."""
+        landed = self._pipeline.intermediate.landed().batches
+        if self._table is None:
+            return landed, {b.number for b in landed if b.counts.quarantined}
+        refused, state = self._table.refused(), self._table.committed()
+        if not refused or state is None:
+            return [], ()
+        return [b for b in landed if b.number <= state.batch_number], refused.keys()
+
+    def _letters(self, batch: int, spark: SparkSession | None) -> Iterator[DeadLetter]:
+        if self._table is None:
+            return letters(self._pipeline, ALL, True, batch, batch, spark)
+        return self._table.dead_letters(ALL, values=True, batches=(batch, batch))
 
     def _unsent(self, landed: Sequence[LandedBatch], newest: CommittedState) -> Iterator[LandedBatch]:
         partitions = [(tp.topic, tp.partition) for tp in newest.offsets]

@@ -49,10 +49,13 @@ class EnvelopeRules:
     may_stay: frozenset[str] = frozenset()
     dialect: JsonDialect = field(default_factory=JsonDialect)
 
-    @property
-    def refusal(self) -> str:
-        what = "the change does not bring its value"
-        return f"{what}, and a new row, a key column or one that is `not null` keeps none" if self.may_stay else what
+    def refusal(self, column: str) -> str:
+        """Why a value that is left out makes a bad record: also where the column `may_stay`, in a new row."""
+        what = f"column {column}: the change does not bring its value"
+        if column in self.may_stay:
+            keyed = "where its primary key was changed, the source has to send it again"
+            return f"{what}, and a new row has none to keep; {keyed}"
+        return f"{what}, and a key column or one that is `not null` keeps none" if self.may_stay else what
 
 
 class Enveloped:
@@ -156,10 +159,11 @@ class Enveloped:
             return values
         written = pc.and_(left_out, pc.is_in(operation, value_set=pa.array(_ROW_OPS)))
         if self._rules.unavailable != "null":
-            # A new row keeps nothing: it is what a changed primary key leaves, and its values would be lost.
+            # A new row keeps nothing: a changed primary key comes as one, and the value stands under the old key, whose
+            # delete may be in another batch, or already merged.
             may = pc.equal(operation, "u") if column.name in self._rules.may_stay else pa.scalar(False)
             found.leave_unchanged_where(pc.and_(written, may), column.name)
-            error = DecodeError("missing", f"column {column.name}: {self._rules.refusal}")
+            error = DecodeError("missing", self._rules.refusal(column.name))
             found.refuse_where(pc.and_not(written, may), error)
         return pc.if_else(left_out, pa.scalar(None, column.type), values)
 

@@ -45,9 +45,13 @@ Three rules decide whether a table is right, however the log was cut into batche
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
     from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
     from jobs.destinations.leases import LeaseState
     from jobs.destinations.reading import TableReader
+    from jobs.destinations.side_table import SideTable
     from jobs.landing.intermediate import IntermediateTable
     from jobs.landing.landing_table import LandingTable
     from jobs.lineage import RecreatedTopics
@@ -354,18 +359,32 @@ class Destination(ABC):
         del session
         return iter(())
 
-    def dead_letters(self, most: int, values: bool = False) -> Iterator[DeadLetter]:
-        """At most so many of the landed rows that the system refused; with their values where asked for."""
-        del most, values
-        return iter(())
+    def side_tables(self) -> Sequence[SideTable]:
+        """Where the landed rows are kept that the system refuses (`refuses`): one per endpoint that has some."""
+        return ()
+
+    def dead_letters(
+        self, most: int, values: bool = False, batches: tuple[int, int] | None = None
+    ) -> Iterator[DeadLetter]:
+        """At most so many of the landed rows that the system refused; with their values where asked for.
+
+        Args:
+            batches: only those of the first to the second of these, both included.
+        """
+        return chain.from_iterable(side.letters(most, values, batches) for side in self.side_tables())
 
     def dead_letter_groups(self) -> Iterator[DeadLetterGroup]:
         """The landed rows that the system refused, counted by what is wrong with them."""
-        return iter(())
+        return chain.from_iterable(side.groups() for side in self.side_tables())
 
     def refused(self) -> Mapping[int, int]:
-        """How many landed rows the system refuses, by batch; the letters above are theirs (`refuses`)."""
-        return {}
+        """How many landed rows the system refuses, by batch; the letters above are theirs."""
+        return sum((Counter(side.by_batch()) for side in self.side_tables()), Counter[int]())
+
+    def refused_places(self) -> pa.Table | None:
+        """``topic, partition, offset, batch`` of the rows that are refused; None where none is."""
+        found = [places for side in self.side_tables() if (places := side.places()) is not None]
+        return pa.concat_tables(found) if found else None
 
     def leases(self) -> list[LeaseState]:
         """Who holds the table and which batch is under way, one per endpoint that has had a run (`leases`).

@@ -77,10 +77,6 @@ class TableReader(ABC):
         keys = [c.name for c in self.columns if c.is_key]
         return int(sum(table["duplicates"][0].as_py() for table in self.ask("duplicate_keys", keys=keys)))
 
-    def refused(self) -> pa.Table | None:
-        """``topic, partition, offset, batch`` of the rows of the side table; None where there are none."""
-        return None
-
     def rows(self, limit: int) -> pa.Table:
         """All rows, or `limit` rows picked at random.
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import SparkSession
 
-from jobs.batch import CommittedState
+from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.routing import route_filter
+from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
 from jobs.pipeline import Pipeline
 from resources.spark import spark_errors
@@ -14,20 +17,28 @@ from sql import render
 _REFUSED = "batchmerge_refused_places"
 
 
-def stale_keys(pipeline: Pipeline, destination: Destination, state: CommittedState | None, spark: SparkSession) -> int:
+def stale_keys(
+    pipeline: Pipeline,
+    destination: Destination,
+    state: CommittedState | None,
+    known: Sequence[LandedBatch],
+    spark: SparkSession,
+) -> int:
     """How many keys of a table of upserts are stale as of its committed state; 0 for other tables.
 
     Only keys that can be told: those of dead letters that have a readable one, and of rows that the table refuses.
     Costs nothing where there are neither, else a scan of the landed keys.
+
+    Args:
+        known: the landed batches.
     """
     if state is None or not destination.table.mode.startswith("upsert"):
         return 0
-    landed = [b for b in pipeline.intermediate.landed().batches if b.number <= state.batch_number]
-    refused = destination.refused()
-    if not landed or not (refused or any(b.counts.quarantined for b in landed)):
+    landed = [b for b in known if b.number <= state.batch_number]
+    places = destination.refused_places()
+    if not landed or not (places or any(b.counts.quarantined for b in landed)):
         return 0
     with spark_errors(destination.name):
-        places = destination.read(spark).refused() if refused else None
         if places is not None:
             spark.createDataFrame(places).createOrReplaceTempView(_REFUSED)
         route = route_filter(pipeline.spec, destination.table)
@@ -41,6 +52,7 @@ def stale_keys(pipeline: Pipeline, destination: Destination, state: CommittedSta
             refused=[_REFUSED] if places is not None else None,
             mode=destination.table.mode,
             route=route,
+            keeps=may_leave_unchanged(pipeline.spec, destination.table, pipeline.intermediate),
         )
         bound = {"first": landed[0].number, "last": landed[-1].number, **(route.parameters if route else {})}
         found = spark.sql(text, args=bound).first()

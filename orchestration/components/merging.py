@@ -160,9 +160,9 @@ def _settled(
     work = pipeline.merge_context(destination)
     duplicates = destination.touched_duplicates(work, batches) if checks.counts_keys(destination.table) else 0
     after = destination.committed()
-    stale = stale_keys(pipeline, destination, after, work.spark)
-    drift, rows = schema_drift(destination, work.spark), destination.read(work.spark).known_count()
     landed = pipeline.intermediate.landed().batches
+    stale = stale_keys(pipeline, destination, after, landed, work.spark)
+    drift, rows = schema_drift(destination, work.spark), destination.read(work.spark).known_count()
     return Done(batches, before, merged, after, landed, duplicates, stale, drift, rows)
 
 

@@ -98,14 +98,14 @@ def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: s
     wanted = intermediate_table(bigquery.table_id(staged), p.name, target, destination.merging.staged)
     bigquery.create_table(wanted)
     (chunk,) = flush.chunks()
-    loader = destination.merging._loader(p.merge_context(destination), staged)
+    loader = destination.merging.loader(p.merge_context(destination), staged)
     with loader.parquet(chunk, flush) as (file, _, _):
         config = LoadJobConfig(source_format="PARQUET", write_disposition="WRITE_APPEND")
         began = time.monotonic()
         job = bigquery.client.load_table_from_file(file, bigquery.table_id(staged), job_config=config)
         assert bigquery.wait(job, 600) is None
         load = time.monotonic() - began
-    text, _ = destination.merging._binding.bound(staged, loader.schema, flush.first.number, flush.last.number)
+    text, _ = destination.merging.binding.bound(staged, loader.schema, flush.first.number, flush.last.number)
     text = text.replace(f"`{bigquery.table_id(destination.table.table)}`", f"`{bigquery.table_id(target)}`")
     values = [
         ScalarQueryParameter("first", "INT64", flush.first.number),

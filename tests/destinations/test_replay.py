@@ -187,3 +187,25 @@ def test_a_stricter_file_brings_nothing_back(target: Target, mended: tuple[Story
     assert table.rows() == expected
     assert table.replay(1, 9)
     assert table.rows() == expected
+
+
+@pytest.fixture(scope="module")
+def left_out(new_story: MakeStory) -> Tables:
+    """Of some records nothing is wanted any more."""
+    story = new_story(partitions=2)
+    story.tell(put(1, "unwanted"), put(2, "old"), put(2, "unwanted"))
+    story.land()
+    tables = tables_of(story)
+    from_kafka(story.reading(COLUMNS, transform="select * from records where name <> 'unwanted'"), tables)
+    return tables
+
+
+@pytest.mark.parametrize("target", targets(), ids=str)
+def test_rows_of_records_that_are_left_out_on_a_second_reading(target: Target, left_out: Tables) -> None:
+    table = left_out[str(target)]
+    assert table.merge()
+    one, two, old = (1, "unwanted", 1.0), (2, "unwanted", 2.0), (2, "old", 2.0)
+    stays = {"append": [one, old, two], "delete": [one, old, two], "upsert": [one, old], "upsert_delete": [old]}
+    assert table.rows() == sorted(stays[target.mode])
+    verdict = table.verify()
+    assert (verdict.wrong, verdict.beside) == ([], len(stays[target.mode]) - 1)

@@ -15,6 +15,8 @@ from jobs.destinations.base import Destination
 from jobs.lineage import next_batches
 from jobs.protocol import MergedBatches
 from jobs.replay.landed import Replayed, replay_batches
+from jobs.verify.reconciliation import Verdict, reconcile
+from jobs.verify.stale_keys import stale_keys
 from resources.connections import Connections
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
@@ -142,6 +144,17 @@ class TableUnderTest:
     def replay(self, first: int, last: int) -> Replayed | None:
         pipeline = self.engine.pipeline
         return replay_batches(pipeline, pipeline.destinations()[0], first, last)
+
+    def verify(self) -> Verdict:
+        """Compares all rows."""
+        pipeline = self.engine.pipeline
+        return reconcile(pipeline, pipeline.destinations()[0], 0)
+
+    def stale(self) -> int:
+        pipeline = self.engine.pipeline
+        (destination,) = pipeline.destinations()
+        landed, spark = pipeline.intermediate.landed().batches, pipeline.merge_context(destination).spark
+        return stale_keys(pipeline, destination, destination.committed(), landed, spark)
 
     def select(self, *columns: str) -> list[dict[str, Any]]:
         return self.target.kind.rows(self.engine.connections, self.name, columns)

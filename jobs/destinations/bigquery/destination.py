@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.destinations.base import Destination, MergeContext, Merged, require_batch_column, require_empty
 from jobs.destinations.bigquery.columns import Column, destination_columns, renamed_columns
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.merge import Merging
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
 from jobs.destinations.bigquery.read import BigQueryReader, count_rows
+from jobs.destinations.bigquery.replay import Replaying
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import TableState
@@ -50,8 +51,12 @@ class BigQueryDestination(Destination):
 
     @cached_property
     def merging(self) -> Merging:
+        return Merging(*self._parts)
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
         parts = (self.bigquery, self.pipeline, self.spec, self.table, self.columns, self.state)
-        return Merging(*parts, self.side_table, self.name)
+        return (*parts, self.side_table, self.name)
 
     def committed(self) -> CommittedState | None:
         row = self.state.read()
@@ -82,7 +87,7 @@ class BigQueryDestination(Destination):
         return self.merging.merge(context, committed, batches)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        return self.merging.replay(context, committed, batches)
+        return Replaying(*self._parts).replay(context, committed, batches)
 
     def dataset(self) -> tuple[str, str]:
         return "bigquery", f"{self.connection.project}.{self.table.table}"
@@ -112,16 +117,10 @@ class BigQueryDestination(Destination):
     def read(self, spark: SparkSession) -> BigQueryReader:
         del spark
         declared, held = renamed_columns(self.spec, self.table), held_columns(self.spec, self.table, self.columns)
-        return BigQueryReader(declared, self.bigquery, self.table, self.columns, self.side_table, held)
+        return BigQueryReader(declared, self.bigquery, self.table, self.columns, held)
 
-    def dead_letters(self, most: int, values: bool = False) -> Iterator[DeadLetter]:
-        return self.side_table.letters(most, values)
-
-    def dead_letter_groups(self) -> Iterator[DeadLetterGroup]:
-        return self.side_table.groups()
-
-    def refused(self) -> Mapping[int, int]:
-        return self.side_table.by_batch()
+    def side_tables(self) -> Sequence[SideTable]:
+        return [self.side_table]
 
     def maintain(self, session: Callable[[], SparkSession]) -> Iterator[Done]:
         del session

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from google.cloud.bigquery import ArrayQueryParameter
 
 from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statement import partition_filter
@@ -46,11 +45,10 @@ class BigQueryReader(TableReader):
         bigquery: BigQuery,
         table: BigQueryTable,
         own: Sequence[Column],
-        side_table: SideTable,
         held: Sequence[HeldColumn],
     ) -> None:
         super().__init__(columns, table.column_types, held, table.out_of_range)
-        self._bigquery, self._table, self._own, self._side_table = bigquery, table, own, side_table
+        self._bigquery, self._table, self._own = bigquery, table, own
         self._where = f"bigquery {table.table}"
 
     def ask(self, template: str, **arguments: object) -> list[pa.Table]:
@@ -61,9 +59,6 @@ class BigQueryReader(TableReader):
     def present(self) -> list[str]:
         table = self._bigquery.find_table(self._table.table)
         return [field.name for field in table.schema] if table else []
-
-    def refused(self) -> pa.Table | None:
-        return self._side_table.places()
 
     def known_count(self) -> int | None:
         table = self._bigquery.find_table(self._table.table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,6 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
-from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.destinations.base import Destination, MergeContext, Merged
 from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.drop_state import drop_state
@@ -21,6 +19,7 @@ from jobs.destinations.clickhouse.maintain import clean_up
 from jobs.destinations.clickhouse.prepare import prepare
 from jobs.destinations.clickhouse.read import ClickHouseReader
 from jobs.destinations.clickhouse.shard import Shard
+from jobs.destinations.clickhouse.side_table import SideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import lease_state
 from jobs.destinations.clickhouse.tables import Layout, layout_of
@@ -96,16 +95,8 @@ class ClickHouseDestination(Destination):
         del spark
         return ClickHouseReader(self.row_columns, self.layout, self.shards, held_columns(self.spec, self.table))
 
-    def dead_letters(self, most: int, values: bool = False) -> Iterator[DeadLetter]:
-        for shard in self.shards:
-            yield from shard.letters.letters(self.name, most, values)
-
-    def dead_letter_groups(self) -> Iterator[DeadLetterGroup]:
-        for shard in self.shards:
-            yield from shard.letters.groups(self.name)
-
-    def refused(self) -> Mapping[int, int]:
-        return sum((Counter(shard.letters.by_batch()) for shard in self.shards), Counter[int]())
+    def side_tables(self) -> Sequence[SideTable]:
+        return [shard.letters for shard in self.shards]
 
     def leases(self) -> list[LeaseState]:
         """What KeeperMap says of this table, per endpoint that has had a run; read only."""

@@ -49,11 +49,6 @@ class ClickHouseReader(TableReader):
         described = [tables.describe(shard.server, self._layout.path) for shard in self._shards]
         return [one for one in described if one]
 
-    def refused(self) -> pa.Table | None:
-        places = [found for shard in self._shards if (found := shard.letters.places()) is not None]
-        together = pa.concat_tables(places) if places else None
-        return together if together else None
-
     def texts(self) -> Mapping[str, str]:
         types, apart = {c.name: c.type for c in self._layout.columns}, {c.name for c in self.apart()}
         # A key of a named type is looked up as what it was declared as.

@@ -109,7 +109,7 @@ class Shard:
 
     @cached_property
     def letters(self) -> SideTable:
-        return SideTable(self.server, self.statements.side_table)
+        return SideTable(self.server, self.statements.side_table, f"clickhouse {self.table.table}")
 
     def merge(
         self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
@@ -160,7 +160,7 @@ class Shard:
         insertion = self._insertion(context, held, batches, chunks, token, present)
         done = rows.insert(insertion, self.where)
         judged = insertion.refusal.attempt
-        self.letters.forget(batches[0].number, batches[-1].number, known, judged, newest_only=True)
+        self.letters.forget(batches[0].number, batches[-1].number, known, newest_by=judged)
         return done
 
     def _insert_missing(
@@ -189,7 +189,7 @@ class Shard:
             chunks = [chunk for step in steps for chunk in step.chunks]
             insertion = self._insertion(context, held, first_readings, chunks, token, present, Only.RECORD)
             done += self._rows(context, first_readings).insert(insertion, self.where)
-            self.letters.forget(batches[0].number, batches[-1].number, known, insertion.refusal.attempt)
+            self.letters.forget(batches[0].number, batches[-1].number, known)
         return done
 
     def _steps(
@@ -249,7 +249,7 @@ class Shard:
         known = () if only is Only.ALL else self.letters.attempts(step.first, step.last)
         inserted = self._rows(context, step.batches).insert(insertion, self.where)
         check_limits(self.spec, self.where, inserted.refused, inserted.rows + inserted.refused, len(step.batches))
-        self.letters.forget(step.first, step.last, known, insertion.refusal.attempt)
+        self.letters.forget(step.first, step.last, known)
         return inserted
 
     def _rows(self, context: MergeContext, batches: Sequence[LandedBatch]) -> LandedSlices:

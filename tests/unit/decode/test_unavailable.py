@@ -112,8 +112,7 @@ def test_column_that_cannot_be_kept_is_refused() -> None:
     assert {n: (e.kind, e.message) for n, e in decoded.errors.items()} == {
         0: (
             "missing",
-            "column doc: the change does not bring its value, and a new row, a key column or one that is `not null` "
-            "keeps none",
+            "column doc: the change does not bring its value, and a key column or one that is `not null` keeps none",
         )
     }
     assert decoded.unchanged == {1: ("name",)}, "a bad record keeps nothing"
@@ -124,6 +123,7 @@ def test_new_row_that_leaves_a_value_out_is_refused(op: str) -> None:
     """A changed primary key comes as a delete and an insert, and there is no row before the insert."""
     decoded = decoder(may_stay=frozenset({"name"})).decode(pa.array([change(op, name=DEFAULT)], pa.binary()))
     assert (decoded.unchanged, [e.kind for e in decoded.errors.values()]) == ({}, ["missing"])
+    assert "a new row has none to keep; where its primary key was changed" in decoded.errors[0].message
 
 
 def test_null_instead() -> None:

@@ -96,6 +96,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "landed_rows.revised": ("landed_rows", {**ROWS, "revised": True, "touched": (6, 7)}),
     "landed_rows.revised_append": ("landed_rows", {**ROWS, "mode": "append", "revised": True, "touched": (6, 7)}),
     "superseded": ("superseded", {**ROWS, "rows": "SELECT 1", "touched": (6, 7)}),
+    "superseded.of_state": ("superseded", {**ROWS, "mode": "delete", "rows": "SELECT 1", "touched": None}),
     "revised_spans": ("revised_spans", {"table": LANDED, "snapshot": 42, "revision": 7}),
     "landed_rows.route_topics": ("landed_rows", {**ROWS, "route": RouteFilter(topics=("a", "b"))}),
     "landed_rows.route_field": (
@@ -154,11 +155,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "stale_keys": (
         "stale_keys",
-        {**AT_9, "revised": False, "refused": ["x"], "mode": "upsert", "route": None},
+        {**AT_9, "revised": False, "refused": ["x"], "mode": "upsert", "route": None, "keeps": False},
     ),
     "stale_keys.revised": (
         "stale_keys",
-        {**AT_9, "revised": True, "refused": None, "mode": "upsert", "route": None},
+        {**AT_9, "revised": True, "refused": None, "mode": "upsert", "route": None, "keeps": True},
     ),
     "without_refused": ("without_refused", {"rows": "SELECT 1", "refused": ["x"]}),
     "expected_values": (

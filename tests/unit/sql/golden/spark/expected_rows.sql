@@ -1,2 +1,2 @@
-SELECT `id`, `name`, `__op` <> 'delete' AS `__expected`
+SELECT `id`, `name`, `__op` NOT IN ('delete', 'stays') AS `__expected`, `__op` = 'stays' AS `__may`
 FROM (SELECT 1)

@@ -1,6 +1,6 @@
 SELECT
   count_if(e.`__expected` IS NULL AND s.`first` IS NOT NULL) AS `unknown`,
-  count_if(NOT e.`__expected`) AS `deleted`
+  count_if(NOT e.`__expected` AND NOT e.`__may`) AS `deleted`
   , count_if(e.`__expected` AND NOT t.`id` <=> e.`id`) AS `differs_0`
 FROM `f` AS t
 LEFT JOIN `e` AS e

@@ -1,0 +1,72 @@
+"""A replay of landed batches into BigQuery: loads into a table of its own, one job in the sequence of merges."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.base import MergeContext, Merged
+from jobs.destinations.bigquery.flush import Flush, applies
+from jobs.destinations.bigquery.loading import Loader
+from jobs.destinations.bigquery.state import StateRow
+from jobs.destinations.bigquery.tables import intermediate_table
+from jobs.destinations.bigquery.work import Work
+from jobs.destinations.stages import Stages
+from jobs.failpoints import failpoint
+from resources.bigquery import Job
+from resources.errors import CommitFailed
+
+
+@dataclass(frozen=True)
+class Replaying(Work):
+    """Replays of one table."""
+
+    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+        """As in the protocol. It takes a number in the sequence of attempts of the merges on top of `committed`.
+
+        So no merge runs beside it or gets in between what it reads and writes; if it is late, its number is taken.
+        """
+        row = self.expect(committed)
+        clock = Stages()
+        newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
+        loads = 1 + sum(b.counts.landed for b in batches) // self.table.rows_a_load
+        flush = Flush((newest,), self.table.rows_a_load, by_key=loads)
+        known = self.side_table.attempts(batches[0].number, batches[-1].number)
+        self.remember_deletes(self.loader(context, row.intermediate), row)
+        staging = self._replay_table(row)
+        try:
+            loader = self.loader(context, staging, self.again(context, batches, committed.batch_number))
+            rows, judged = clock.time("load", lambda: loader.copy(flush))
+            if self.keeps_deletes:
+                loader.copy_deletes(row.intermediate, committed.batch_number)
+            failpoint("bigquery.replay-loaded")
+            job = clock.time("merge", lambda: self._replay(loader, row, flush))
+        finally:
+            self.bigquery.delete_table(staging)
+        newest_by = loader.refusal.attempt if self.table.mode.startswith("upsert") else None
+        self.side_table.forget(batches[0].number, batches[-1].number, known, newest_by)
+        return Merged(self.counts(job, rows, judged), str(job.job_id), clock.seconds)
+
+    def _replay_table(self, row: StateRow) -> str:
+        """A table of this replay alone, with the same columns. It goes away by itself should the run die."""
+        name = f"{row.intermediate}_replay_{uuid.uuid4().hex[:12]}"
+        staged = self.staged_table(row.intermediate).schema
+        table = intermediate_table(self.bigquery.table_id(name), self.pipeline, self.table.table, staged)
+        table.labels = {**table.labels, "batchmerge-replay": "1"}
+        table.expires = datetime.now(UTC) + timedelta(days=1)
+        self.bigquery.create_table(table)
+        return name
+
+    def _replay(self, loader: Loader, row: StateRow, flush: Flush) -> Job:
+        text, values = self.bound(loader, row, flush)
+        token = uuid.uuid4().hex
+        labels = {**flush.labels("replay", loader.context.run_id), "batchmerge-replay": token}
+        job = self.attempts_on(row).step(
+            lambda job_id: self.bigquery.submit_query(job_id, text, values, labels), applies
+        )
+        if job.labels.get("batchmerge-replay") != token:
+            raise CommitFailed("another run was faster", where=self.where, remedy="plan again from what it committed")
+        return job

@@ -1,0 +1,203 @@
+"""What merges and replays of a BigQuery table share: their state row, how they load landed rows, what they bind."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from google.cloud.bigquery import SchemaField, Table
+
+from jobs.batch import CommittedState, LandedBatch, MergeCounts
+from jobs.changes.columns import names_unchanged_columns
+from jobs.changes.reduction import Reduction
+from jobs.changes.unchanged_columns import may_leave_unchanged
+from jobs.destinations.base import MergeContext, require_batch_column
+from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
+from jobs.destinations.bigquery.direct_load import takes_landed_rows
+from jobs.destinations.bigquery.flush import Flush, Judged
+from jobs.destinations.bigquery.held import held_columns
+from jobs.destinations.bigquery.job_sequence import JobSequence
+from jobs.destinations.bigquery.loading import Loader
+from jobs.destinations.bigquery.names import merge_prefix
+from jobs.destinations.bigquery.query_parameters import Binding, Values, has_kept, says_op
+from jobs.destinations.bigquery.rows import ChunkRows
+from jobs.destinations.bigquery.side_table import SideTable
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.state import StateRow, TableState
+from jobs.destinations.bigquery.statement import order_column
+from jobs.destinations.bigquery.tables import lacks_deletes, with_deletes
+from jobs.destinations.refusal import Refusal
+from jobs.destinations.refused_rows import with_refused
+from jobs.lineage import joined, recreated_topics
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.unchanged_columns import can_keep
+from resources.bigquery import BigQuery, Job
+from resources.errors import CommitFailed, TableReplaced
+
+_LOG = logging.getLogger("batchmerge")
+
+
+@dataclass(frozen=True)
+class Work:
+    """One table and its intermediate table.
+
+    Attributes:
+        where: the destination's name, for errors.
+    """
+
+    bigquery: BigQuery
+    pipeline: str
+    spec: PipelineSpec
+    table: BigQueryTable
+    columns: Sequence[Column]
+    state: TableState
+    side_table: SideTable
+    where: str
+
+    @property
+    def _order(self) -> Column | None:
+        return order_column(self.spec, self.columns)
+
+    @property
+    def _takes_landed_rows(self) -> bool:
+        return takes_landed_rows(self.spec, self.table, self.columns)
+
+    @property
+    def staged(self) -> list[SchemaField]:
+        """The intermediate table's schema."""
+        return intermediate_fields(
+            self.columns,
+            self._order,
+            keeps=can_keep(self.table) and names_unchanged_columns(self.spec),
+            says_op=self._takes_landed_rows,
+        )
+
+    @cached_property
+    def binding(self) -> Binding:
+        return Binding(self.bigquery, self.spec, self.table, self.columns, self.where)
+
+    @property
+    def keeps_deletes(self) -> bool:
+        """Where an order is named, deletes stay known: an older change that comes later must not bring a row back."""
+        return self._order is not None and self.table.mode in ("upsert_delete", "delete")
+
+    def _row(self) -> StateRow:
+        row = self.state.read()
+        if row is None:
+            raise TableReplaced(
+                "the table's row in `batchmerge_state` is gone", where=self.where, remedy="restore it, or run again"
+            )
+        return row
+
+    def expect(self, committed: CommittedState | None) -> StateRow:
+        """The state row, if it still says what the caller planned from."""
+        row = self._row()
+        if row.commit_id != (committed.commit_id if committed else ""):
+            raise CommitFailed("another run has committed", where=self.where, remedy="plan again from there")
+        return row
+
+    def attempts_on(self, row: StateRow) -> JobSequence:
+        """The sequence of what is applied on top of a state."""
+        prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
+        return JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
+
+    def loader(self, context: MergeContext, intermediate: str, again: Reduction | None = None) -> Loader:
+        schema, order = list(self.staged_table(intermediate).schema), self._order
+        refusal = self._refusal(context.intermediate.landed().batches)
+        return Loader(
+            bigquery=self.bigquery,
+            context=context,
+            intermediate=intermediate,
+            schema=schema,
+            columns=self.columns,
+            rows=ChunkRows(
+                context=context,
+                table=self.table,
+                columns=self.columns,
+                order_by=order.source if order else None,
+                where=self.where,
+                keeps=has_kept(schema) and may_leave_unchanged(self.spec, self.table, context.intermediate),
+                again=again,
+                judged=any(column.may_refuse for column in refusal.columns),
+            ),
+            table=self.table,
+            where=self.where,
+            refusal=refusal,
+            side_table=self.side_table,
+            # Landed deletes may have a value: without `op` nothing would tell them from rows.
+            as_landed=again is None and self._takes_landed_rows and says_op(schema),
+        )
+
+    def _refusal(self, batches: Sequence[LandedBatch]) -> Refusal:
+        return Refusal(
+            where=self.where,
+            columns=held_columns(self.spec, self.table, self.columns),
+            on_bad_record=self.spec.on_bad_record,
+            out_of_range=self.table.out_of_range,
+            attempt=uuid.uuid4().hex,
+            topic_ids={topic: id_ for b in batches for topic, id_ in b.batch.topic_ids.items()},
+        )
+
+    def staged_table(self, intermediate: str) -> Table:
+        found = self.bigquery.find_table(intermediate)
+        if found is None:
+            raise TableReplaced(
+                f"the intermediate table {intermediate} is gone", where=self.where, remedy="run again: another is made"
+            )
+        return found
+
+    def remember_deletes(self, loader: Loader, row: StateRow) -> None:
+        """Fills an intermediate table that stands for a lost one with the deletes that were merged before.
+
+        Merged rows come along; the next clean-up takes them out.
+        """
+        if row.committed is None or not lacks_deletes(self.staged_table(loader.intermediate)):
+            return
+        known = loader.context.intermediate.landed()
+        merged = tuple(b for b in known.batches if b.number <= row.committed.batch_number)
+        if not known.complete or not merged:
+            _LOG.warning(
+                "%s: the intermediate table was lost, and with it which keys were deleted before batch %d, which is "
+                "the first that is still landed: a change of such a key that is older than its delete, and still to "
+                "come, will bring its row back",
+                self.where,
+                merged[0].number if merged else row.next_batch,
+            )
+        if merged:
+            # What was refused of them was told when they were merged.
+            loader.copy(Flush(merged, self.table.rows_a_load), tells=False)
+        self.bigquery.update_table(*with_deletes(self.staged_table(loader.intermediate)))
+
+    def bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:
+        """Rows without a unique key that come again are left out where the table has their coordinates."""
+        coordinates, recreated = tuple[str, ...](), row.recreated
+        if loader.rows.again is not None and self.table.mode in ("append", "delete"):
+            wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
+            coordinates = tuple(c.name for c in self.columns if c.source in wanted)
+            landed = loader.context.intermediate.landed().batches
+            recreated = joined(recreated, recreated_topics(map(CommittedState.after, landed)))
+            require_batch_column(recreated, self.table, self.where)
+        return self.binding.bound(
+            loader.intermediate,
+            loader.schema,
+            flush.first.number,
+            flush.last.number,
+            coordinates,
+            recreated if coordinates else None,
+        )
+
+    def again(self, context: MergeContext, batches: Sequence[LandedBatch], until: int | None = None) -> Reduction:
+        """What comes again with these batches, up to the batch of this number or the last of them."""
+        columns, landed = renamed_columns(self.spec, self.table), context.intermediate
+        until = batches[-1].number if until is None else until
+        wanted = Reduction.of_replay(self.spec, self.table, columns, landed, until, batches)
+        return replace(wanted, with_time=True)
+
+    def counts(self, job: Job, changes: int, judged: Judged) -> MergeCounts:
+        found, counts = getattr(job, "dml_stats", None), MergeCounts(changes=changes)
+        if found is not None:
+            counts = MergeCounts(changes, found.inserted_row_count, found.updated_row_count, found.deleted_row_count)
+        return with_refused(counts, self.spec, judged.refused, judged.out_of_range)

@@ -1,0 +1,76 @@
+"""The side table of a destination table: landed rows that it refuses (`refusal`), as whoever asks for them sees them.
+
+`<table>__dead_letters` has one row a letter (`refusal.LETTERS`) and is made with the first of them; where it is not,
+there are no letters. How they get into it each kind decides: they have to be there before their batch is committed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
+from jobs.destinations.refusal import LETTERS
+from jobs.destinations.refused_rows import as_group, as_letter
+
+Parameters = Mapping[str, int | str | Sequence[str]]
+_ALL = (0, 2**62)
+_PLACES = pa.schema([LETTERS.field(name) for name in ("topic", "partition", "offset", "batch")])
+
+
+class SideTable(ABC):
+    """Reads and tidies the letters of one table; of a table on several endpoints those of one of them."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The side table's, for people."""
+
+    @property
+    @abstractmethod
+    def stage(self) -> str:
+        """The destination's name, which its letters have as their stage."""
+
+    @abstractmethod
+    def rows(self, template: str, given: Parameters, **said: object) -> Sequence[Mapping[str, object]]:
+        """The rows of a SELECT on the side table (a template of the dialect); none where there is no such table."""
+
+    @abstractmethod
+    def change(self, template: str, given: Parameters, **said: object) -> None:
+        """Runs a statement on the side table."""
+
+    def letters(self, most: int, values: bool, batches: tuple[int, int] | None = None) -> Iterator[DeadLetter]:
+        """At most so many of these batches (the first, the last), in their order."""
+        first, last = batches or _ALL
+        for row in self.rows("side_table_rows", {"most": most, "first": first, "last": last}, values=values):
+            yield as_letter(row, self.name, self.stage)
+
+    def groups(self) -> Iterator[DeadLetterGroup]:
+        for row in self.rows("side_table_groups", {}):
+            yield as_group(row, self.name, self.stage)
+
+    def by_batch(self) -> Mapping[int, int]:
+        """How many rows are refused, by batch."""
+        return {int(str(row["batch"])): int(str(row["records"])) for row in self.rows("side_table_batches", {})}
+
+    def places(self) -> pa.Table | None:
+        """``topic, partition, offset, batch`` of the rows that are refused; None where none is."""
+        found = self.rows("side_table_places", {})
+        return pa.Table.from_pylist([dict(row) for row in found], schema=_PLACES) if found else None
+
+    def attempts(self, first: int, last: int) -> Sequence[str]:
+        """Who has written letters of these batches so far."""
+        return [str(row["attempt"]) for row in self.rows("side_table_attempts", {"first": first, "last": last})]
+
+    def forget(self, first: int, last: int, attempts: Sequence[str], newest_by: str | None = None) -> None:
+        """Takes away what these attempts have written of these batches: all of it was judged by others.
+
+        Args:
+            newest_by: this attempt has judged the newest change of each key only. Where it has refused that, the key's
+                other letters stay: those changes are still not in the table.
+        """
+        if attempts:
+            given: Parameters = {"first": first, "last": last, "attempts": attempts, "by": newest_by or ""}
+            self.change("side_table_forget", given, newest_only=newest_by is not None)
