@@ -50,7 +50,7 @@ down: ## Stop the local services
 
 .PHONY: test
 test: setup lint definitions ## Lint, check the definitions, run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not bigquery_real and not production"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not bigquery_real and not production"
 
 .PHONY: lint
 lint: setup ## Check style and types

@@ -186,17 +186,17 @@ def _records(kind: pa.StructType) -> st.SearchStrategy[list[bytes | None]]:
 
 @pytest.mark.usefixtures("by_arrow")
 class TestSameAsStrict:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(st.data())
     def test_flat(self, data: st.DataObject) -> None:
         assert_each_same(SCHEMAS[0], data.draw(_records(SCHEMAS[0])))
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(st.data())
     def test_times(self, data: st.DataObject) -> None:
         assert_each_same(SCHEMAS[1], data.draw(_records(SCHEMAS[1])))
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(st.data())
     def test_nested(self, data: st.DataObject) -> None:
         assert_each_same(SCHEMAS[2], data.draw(_records(SCHEMAS[2])))

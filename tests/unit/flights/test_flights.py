@@ -7,6 +7,7 @@ import io
 import json
 import zipfile
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -109,5 +110,5 @@ def test_malformed_records_cannot_be_decoded_and_the_others_can(january: list[Re
 
 
 def test_the_same_arguments_give_the_same_bytes(january: list[Record]) -> None:
-    assert january == list(FlightChanges(1))
-    assert january[:100] != list(FlightChanges(2))[:100]
+    assert january[:9_000] == list(islice(FlightChanges(1), 9_000))
+    assert january[:100] != list(islice(FlightChanges(2), 100))
