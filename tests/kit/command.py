@@ -11,6 +11,7 @@ import yaml
 
 from orchestration import files
 from orchestration.cli import main
+from tests.kit.empty_instance import make_empty_instance
 from tests.kit.engine import Engine
 
 # Exit code and what was printed; an empty argument stands for the pipeline's name.
@@ -21,6 +22,7 @@ def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     """Its pipeline files are in `folder`, and a Dagster instance of its own."""
     monkeypatch.setattr(files, "FOLDER", folder)
     monkeypatch.setenv("BATCHMERGE_HOME", str(home))
+    make_empty_instance(folder / "dagster")
     monkeypatch.setenv("DAGSTER_HOME", str(folder / "dagster"))
 
     def run(engine: Engine, *arguments: str) -> tuple[int, str]:

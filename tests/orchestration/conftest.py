@@ -5,16 +5,20 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from tests.kit.empty_instance import make_empty_instance
+
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """A real instance in a folder of its own."""
-    with dg.instance_for_test() as made:
+    make_empty_instance(tmp_path / "instance")
+    with dg.instance_for_test(temp_dir=str(tmp_path / "instance")) as made:
         yield made
 
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from orchestration import cli
 from resources.connections import Connections
+from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
 
@@ -51,6 +52,7 @@ def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Flow]
         document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
         (tmp_path / "defs" / flow.name / "defs.yaml").write_text(yaml.safe_dump(document))
         monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
+        make_empty_instance(tmp_path / "dagster")
         monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
         return flow.name
 

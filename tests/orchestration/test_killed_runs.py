@@ -24,6 +24,7 @@ from orchestration.pool_waits import holders
 from orchestration.run_process import process_tags
 from orchestration.stopping import stop_runs
 from resources.connections import Connections
+from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import ROOT, Flow, rows
 from tests.kit.model import expected
 from tests.kit.records import bootstrap, produce, random_changes
@@ -68,7 +69,7 @@ def _is_asleep(waiting: psutil.Process, log: Path) -> None:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """DAGSTER_HOME with the shipped settings; no daemon runs on it."""
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-    (tmp_path / "dagster").mkdir()
+    make_empty_instance(tmp_path / "dagster")
     (tmp_path / "dagster" / "dagster.yaml").write_text(SETTINGS.read_text())
     return tmp_path / "dagster"
 
