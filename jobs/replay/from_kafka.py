@@ -67,9 +67,8 @@ def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
         if committed is None:
             return None
         _check_order(pipeline, committed)
-        topics, landed = pipeline.topic_state(), place.landed().batches
-        needs_key = any(table.needs_key for table in pipeline.spec.tables)
-        ranges = wanted_ranges(committed, topics, landed, *wanted(topics, committed), whole=needs_key)
+        landed = place.landed().batches
+        ranges = _ranges(pipeline, committed, landed, wanted)
         if not total(ranges):
             return None
         batch = revising_batch(pipeline, committed, 0)
@@ -79,6 +78,20 @@ def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
         return done
 
     return retry_on_conflict(once, most_attempts(pipeline), place.identifier)
+
+
+def ranges_ahead(pipeline: Pipeline, wanted: Wanted) -> Ranges:
+    """What `reread_from_kafka` would read now; it changes nothing, and raises the same errors about Kafka."""
+    committed = pipeline.intermediate.committed()
+    return _ranges(pipeline, committed, pipeline.intermediate.landed().batches, wanted) if committed else {}
+
+
+def _ranges(
+    pipeline: Pipeline, committed: CommittedState, landed: Sequence[LandedBatch], wanted: Wanted
+) -> dict[TopicPartition, OffsetRange]:
+    topics = pipeline.topic_state()
+    needs_key = any(table.needs_key for table in pipeline.spec.tables)
+    return wanted_ranges(committed, topics, landed, *wanted(topics, committed), whole=needs_key)
 
 
 def wanted_ranges(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 import click
 from rich.table import Table
@@ -11,16 +12,17 @@ from rich.table import Table
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination, Merged
 from jobs.pipeline import Pipeline
-from jobs.replay.from_kafka import Wanted, from_offsets, from_time, reread_from_kafka
+from jobs.replay import ahead
+from jobs.replay.from_kafka import Wanted, from_offsets, from_time, ranges_ahead, reread_from_kafka
 from jobs.replay.landed import replay_batches
 from jobs.replay.revise import Applied, merge_tables, together
 from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, run_job, wait_until_idle
 from orchestration.cli.offset_reset import place
-from orchestration.cli.output import console
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import finish, launched
+from orchestration.components.window import Window
 from orchestration.files import open_pipelines, pipeline_spec, split_name
 from resources.connections import load_connections
 from resources.errors import BatchmergeError, ConfigurationError, TransientError
@@ -117,7 +119,11 @@ def _open(name: str, wait: bool) -> list[Pipeline]:
 
 
 def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -> None:
-    wanted = _wanted(_open(name, wait), tables)
+    pipelines = _open(name, wait)
+    wanted = _wanted(pipelines, tables)
+    for pipeline in pipelines:
+        batches = [batch for batch in pipeline.intermediate.landed().batches if low <= batch.number <= high]
+        click.echo(f"{pipeline.name}: {ahead.of_batches(batches)}", err=True)
     done, failed = dict[str, Merged | None](), dict[str, BatchmergeError]()
     with engine_log():
         for pipeline, destination in wanted:
@@ -133,6 +139,7 @@ def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -
 def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
     landed, applied = list[LandedBatch](), list[Applied]()
     for pipeline in _open(name, wait):
+        click.echo(f"{pipeline.name}: {ahead.of_kafka(ranges_ahead(pipeline, reread(pipeline)))}", err=True)
         with engine_log():
             batch = reread_from_kafka(pipeline, reread(pipeline))
             done = merge_tables(pipeline)
@@ -151,7 +158,9 @@ def _show(done: Mapping[str, Merged | None], failed: Mapping[str, BatchmergeErro
         shown.add_row(table, *_counts(merged))
     for table in failed:
         shown.add_row(table, "failed")
-    console().print(shown)
+    output.show(shown)
+    if not failed:
+        output.result({"tables": {table: merged.counts if merged else None for table, merged in done.items()}})
     raise_worst(list(failed.values()))
 
 
@@ -184,6 +193,21 @@ def _counts(merged: Merged | None) -> list[str]:
     return [f"{n:,}" for n in (counts.changes, counts.inserted, counts.updated, counts.deleted)]
 
 
+def _say_what_is_ahead(name: str, first: datetime, last: datetime) -> None:
+    """Of a replay of these hours, both included. A system that does not answer is the run's to tell."""
+    pipelines, end = open_pipelines(name, load_connections()), last + timedelta(hours=1)
+    for pipeline in pipelines:
+        with suppress(BatchmergeError):
+            landed = pipeline.intermediate.landed().batches
+            found = ahead.landed_between(landed, first, end)
+            text = ahead.of_batches(found)
+            if Window(first, end).is_before(landed):
+                text = ahead.of_kafka(ranges_ahead(pipeline, from_time(pipeline, first, end, what_is_left=False)))
+            elif not found and len(pipelines) > 1:
+                continue
+            click.echo(f"{pipeline.name}: {text}", err=True)
+
+
 def _by_hours(pipeline: str, first: datetime, last: datetime | None, wait: bool) -> None:
     spec = pipeline_spec(pipeline)
     name, topics = launched(pipeline, spec)
@@ -194,6 +218,7 @@ def _by_hours(pipeline: str, first: datetime, last: datetime | None, wait: bool)
     if first < begin:
         raise click.UsageError(f"the pipeline's first hour is {begin:%Y-%m-%dT%H} (`since` in its file)")
     hours = (first.strftime("%Y-%m-%d-%H:00"), last.strftime("%Y-%m-%d-%H:00"))
+    _say_what_is_ahead(pipeline, first.replace(tzinfo=UTC), last.replace(minute=0, second=0, microsecond=0, tzinfo=UTC))
     with engine_log(), dagster_instance() as instance:
         result = run_job(
             instance, definitions_of(name, spec), name, {"mode": "replay", **topics}, hours=hours, wait=wait

@@ -10,6 +10,7 @@ import dagster as dg
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.pipeline import Pipeline
+from jobs.replay.ahead import landed_between
 from jobs.replay.from_kafka import from_time, reread_from_kafka
 from jobs.time_limit import with_timeout
 from orchestration import open_lineage
@@ -77,8 +78,7 @@ def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
     if window.is_before(pipeline.intermediate.landed().batches):
         reread = reread_from_kafka(pipeline, from_time(pipeline, window.start, window.end, what_is_left=False))
         return _shown(pipeline, [reread] if reread else [], 0.0, {"replay of": dg.MetadataValue.text(str(window))})
-    first, last = window.start.timestamp() * 1000, window.end.timestamp() * 1000
-    batches = [b for b in pipeline.intermediate.landed().batches if first <= b.batch.planned_at < last]
+    batches = landed_between(pipeline.intermediate.landed().batches, window.start, window.end)
     return _shown(pipeline, batches, 0.0, {"replay of": dg.MetadataValue.text(str(window))})
 
 

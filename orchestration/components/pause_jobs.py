@@ -1,4 +1,4 @@
-"""Pause and resume as Dagster jobs: the buttons of people who have no command line."""
+"""Pause, resume and restart as Dagster jobs: the buttons of people who have no command line."""
 
 from collections.abc import Callable
 
@@ -10,17 +10,20 @@ from orchestration import pauses
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.names import table_named
+from orchestration.sensors.busy import runs_of
+from orchestration.stopping import stop_runs
+from resources.errors import ConfigurationError
 
 
 class PauseConfig(dg.Config):
-    """Options of both."""
+    """Options of all three."""
 
     table: str | None = Field(default=None, description="Only this table, as in the file. Left out: the pipeline.")
     by: str | None = Field(default=None, description="Your name, for others to see.")
 
 
 def pause_jobs(launch: Launch) -> list[dg.JobDefinition]:
-    """Named ``<pipeline>_pause`` and ``<pipeline>_resume``."""
+    """Named ``<pipeline>_pause``, ``<pipeline>_resume`` and ``<pipeline>_restart``."""
 
     def pause(instance: dg.DagsterInstance, table: Table | None, by: str) -> list[str]:
         return [str(pauses.pause(instance, launch.name, launch.spec, table, by))]
@@ -28,10 +31,18 @@ def pause_jobs(launch: Launch) -> list[dg.JobDefinition]:
     def resume(instance: dg.DagsterInstance, table: Table | None, by: str) -> list[str]:
         return pauses.resume(instance, launch.name, launch.spec, table, by)
 
+    def restart(instance: dg.DagsterInstance, table: Table | None, by: str) -> list[str]:
+        del by
+        if table:
+            raise ConfigurationError("a run is of all its tables", remedy="leave `table` out")
+        return stop_runs(instance, runs_of(instance, launch.name, launch.spec)) or ["nothing was under way"]
+
+    ends = f"Ends what is under way of {launch.name}, also what hangs, and frees what it holds. The next tick goes on."
     whole = "or of one of its tables" if len(launch.spec.tables) > 1 else "or of its table"
     return [
         _job(launch, "pause", f"Nothing of {launch.name} {whole} starts from now on, until it is resumed.", pause),
         _job(launch, "resume", f"Lets {launch.name} go on from where it stands, with all of its tables.", resume),
+        _job(launch, "restart", ends, restart),
     ]
 
 

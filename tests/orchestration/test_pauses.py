@@ -7,12 +7,14 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.test_utils import create_run_for_test
 
 from orchestration import pauses
 from orchestration.components.launch import Launch
 from orchestration.components.pause_jobs import pause_jobs
-from orchestration.names import ALTHOUGH_PAUSED_TAG, LEFT_OUT_TAG, landing_key, table_key
+from orchestration.names import ALTHOUGH_PAUSED_TAG, LEFT_OUT_TAG, PIPELINE_TAG, PROCESS_TAG, landing_key, table_key
 from orchestration.pauses import Pause, Paused, Pauses, holds_step, read_pauses
+from orchestration.run_process import process_tags
 from orchestration.sensors.busy import free_to_advance
 from resources.errors import ConfigurationError
 from tests.kit.flow import Flow
@@ -90,7 +92,7 @@ def test_a_launch_by_hand_is_refused_with_the_choices() -> None:
 
 
 def test_the_buttons_do_the_same(instance: dg.DagsterInstance) -> None:
-    pause, resume = pause_jobs(Launch("p", FLOW.spec))
+    pause, resume, restart = pause_jobs(Launch("p", FLOW.spec))
 
     def press(button: dg.JobDefinition, **config: str) -> None:
         ops = {node.name: {"config": config} for node in button.all_node_defs}
@@ -104,3 +106,10 @@ def test_the_buttons_do_the_same(instance: dg.DagsterInstance) -> None:
     assert found.whole.by.startswith("somebody in Dagster (run ")
     press(resume)
     assert read_pauses(instance, "p", FLOW.spec) == Pauses("p")
+
+    gone = {PIPELINE_TAG: "p", PROCESS_TAG: process_tags("")[PROCESS_TAG].replace("@", "1@")}
+    hung = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags=gone)
+    press(restart)
+    ended = instance.get_run_by_id(hung.run_id)
+    assert ended
+    assert ended.is_finished

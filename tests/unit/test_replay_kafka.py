@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from jobs.batch import LandedBatch
 from jobs.landing.places import BATCH, POSITION, landed_from, places
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.plan import TopicState
+from jobs.replay import ahead
 from jobs.replay.from_kafka import wanted_ranges
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 from tests.kit.batches import P0, P1, TOPIC_IDS, batch, committed, landed
@@ -101,3 +103,15 @@ def test_a_record_that_was_landed_twice_has_two_places() -> None:
 def test_batches_of_another_topic_of_the_name_and_revising_ones_say_nothing() -> None:
     old = [taking(1, (0, 30), topic_ids={"t": "old"}), taking(2, (3, 9)), taking(3, (9, 9), revises=2)]
     assert placed(old, P0, 2, 5) == [(2, 2, -1), (3, 2, 0), (4, 2, 1)]
+
+
+def test_what_is_ahead_is_said_before() -> None:
+    hour = datetime.fromtimestamp(0, UTC)
+    batches = [landed(number) for number in (1, 2, 3)]
+    found = ahead.landed_between(batches, hour + timedelta(seconds=2), hour + timedelta(seconds=3))
+    assert [batch.number for batch in found] == [2]
+    said = ahead.of_batches(batches)
+    assert "batches 1 to 3, landed 1970-01-01 00:00:01 to 1970-01-01 00:00:03 UTC, 60 records of whatever" in said
+    assert "nothing was landed then" in ahead.of_batches([])
+    assert "11 offsets (t[0] 7 to 18)" in ahead.of_kafka({P0: OffsetRange(7, 18)}).replace("t-0", "t[0]")
+    assert "nothing is to be read" in ahead.of_kafka({})
