@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from jobs import offsets
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
@@ -212,12 +212,7 @@ class MergeCounts:
     out_of_range: int = 0
 
     def __add__(self, other: MergeCounts) -> MergeCounts:
-        return MergeCounts(
-            self.changes + other.changes,
-            self.inserted + other.inserted,
-            self.updated + other.updated,
-            self.deleted + other.deleted,
-        )
+        return MergeCounts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 def landed_to_properties(landed: LandedBatch) -> dict[str, str]:

@@ -12,6 +12,7 @@ from jobs.batch import (
     CommittedState,
     Counts,
     LandedBatch,
+    MergeCounts,
     landed_from_properties,
     landed_to_properties,
     new_commit_id,
@@ -67,3 +68,8 @@ def test_first_batch_has_no_previous_one() -> None:
 )
 def test_gaps_never_balance_an_account(counts: Counts, balanced: bool) -> None:
     assert counts.balanced is balanced
+
+
+def test_counts_add_up_field_by_field() -> None:
+    one = MergeCounts(1, 2, 3, 4, 5, 6, 7)
+    assert one + one == MergeCounts(2, 4, 6, 8, 10, 12, 14)
