@@ -18,6 +18,7 @@ from openlineage.client.facet_v2 import (
     parent_run,
     schema_dataset,
 )
+from openlineage.client.transport.http import HttpConfig, HttpTransport
 
 from jobs.schema.types import type_name
 from orchestration.open_lineage import Dataset
@@ -25,6 +26,16 @@ from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")
 _PRODUCER = "batchmerge"
+
+
+def _client() -> OpenLineageClient:
+    """One more try for each event, where the environment says nothing else: with the client's own five a receiver that
+    is down holds up every step for twice nine seconds."""
+    client = OpenLineageClient()
+    transport = client.transport
+    if isinstance(transport, HttpTransport) and transport.config.retry == HttpConfig(transport.config.url).retry:
+        transport.config.retry = {**transport.config.retry, "total": 1}
+    return client
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,7 @@ class Sender:
     job: str
     inputs: Sequence[Dataset]
     output: Dataset
-    client: OpenLineageClient = field(default_factory=OpenLineageClient)
+    client: OpenLineageClient = field(default_factory=_client)
 
     def began(self) -> None:
         self._send(RunState.START)

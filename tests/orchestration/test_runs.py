@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ import pytest
 import yaml
 
 from orchestration.cli.job_runs import run_job
+from orchestration.open_lineage import Dataset
+from orchestration.open_lineage_sender import Sender
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
 from resources.local.ports import free_port
@@ -93,6 +98,23 @@ def test_lineage_tells_a_failure_and_never_causes_one(
 
     monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")  # nobody listens there
     assert advance(instance, Flow(topic(), ["append"], overrides=NO_DELAY)).success
+
+
+def test_receiver_of_lineage_that_is_down_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.send_response(503)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{server.server_port}")
+        Sender("p", str(uuid.uuid4()), "landing", [], Dataset("n", "t")).began()
+        server.shutdown()
+    assert len(asked) == 2
 
 
 def test_run_without_news_changes_nothing(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
