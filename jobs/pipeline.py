@@ -18,10 +18,10 @@ from jobs.destinations.registry import kind_of
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
 from jobs.landing.registry_schemas import Registries
-from jobs.landing.sample import sampled_columns
+from jobs.landing.sample import sampled_columns, sampled_key
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
-from jobs.spec.added_columns import Additions, adds_columns, with_landed_columns
+from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_landed_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import Table
@@ -57,7 +57,7 @@ class Pipeline:
     """A pipeline file with its connections opened on demand.
 
     Attributes:
-        spec: the pipeline file, and the columns that landing has added (`unknown_fields: add`).
+        spec: the pipeline file, and the columns and the key that landing has found where it leaves them open.
         run_id: who acts (a Dagster run id); goes into snapshot summaries, labels and comments.
         part_of: the pipeline that this one is a member of (`source.for_each`).
         seen: what Kafka has for the topics, where somebody has just asked for many pipelines at once; used once.
@@ -78,23 +78,52 @@ class Pipeline:
         self.resolve()
 
     def resolve(self) -> None:
-        """Takes over the columns that landing has added since (`unknown_fields: add`); nothing to do otherwise."""
-        if adds_columns(self._declared):
-            resolved = with_landed_columns(self._declared, self._place.columns())
-            if resolved.source.value.columns != self.spec.source.value.columns:
-                self.spec = resolved
-                self.intermediate = self._landing_table()
+        """Takes over the columns and the key that landing has found since, where the file leaves them open."""
+        if adds_columns(self._declared) or key_is_open(self._declared):
+            self._take(with_landed_columns(self._declared, self._place.columns()))
+
+    def _take(self, resolved: PipelineSpec) -> None:
+        if resolved.source != self.spec.source:
+            self.spec = resolved
+            self.intermediate = self._landing_table()
+
+    def take_key(self) -> bool:
+        """Takes over the key that the newest records have, where it is open; True if so.
+
+        Raises:
+            ConfigurationError: they have none, or one that cannot be the tables'.
+        """
+        if not key_is_open(self.spec):
+            return False
+        resolved = self._with_sampled_key()
+        if resolved is None:
+            raise ConfigurationError(
+                "the newest records have no key",
+                where=f"pipeline {self.name}",
+                remedy="name columns of the value: `changes.key: {columns: […], source: value}`; or leave `source.key` "
+                "out and use the mode append",
+            )
+        self._take(resolved)
+        return True
+
+    def _with_sampled_key(self) -> PipelineSpec | None:
+        return sampled_key(self.spec, self.kafka, self._topics(), Registries(self.registries()))
+
+    def _topics(self) -> list[str]:
+        return self.kafka.topics(self.spec.source.topics, self.spec.source.pattern, self.spec.own_topics)
 
     def resolved(self, destination: Destination) -> Destination:
         """The destination with all columns that landing has added so far."""
         self.resolve()
-        same = destination.spec.source.value.columns == self.spec.source.value.columns
-        return destination if same or not adds_columns(self.spec) else self.destination_of(destination.table)
+        same = destination.spec is self.spec or destination.spec.source == self.spec.source
+        return destination if same else self.destination_of(destination.table)
 
     def with_sampled_columns(self) -> tuple[Pipeline, Additions]:
-        """The pipeline as it would be with the columns that the newest records bring, and these; for `plan`."""
-        topics = self.kafka.topics(self.spec.source.topics, self.spec.source.pattern, self.spec.own_topics)
-        found = sampled_columns(self.spec, self.kafka, topics, Registries(self.registries()))
+        """The pipeline as it would be with the columns and the key that the newest records bring; for `plan`."""
+        keyed = (self._with_sampled_key() if key_is_open(self.spec) else None) or self.spec
+        if not adds_columns(keyed):
+            return replace(self, spec=keyed), Additions(keyed)
+        found = sampled_columns(keyed, self.kafka, self._topics(), Registries(self.registries()))
         return replace(self, spec=found.spec), found
 
     @property
@@ -168,8 +197,7 @@ class Pipeline:
         seen, self.seen = self.seen, None
         if seen is not None:
             return seen
-        topics = self.kafka.topics(self.spec.source.topics, self.spec.source.pattern, self.spec.own_topics)
-        return look(self.kafka, topics)
+        return look(self.kafka, self._topics())
 
     def plan_batch(self, committed: CommittedState | None, topics: TopicState) -> Batch | None:
         """The next batch after the committed one."""

@@ -31,6 +31,7 @@ from jobs.lineage import next_batches, next_stretch
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.progress import log_progress
+from jobs.spec.added_columns import key_is_open
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -64,6 +65,10 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
         planned = plan(pipeline)
         if planned.batch is None:
             return
+        if pipeline.take_key():
+            pipeline.intermediate.prepare()
+            pipeline.resolve()
+            continue
         failpoint("land.planned")
         events.requested(planned.batch)
         with batch_error_context([planned.batch]):
@@ -162,8 +167,8 @@ def merge_together(pipeline: Pipeline) -> list[MergedTable]:
 def pending(pipeline: Pipeline, destination: Destination) -> Pending:
     """Decides what a table has to get; makes or adapts the table."""
     destination = pipeline.resolved(destination)
-    if not pipeline.spec.source.row:
-        # No record has brought a column yet: there is no table to make.
+    if not pipeline.spec.source.row or key_is_open(pipeline.spec):
+        # No record has brought a column or a key yet: there is no table to make.
         return Pending(destination, destination.committed(), [], pipeline.intermediate.landed().batches)
     destination.prepare()
     committed = destination.committed()

@@ -13,7 +13,7 @@ from jobs.lineage import next_batches
 from jobs.members import Members
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
-from jobs.spec.added_columns import Additions, adds_columns
+from jobs.spec.added_columns import Additions, adds_columns, key_is_open
 from resources.errors import BatchmergeError
 
 
@@ -74,7 +74,7 @@ def plan_run(pipeline: Pipeline) -> RunPlan:
     """Asks Kafka, the intermediate table and every destination; changes nothing. A table that fails stops no other."""
     columns: list[str] = []
     try:
-        if adds_columns(pipeline.spec):
+        if adds_columns(pipeline.spec) or key_is_open(pipeline.spec):
             pipeline, found = pipeline.with_sampled_columns()
             columns = _sampled(found)
         planned = protocol.plan(pipeline)

@@ -11,8 +11,8 @@ column            meaning
 ``i``             order within the batch, ascending by topic, partition, offset
 ``batchNumber``   the batch
 ``landedAt``      when the batch was planned (UTC)
-``kafka``         struct: topic, partition, offset, timestamp
-``error``         struct: stage, kind, message, key, value (bytes), headers (kept where the transform reads them);
+``kafka``         struct: topic, partition, offset, timestamp; key, headers and others where a table asks for them
+``error``         struct: stage, kind, message, key, value (bytes), headers (kept where they are read);
                   null for a good record. The dead letters
 ``kept``          names of the value's columns that the change leaves as they were, null where it brings all; only
                   in pipelines whose changes may leave columns out (`jobs.spec.unchanged_columns`)
@@ -28,6 +28,7 @@ import pyarrow as pa
 from jobs.schema.types import parse_columns
 from jobs.spec import added_columns
 from jobs.spec.columns import key_fields, optional
+from jobs.spec.metadata import INSTANT, landed_on_request
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.transform import HEADERS
 from jobs.spec.unchanged_columns import unavailable
@@ -39,7 +40,6 @@ CHANGES = (*ROWS, "delete")
 LEFT_OUT = "filtered"
 READINGS = (*CHANGES, LEFT_OUT)
 
-INSTANT = pa.timestamp("us", tz="UTC")
 KAFKA = pa.struct(
     [
         pa.field("topic", pa.string()),
@@ -80,12 +80,16 @@ def landing_schema(spec: PipelineSpec) -> pa.Schema:
             pa.field("i", pa.int64()),
             pa.field("batchNumber", pa.int64()),
             pa.field("landedAt", INSTANT),
-            pa.field("kafka", KAFKA),
+            pa.field("kafka", kafka_type(spec)),
             pa.field("error", ERROR),
             *([KEPT] if names_unchanged_columns(spec) else []),
             REVISION,
         ]
     )
+
+
+def kafka_type(spec: PipelineSpec) -> pa.StructType:
+    return pa.struct([*KAFKA, *(pa.field(m.path[-1], m.type) for m in landed_on_request(spec))])
 
 
 def names_unchanged_columns(spec: PipelineSpec) -> bool:

@@ -7,6 +7,7 @@ which Spark fails in the transform are found by halving, however many there are:
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch, CommittedState
-from jobs.changes.columns import ERROR, INSTANT, KAFKA, KEPT
+from jobs.changes.columns import ERROR, KEPT
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.decode.base import DecodeError
 from jobs.iceberg.rows import with_all_columns
@@ -32,6 +33,7 @@ from jobs.landing.transform import STAGE, Coordinates, error_class, failing, tra
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import key_fields
+from jobs.spec.metadata import INSTANT, reads_headers
 from sql import quote
 
 _LOG = logging.getLogger("batchmerge")
@@ -45,7 +47,7 @@ _CARRIED: Mapping[str, pa.DataType] = {
 }
 # It was counted as a dead letter when its batch was landed, so it stays one.
 _LEFT_OUT = DecodeError("left_out", "the pipeline file leaves this record out now", STAGE)
-_NO_HEADERS = "it was landed without its headers, which the transform reads: replay its offset from Kafka"
+_NO_HEADERS = "it was landed without its headers, which the pipeline reads: replay its offset from Kafka"
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,8 @@ def redecode(
 
 
 def _with_headers(pipeline: Pipeline, letters: DataFrame) -> tuple[DataFrame, list[DeadLetter]]:
-    """The dead letters with headers where the transform reads them; and the first of those landed without them."""
-    resolved = pipeline.spec.source.resolved
-    if not resolved or not resolved.mentions("_headers"):
+    """The dead letters with headers where they are read; and the first of those landed without them."""
+    if not reads_headers(pipeline.spec):
         return letters.drop("headers"), []
     lacking = _letters(pipeline, letters.where(F.col("headers").isNull()), F.lit(_NO_HEADERS))
     letters = letters.where(F.col("headers").isNotNull())
@@ -159,10 +160,9 @@ class Redecoder:
 
 def _shaped(pipeline: Pipeline, letters: DataFrame, batch: Batch, schema: pa.Schema) -> DataFrame:
     schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, letters)
-    value_type = schema.field("value").type
     reader = record_reader(pipeline.spec, batch, schema, schemas, refused={})
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
-    columns = _columns(key, value_type, names_unchanged=KEPT.name in schema.names)
+    columns = _columns(key, schema, names_unchanged=KEPT.name in schema.names)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)
     redecoder, resolved = Redecoder(reader, tuple(columns.names)), pipeline.spec.source.resolved
 
@@ -219,21 +219,21 @@ def _as_batch(committed: CommittedState, partitions: list[TopicPartition]) -> Ba
         previous_commit_id=None,
         ranges=dict.fromkeys(partitions, OffsetRange(0, 0)),
         topic_ids=committed.topic_ids,
-        planned_at=0,
+        planned_at=int(time.time() * 1000),
         spec_hash=committed.spec_hash,
     )
 
 
-def _columns(key: pa.DataType | None, value: pa.DataType, names_unchanged: bool) -> pa.Schema:
+def _columns(key: pa.DataType | None, table: pa.Schema, names_unchanged: bool) -> pa.Schema:
     """Of the view."""
     kinds = {
         "batchNumber": pa.int64(),
         "i": pa.int64(),
         "key": key,
-        "value": value,
+        "value": table.field("value").type,
         "op": pa.string(),
         KEPT.name: KEPT.type if names_unchanged else None,
-        "kafka": KAFKA,
+        "kafka": table.field("kafka").type,
         "error": ERROR,
         "partitionTime": INSTANT,
         "changed": pa.bool_(),

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
-from jobs.changes.columns import INSTANT, KEPT, landing_schema
+from jobs.changes.columns import KEPT, landing_schema
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.places import Places
 from jobs.landing.readers import record_reader
@@ -28,6 +28,7 @@ from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
 from jobs.plan import refuse_other_topics
+from jobs.spec.metadata import INSTANT, reads_headers
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
 from resources.spark import parallelism
@@ -82,7 +83,8 @@ class BatchRecords:
     def _schema(self) -> pa.Schema:
         """Of landed rows in this table."""
         schema = landing_schema(self.spec)
-        schema = schema.set(schema.get_field_index("value"), self.table.field("value"))
+        for name in ("value", "kafka"):
+            schema = schema.set(schema.get_field_index(name), self.table.field(name))
         if KEPT.name in self.table.names and KEPT.name not in schema.names:
             schema = schema.append(KEPT)
         return schema
@@ -99,8 +101,7 @@ class BatchRecords:
     def _read(self, spark: SparkSession) -> tuple[RecordReader, DataFrame]:
         """The batch's records, transformed where the pipeline has a transform, and the reader that shapes them."""
         resolved = self.spec.source.resolved
-        headers = resolved is not None and resolved.mentions("_headers")
-        records = _kafka_records(spark, self.kafka, self.batch, headers)
+        records = _kafka_records(spark, self.kafka, self.batch, reads_headers(self.spec))
         schemas = self.registries.schemas_of(self.spec.source, records)
         reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields)
         reader = replace(reader, places=self.places)

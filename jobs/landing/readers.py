@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -13,11 +14,14 @@ from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
+from jobs.decode.renamed import Renamed
 from jobs.decode.unknown import Watch
 from jobs.landing.records import Operations, RecordReader
 from jobs.landing.registry_schemas import Schemas
+from jobs.schema.renaming import Renaming
 from jobs.spec.columns import key_fields
 from jobs.spec.formats import Encoding, Format, Value
+from jobs.spec.metadata import landed_on_request
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import envelope_rules
 
@@ -40,12 +44,13 @@ def record_reader(
     key, op, source = spec.changes.key, spec.changes.op, spec.source
     key_format = source.key if source.transform or (key and key.source == "kafka_key") else None
     rules, watch = envelope_rules(spec), _watch(source.value, refused)
+    key_watch = Watch("refuse") if source.key and source.key.unknown_fields == "fail" else None
     position, first = 0, {}
     for tp in sorted(batch.ranges):
         first[tp] = position
         position += len(batch.ranges[tp])
     return RecordReader(
-        key_decoder=_decoder(key_format, key_format, schemas, is_key=True, ignore_case=spec.ignore_case)
+        key_decoder=_decoder(key_format, key_format, schemas, True, spec.ignore_case, watch=key_watch)
         if key_format
         else None,
         value_decoder=_decoder(
@@ -59,13 +64,19 @@ def record_reader(
         start={tp: r.start for tp, r in batch.ranges.items()},
         key_type=pa.struct(key_fields(spec)) if key else None,
         value_type=table.field("value").type,
+        kafka_type=table.field("kafka").type,
+        landed_at=batch.planned_at,
+        metadata=tuple(landed_on_request(spec)),
         names_unchanged=KEPT.name in table.names,
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),
         topic_decoders={
             topic: {
-                column: _decoder(encoding, columns, schemas, column == "key", spec.ignore_case, rules, watch)
-                for column, encoding, columns in (("key", own.key, key_format), ("value", own.value, source.value))
+                part: _decoder(encoding, columns, schemas, part == "key", spec.ignore_case, rules, looks)
+                for part, encoding, columns, looks in (
+                    ("key", own.key, key_format, key_watch),
+                    ("value", own.value, source.value, watch),
+                )
                 if encoding and columns
             }
             for topic, own in source.per_topic.items()
@@ -73,16 +84,11 @@ def record_reader(
     )
 
 
-def value_decoders(spec: PipelineSpec, schemas: Schemas) -> Callable[[str], Decoder]:
-    """By topic the decoder of values, which tells the fields that no column takes."""
-    rules, value = envelope_rules(spec), spec.source.value
-
-    def of_topic(topic: str) -> Decoder:
-        own = spec.source.per_topic.get(topic)
-        encoding = (own.value if own else None) or value
-        return _decoder(encoding, value, schemas, ignore_case=spec.ignore_case, rules=rules, watch=Watch("tell"))
-
-    return of_topic
+def telling_decoder(spec: PipelineSpec, columns: Format, encoding: Encoding, schemas: Schemas) -> Decoder:
+    """The decoder of keys or values in this encoding that tells the fields which no column takes."""
+    is_key = columns is spec.source.key
+    rules = None if is_key else envelope_rules(spec)
+    return _decoder(encoding, columns, schemas, is_key, spec.ignore_case, rules, Watch("tell"))
 
 
 def _decoder(
@@ -98,7 +104,7 @@ def _decoder(
 
     Args:
         rules: of the value's envelope.
-        watch: what to do about fields of the value that no column takes.
+        watch: what to do about fields that no column takes.
     """
     registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
 
@@ -107,9 +113,16 @@ def _decoder(
         schema, message = encoding.schema_bytes, encoding.message or ""
         return decoder_for(encoding.format, kind, schema, message, registered, any_case, watch)
 
+    renaming = Renaming(columns.rename)
+    kind = renaming.in_records(columns.struct)
     if is_key:
-        return MongoKey(columns.struct, of_type) if columns.envelope else of_type(columns.struct)
-    return Enveloped(columns.struct, rules, of_type, watch) if rules else of_type(columns.struct, watch)
+        decoder: Decoder = MongoKey(kind, of_type) if columns.envelope else of_type(kind, watch)
+    elif rules:
+        fields = frozenset(renaming.fields.get(name, name) for name in rules.may_stay)
+        decoder = Enveloped(kind, replace(rules, may_stay=fields), of_type, watch)
+    else:
+        decoder = of_type(kind, watch)
+    return Renamed(decoder, renaming) if columns.rename else decoder
 
 
 def _watch(value: Value, refused: Mapping[str, str] | None) -> Watch:
@@ -120,5 +133,6 @@ def _watch(value: Value, refused: Mapping[str, str] | None) -> Watch:
         case "fail":
             return Watch("refuse")
         case "add" if refused is not None:
-            return Watch("refuse", reasons=refused)
+            fields = Renaming(value.rename).fields
+            return Watch("refuse", reasons={fields.get(name, name): reason for name, reason in refused.items()})
     return Watch("tell")

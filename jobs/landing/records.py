@@ -9,15 +9,17 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.changes.columns import ERROR, INSTANT, KAFKA, KEPT, LEFT_OUT
+from jobs.changes.columns import ERROR, KEPT, LEFT_OUT
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.verdicts import COLUMNS, Verdicts
+from jobs.landing.coordinates import kafka_struct
 from jobs.landing.places import BATCH, POSITION, Places
 from jobs.landing.task_report import RecordsRead, TaskReport
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.with_fields import with_fields
+from jobs.spec.metadata import INSTANT, Metadata
 from jobs.spec.transform import KEY
 
 RESULT = "result"
@@ -47,6 +49,8 @@ class RecordReader:
         key_columns: names of the key's columns, taken from the decoded key or value (`key_from_value`).
         first_position: `i` of a partition's first offset in this batch.
         start: that first offset.
+        landed_at: when, in milliseconds.
+        metadata: what the tables ask for beside a record's coordinates.
         routes: what the tables take; None where one of them takes everything.
         topic_decoders: by topic, then `key` or `value`: where a topic is encoded in another way.
         required: columns that a transform must not give as null.
@@ -65,6 +69,9 @@ class RecordReader:
     start: Mapping[TopicPartition, int]
     key_type: pa.DataType | None
     value_type: pa.DataType
+    kafka_type: pa.DataType
+    landed_at: int = 0
+    metadata: tuple[Metadata, ...] = ()
     routes: tuple[RouteFilter, ...] | None = None
     topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
 
@@ -117,10 +124,7 @@ class RecordReader:
         columns["i"] = batch.column(POSITION) if self.places else self._positions(batch)
         if self.places:
             columns["batchNumber"] = batch.column(BATCH)
-        columns["kafka"] = pa.StructArray.from_arrays(
-            [batch.column(name).cast(KAFKA.field(n).type) for n, name in enumerate(_KAFKA_NAMES)],
-            fields=[KAFKA.field(n) for n in range(len(_KAFKA_NAMES))],
-        )
+        columns["kafka"] = with_fields(kafka_struct(batch, self.metadata, self.landed_at), self.kafka_type)
         columns["error"] = _error_column(batch, verdicts.errors)
         if self.names_unchanged:
             columns[KEPT.name] = _listed(verdicts.unchanged, batch.num_rows)
@@ -211,9 +215,6 @@ def _counted(batch: pa.RecordBatch) -> dict[TopicPartition, RecordsRead]:
         TopicPartition(topic, partition): RecordsRead(records, time, OffsetRange(first, last + 1))
         for topic, partition, records, first, last, time in zip(*columns, newest.to_pylist(), strict=True)
     }
-
-
-_KAFKA_NAMES = [KAFKA.field(n).name for n in range(KAFKA.num_fields)]
 
 
 def _error_column(batch: pa.RecordBatch, errors: Mapping[int, DecodeError]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Columns that fields of records have made, beside the declared ones (`unknown_fields: add`). Pure.
+"""Columns that fields of records have made: beside the declared ones (`unknown_fields: add`), or as the key. Pure.
 
 The landed table's schema is the truth: what it has besides the declared columns was added when a batch was landed. So
 whoever opens the pipeline sees the same columns, and merges and replays are as deterministic as with declared ones.
@@ -15,9 +15,11 @@ import pyarrow as pa
 from jobs.destinations.registry import kind_of
 from jobs.schema.found_fields import FoundFields, Path, shown
 from jobs.schema.types import as_text, parse_columns
+from jobs.spec.changes import Key
 from jobs.spec.columns import optional
 from jobs.spec.formats import columns_text
 from jobs.spec.rules import mistakes
+from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
@@ -32,12 +34,47 @@ def adds_columns(spec: PipelineSpec) -> bool:
     return spec.source.value.unknown_fields == "add"
 
 
+def key_is_open(spec: PipelineSpec) -> bool:
+    """Whether the tables' key is whatever the keys of records have, and not known yet."""
+    return spec.changes.key is None and spec.source.key is not None and spec.source.key.takes_new_columns
+
+
+def with_key(spec: PipelineSpec, columns: Sequence[pa.Field]) -> PipelineSpec:
+    """The pipeline with all of these as its key, as if the file declared them."""
+    assert spec.source.key is not None, "the key is open"
+    key = spec.source.key.model_copy(update={"columns": columns_text(list(columns))})
+    changes = spec.changes.model_copy(update={"key": Key(columns=[f.name for f in columns])})
+    return spec.model_copy(update={"source": spec.source.model_copy(update={"key": key}), "changes": changes})
+
+
+def key_found(spec: PipelineSpec, found: FoundFields) -> PipelineSpec:
+    """The pipeline with the key that records have, by the same rules as if the file declared it.
+
+    Raises:
+        ConfigurationError: it breaks one of them, or there is none.
+    """
+    known = set(mistakes(spec))
+    columns = [pa.field(path[-1], one.type) for path, one in found.by_path.items() if one.type is not None]
+    problems = [f"no column can have {shown(path)}" for path, one in found.by_path.items() if one.type is None]
+    made = with_key(spec, columns) if columns else spec
+    problems += [mistake.what for mistake in mistakes(made) if mistake not in known]
+    if problems or not columns:
+        raise ConfigurationError(
+            "; ".join(problems) or "the keys of records have no fields",
+            where="source.key",
+            remedy="declare `source.key.columns` and `changes.key`",
+        )
+    return made
+
+
 def with_landed_columns(spec: PipelineSpec, landed: pa.Schema | None) -> PipelineSpec:
-    """The pipeline with the columns that its landed table has besides the declared ones.
+    """The pipeline with the columns that its landed table has besides the declared ones, and its key if that is open.
 
     Args:
         landed: the landed table's columns; None where there is no table yet.
     """
+    if landed is not None and key_is_open(spec) and "key" in landed.names:
+        spec = with_key(spec, list(landed.field("key").type))
     if landed is None or not adds_columns(spec) or "value" not in landed.names:
         return spec
     declared = list(parse_columns(spec.source.value.columns))

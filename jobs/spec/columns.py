@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobs.schema.types import parse_columns
+from jobs.spec.metadata import metadata_of
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
-
-_METADATA = {
-    "topic": ("kafka.topic", pa.string()),
-    "partition": ("kafka.partition", pa.int32()),
-    "offset": ("kafka.offset", pa.int64()),
-    "timestamp": ("kafka.timestamp", pa.timestamp("us", tz="UTC")),
-    "batch": ("batchNumber", pa.int64()),
-}
 
 
 @dataclass(frozen=True)
@@ -74,7 +67,7 @@ def row_columns(spec: PipelineSpec, metadata: Sequence[str]) -> list[RowColumn]:
         else RowColumn(f.name, f.type, f.nullable, ("value", f.name))
         for f in values
     ]
-    added = [RowColumn(f"_{m}", _METADATA[m][1], True, tuple(_METADATA[m][0].split("."))) for m in metadata]
+    added = [RowColumn(m.column, m.type, True, m.path) for m in metadata_of(metadata)]
     return [*from_key, *from_value, *added]
 
 

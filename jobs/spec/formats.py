@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,11 +11,12 @@ from pydantic import Field, model_validator
 
 from jobs.schema.avro import avro_wire
 from jobs.schema.protobuf import Messages, message_wire
+from jobs.schema.renaming import Renaming
 from jobs.schema.types import field_text, parse_columns, parse_type
 from jobs.schema.wire import natural_fields
 from jobs.spec.base import Spec
-from jobs.spec.envelope import HasEnvelope, opened
-from resources.config_files.mistakes import Mistake, Mistakes, one_of, refuse
+from jobs.spec.envelope import AUTO, HasEnvelope, opened
+from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, one_of, refuse
 from resources.errors import ConfigurationError
 
 # Schema files are named from the folder that `orchestration/` is in.
@@ -93,6 +94,12 @@ class Encoding(Spec):
 class Format(Encoding, HasEnvelope):
     """How the bytes of a record's key or value become columns."""
 
+    rename: dict[str, str] = Field(
+        default_factory=dict,
+        description="field of records to the name of its column, for example `{custID: customer_id}`; a nested one by "
+        "its path (`address.zip: postal_code`, `lines.element.nr: number`)",
+    )
+
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="column name to type, for example `{id: long not null, tags: array<string>}`; with `schema_file` "
@@ -121,12 +128,54 @@ class Format(Encoding, HasEnvelope):
             found.append(Mistake(("columns",), what, "declare one"))
         if self.format in _ONE_COLUMN and self.envelope:
             found.append(Mistake(("envelope",), f"the format {self.format} has no envelope", "leave it out"))
-        refuse(found)
+        refuse([*found, *self._rename_mistakes()])
         return self
+
+    def _rename_mistakes(self) -> Iterator[Mistake]:
+        declared = None if self.takes_new_columns else list(self.columns)
+        seen: dict[str, str] = {}
+        for path, name in self.rename.items():
+            at, parent = ("rename", path), path.rpartition(".")[0]
+            column = f"{parent}.{name}" if parent else name
+            if self.format in _ONE_COLUMN:
+                yield Mistake(at, f"records of the format {self.format} have no fields", "leave it out")
+            elif column in seen:
+                yield Mistake(at, f"{seen[column]} is called {name} already", "name another column")
+            elif not parent and declared is not None and name not in declared:
+                yield Mistake(at, f"{name} is not declared in `columns`", did_you_mean(name, declared))
+            elif not parent and path in self.columns and path not in self.rename.values():
+                yield Mistake(at, f"{path} is declared in `columns` too", f"declare {name} alone")
+            seen[column] = path
 
     @property
     def struct(self) -> pa.StructType:
         return pa.struct(list(parse_columns(self.columns)))
+
+
+class RecordKey(Format):
+    """How the bytes of a record's key become columns."""
+
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="column name to type. Left out, or `auto`: all fields that the records' keys have when the first "
+        "batch is landed; where `changes.key` is left out too, they are the key of the tables",
+    )
+    unknown_fields: Literal["ignore", "fail"] | None = Field(
+        None,
+        description="fields of keys that no column takes: ignore, or fail (the record is bad). Left out: fail where "
+        "`columns` are left out, since the key is another one then; else ignore",
+    )
+
+    @property
+    def takes_new_columns(self) -> bool:
+        return not self.columns and self.envelope is None and self.format not in _ONE_COLUMN
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns_may_be_left_out(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("schema_file") or given.get("columns", AUTO) not in (AUTO, {}):
+            return given
+        return {**given, "columns": {}, "unknown_fields": given.get("unknown_fields") or "fail"}
 
 
 class Value(Format):
@@ -191,7 +240,7 @@ def type_mistakes(columns: Mapping[str, str]) -> list[Mistake]:
     return found
 
 
-def columns_of(given: dict[str, Any]) -> dict[str, str]:
+def columns_of(given: Mapping[str, Any]) -> dict[str, str]:
     """The columns of a schema file: name to type. Raises ConfigurationError."""
     content = read_schema(given["schema_file"])
     if given.get("format") == "avro":
@@ -202,7 +251,9 @@ def columns_of(given: dict[str, Any]) -> dict[str, str]:
         return {}
     if wire.kind != "record":
         raise ConfigurationError(f"the schema is {wire}, not a record", remedy="declare one column")
-    return columns_text(natural_fields(wire))
+    rename = given.get("rename")
+    fields = pa.struct(natural_fields(wire))
+    return columns_text(list(Renaming(rename).as_columns(fields) if isinstance(rename, dict) else fields))
 
 
 def columns_text(fields: list[pa.Field]) -> dict[str, str]:

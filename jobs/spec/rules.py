@@ -12,6 +12,7 @@ from jobs.destinations.registry import kind_of, kinds
 from jobs.schema.types import parse_columns, type_name
 from jobs.spec.columns import key_fields, row_columns
 from jobs.spec.letter_case import case_mistakes
+from jobs.spec.metadata import metadata_of
 from jobs.spec.overrides import override_mistakes
 from jobs.spec.routing import route_mistakes
 from jobs.spec.table_templates import template_mistakes
@@ -137,16 +138,20 @@ def _column_names(spec: PipelineSpec) -> Iterator[Mistake]:
     for name in sorted(RESERVED.intersection(lower)):
         yield Mistake(where, f"{name} is a name that the merge uses itself", "rename the column in a transform")
     for number, table in enumerate(spec.tables):
-        for name in table.metadata_columns:
-            if f"_{name}" in lower:
+        ours = [m.column for m in metadata_of(table.metadata_columns)]
+        for name in ours:
+            if name.lower() in lower or ours.count(name) > 1:
+                of = "the value" if name.lower() in lower else "the record's metadata"
                 yield Mistake(
                     ("tables", number, "metadata_columns"),
-                    f"_{name} is a column of the value already",
+                    f"{name} is a column of {of} already",
                     "rename that one in a transform, or leave this one out",
                 )
 
 
 def _added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
+    if spec.source.transform and _takes_key(spec):
+        yield Mistake(("source", "key"), "a transform needs to know the key's columns", "declare `columns`")
     if spec.source.value.unknown_fields != "add":
         return
     path = ("source", "value", "unknown_fields")
@@ -200,12 +205,17 @@ def _tables(spec: PipelineSpec) -> Iterator[Mistake]:
                 f"{kind_of(table).title} does not have the mode {table.mode}",
                 f"use {one_of(sorted(kind_of(table).capabilities.modes))}",
             )
-        if table.needs_key and spec.changes.key is None:
+        if table.needs_key and spec.changes.key is None and not _takes_key(spec):
             yield Mistake(
                 ("tables", number, "mode"),
                 f"{table.mode} needs to know which columns identify a row",
                 "name them in `changes.key.columns`, or use the mode append",
             )
+
+
+def _takes_key(spec: PipelineSpec) -> bool:
+    """Whether the key is whatever records have (`jobs.spec.added_columns.key_is_open`)."""
+    return spec.source.key is not None and spec.source.key.takes_new_columns
 
 
 def _direct(spec: PipelineSpec) -> Iterator[Mistake]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from jobs.spec.base import Spec
-from jobs.spec.formats import Encoding, Format, Value
+from jobs.spec.formats import Encoding, RecordKey, Value
 from jobs.spec.routing import named_twice
 from jobs.spec.transform import Resolved, Transform, resolve
 from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
@@ -67,7 +67,7 @@ class Source(Spec):
         description="topic: each topic is a pipeline of its own within this one, with its own tables, whose names have "
         "`{topic}` or a part of it in them; left out: all topics together go into the same tables",
     )
-    key: Format | None = Field(None, description="the record's key; left out: not decoded")
+    key: RecordKey | None = Field(None, description="the record's key; left out: not decoded")
     value: Value
     transform: Transform | None = Field(
         None, description="a Spark SQL `select … from records`, applied to each decoded record before landing"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from jobs.spec.base import Spec
+from jobs.spec.metadata import NAMES, PATTERN
 from jobs.spec.routing import Route
-from resources.config_files.mistakes import Path
+from resources.config_files.mistakes import Mistake, Path, refuse
 
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
 # A part of a table's name. In braces may be what stands for a part of a topic's name (`source.for_each`).
@@ -52,13 +54,23 @@ class Table(Spec):
     route: Route | None = None
     create: bool = Field(True, description="create the table when it is missing")
     evolve: Evolution = Evolution()
-    metadata_columns: list[Literal["topic", "partition", "offset", "timestamp", "batch"]] = Field(
+    metadata_columns: list[str] = Field(
         default_factory=list,
         description="adds _topic, _partition (__partition where that is a reserved name: Iceberg, BigQuery), _offset, "
-        "_timestamp, _batch",
+        "_timestamp, _batch, _key (as text), _headers (JSON), `header:<name>` (one of them), _record (topic, "
+        "partition, offset and insertTime in one struct); the last four may be called otherwise: `key as kafka_key`",
+        examples=[["topic", "partition", "offset", "header:trace-id as trace"]],
     )
     time_limit_seconds: int = Field(3600, gt=0, description="after this the merge is given up and retried later")
     max_commit_attempts: int = Field(8, ge=1, description="how often to start over when other writers get in between")
+
+    @field_validator("metadata_columns")
+    @classmethod
+    def _is_metadata(cls, written: list[str]) -> list[str]:
+        remedy = f"name one of {', '.join(NAMES)}, or `header:` and a header's name"
+        wrong = [n for n, one in enumerate(written) if not re.fullmatch(PATTERN, one)]
+        refuse(Mistake((n,), f"{written[n]} is no metadata that can be a column so", remedy) for n in wrong)
+        return written
 
     @property
     def needs_key(self) -> bool:

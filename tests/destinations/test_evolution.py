@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from jobs import failpoints
+from jobs.spec.changes import Key
 from resources.errors import SchemaRefused
 from tests.destinations.conftest import MakeStory
 from tests.kit.interrupting import die_at_each
@@ -124,9 +125,9 @@ def test_fields_that_no_column_takes_become_columns_while_the_batch_is_landed(
 
 @pytest.fixture(scope="module")
 def undeclared(new_story: MakeStory) -> Story:
-    """A pipeline whose file declares only the key: the first batch has no row that could bring a column."""
+    """A pipeline whose file declares no column, nor the key: the first batch has no row that could bring a column."""
     story = new_story()
-    story = story.reading({}, value={"format": "json"}).edited(changes={"key": {"columns": ["id"]}})
+    story = story.reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
     story.tell(Record(0, 1, None), Record(0, 2, "no JSON"))
     story.land()
     story.tell(put(1), put(2, more=5), put(3))
@@ -151,3 +152,43 @@ def test_columns_may_be_left_to_the_records(target: Target, undeclared: Story) -
         "more",
         "later",
     }
+    assert undeclared.engine.pipeline.spec.changes.key == Key(columns=["id"])
+
+
+METADATA = [
+    "topic",
+    "partition",
+    "offset",
+    "key",
+    "headers",
+    "header:trace-id",
+    "header:n as nth",
+    "record as origin",
+]
+
+
+@pytest.fixture(scope="module")
+def with_headers(new_story: MakeStory) -> Story:
+    story = new_story()
+    asking = {"kind": "iceberg", "table": "tests.asks", "mode": "append", "metadata_columns": METADATA}
+    story.tell(put(1))
+    story.land()
+    story.tell(put(2), put(3), headers=[("trace-id", b"t-1"), ("n", b"1"), ("n", b"2")])
+    story.edited(tables=[asking]).land()
+    return story
+
+
+@TARGETS
+def test_key_and_headers_are_columns_where_they_are_asked_for(target: Target, with_headers: Story) -> None:
+    table = with_headers.table(target, metadata_columns=METADATA)
+    table.merge()
+    columns = ("id", "_key", "_headers", "_header_trace_id", "nth", "origin")
+    *known, origins = zip(*sorted(tuple(row[c] for c in columns) for row in table.select(*columns)), strict=True)
+    text = '{"trace-id": "t-1", "n": ["1", "2"]}'
+    # The first batch was landed when nobody had asked.
+    assert list(zip(*known, strict=True)) == [
+        (1, None, None, None, None),
+        (2, '{"id": 2}', text, "t-1", "2"),
+        (3, '{"id": 3}', text, "t-1", "2"),
+    ]
+    assert with_headers.engine.flow.topic in str(origins[2])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
+from jobs.iceberg.schema import iceberg_schema
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.task_report import TaskReport
 from resources.connections import Connections
@@ -195,6 +198,27 @@ def test_columns_come_widen_and_go_between_runs(engine: Callable[..., Engine]) -
     # All of it can be replayed with the columns of today.
     assert fewer.replay("upsert", 1, 4)
     assert [row[0] for row in one.read("upsert")] == [1, 2, 3]
+
+
+def test_table_whose_files_have_no_field_ids_is_continued(engine: Callable[..., Engine], tmp_path: Path) -> None:
+    """As made of Parquet files that were there before (`add_files`): its columns are known by a name mapping alone."""
+    test = engine("upsert_delete")
+    name = test.flow.table("upsert_delete")
+    # Columns in another order, and one by the name that it had then.
+    was = pa.table({"amount": [1.0, 2.0, 3.0], "title": ["a", "b", "c"], "id": pa.array([1, 2, 3], pa.int64())})
+    pq.write_table(was, tmp_path / "was.parquet")
+    wanted = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
+    made = catalog(test.connections).create(name, iceberg_schema(wanted), properties={"format-version": "2"})
+    names = [["id"], ["name", "title"], ["amount"]]
+    mapping = [{"field-id": number, "names": known} for number, known in enumerate(names, 1)]
+    made.transaction().set_properties({"schema.name-mapping.default": json.dumps(mapping)}).commit_transaction()
+    catalog(test.connections).require(name).add_files([str(tmp_path / "was.parquet")])
+    more = with_columns(test, extra="date")
+    tell(more, put(2, "new", extra="2026-01-01"), Record(0, 3, None), put(4, "d"))
+    more.land()
+    more.merge_all()
+    assert more.read("upsert_delete") == [(1, "a", 1.0), (2, "new", 1.0), (4, "d", 1.0)]
+    assert "extra" in catalog(test.connections).require(name).properties["schema.name-mapping.default"]
 
 
 def test_change_that_no_rule_allows_is_refused_before_anything_is_written(engine: Callable[..., Engine]) -> None:

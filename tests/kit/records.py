@@ -37,11 +37,13 @@ def produce(
     transaction: str | None = None,
     abort: bool = False,
     timestamp: int = 0,
+    headers: Sequence[tuple[str, bytes]] = (),
 ) -> None:
     """Produces in order; with `transaction`, as one Kafka transaction that is committed or aborted.
 
     Args:
         timestamp: of the records, in milliseconds; 0: now.
+        headers: of each record.
     """
     settings: dict[str, object] = {"bootstrap.servers": servers, "enable.idempotence": True}
     if transaction:
@@ -56,7 +58,7 @@ def produce(
         value = record.value
         raw = value.encode() if isinstance(value, str) else None if value is None else json.dumps(value).encode()
         key = None if record.key is None else json.dumps({"id": record.key}).encode()
-        producer.produce(topic, key=key, value=raw, partition=record.partition, timestamp=timestamp)
+        producer.produce(topic, key=key, value=raw, partition=record.partition, timestamp=timestamp, headers=[*headers])
         producer.poll(0)
     producer.flush(60)
     if transaction:

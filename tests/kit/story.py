@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,8 +76,8 @@ class Story:
         story = cls(Engine(flow, connections, spark))
         return story.reading(columns or COLUMNS, **(source or {}))
 
-    def tell(self, *records: Record) -> None:
-        produce(bootstrap(self.engine.connections), self.engine.flow.topic, records)
+    def tell(self, *records: Record, headers: Sequence[tuple[str, bytes]] = ()) -> None:
+        produce(bootstrap(self.engine.connections), self.engine.flow.topic, records, headers=headers)
         self.records += records
 
     def land(self, size: int = 100_000) -> list[LandedBatch]:

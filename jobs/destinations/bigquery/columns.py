@@ -32,6 +32,7 @@ from jobs.destinations.bigquery.names import column_names
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.schema.types import type_name
 from jobs.spec.columns import RowColumn, row_columns
+from jobs.spec.metadata import metadata_of
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 
@@ -114,7 +115,7 @@ def destination_columns(spec: PipelineSpec, table: BigQueryTable, where: str) ->
     """The columns of the destination table; `jobs.destinations.bigquery.rules` has checked that there can be such."""
     declared = row_columns(spec, table.metadata_columns)
     # `_partition`, a metadata column, is a reserved name in BigQuery: it becomes `__partition`.
-    metadata = frozenset(f"_{m}" for m in table.metadata_columns)
+    metadata = frozenset(m.column for m in metadata_of(table.metadata_columns))
     names = column_names([c.name for c in declared], table.sanitize_names, where, ours=metadata)
     return [table_column(c, names[c.name], table, where) for c in declared]
 

@@ -10,6 +10,7 @@ from jobs.destinations.bigquery.columns import Column, key_parts, table_column
 from jobs.destinations.bigquery.names import column_names
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.spec.columns import row_columns
+from jobs.spec.metadata import metadata_of
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistake
 from resources.errors import ConfigurationError
@@ -20,7 +21,7 @@ _NOT_CLUSTERED = ("FLOAT", "JSON", "RECORD", "BYTES", "TIME")
 
 def mistakes(spec: PipelineSpec, table: BigQueryTable) -> Iterator[Mistake]:
     """Each with its path from the table's entry on."""
-    ours = frozenset(f"_{m}" for m in table.metadata_columns)
+    ours = frozenset(m.column for m in metadata_of(table.metadata_columns))
     columns: dict[str, Column] = {}
     for column in row_columns(spec, table.metadata_columns):
         try:

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from jobs.destinations.bigquery.names import column_name
+from jobs.spec.metadata import metadata_of
 from jobs.spec.tables import NAME_PART, OutOfRange, Table, out_of_range_option
 from resources.config_files.mistakes import Mistake, Path, refuse
 
@@ -135,5 +136,5 @@ class BigQueryTable(Table):
 
     def _in_bigquery(self, name: str) -> str:
         """The column's name there. Those of metadata columns are ours to change."""
-        ours = name in {f"_{m}" for m in self.metadata_columns}
+        ours = name in {m.column for m in metadata_of(self.metadata_columns)}
         return column_name(name, self.sanitize_names or ours) or name

@@ -7,10 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.changes.columns import INSTANT, landing_schema
+from jobs.changes.columns import landing_schema
 from jobs.landing.readers import record_reader
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.columns import RowColumn, key_fields, row_columns
+from jobs.spec.metadata import INSTANT
 from jobs.spec.pipeline import PipelineSpec
 from tests.kit.batches import batch
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from jobs.changes.columns import KAFKA
 from jobs.changes.routing import RouteFilter
 from jobs.decode.base import Decoded
 from jobs.decode.json_fast import Json
@@ -17,6 +18,7 @@ from jobs.decode.text import Text
 from jobs.landing.records import Operations, RecordReader
 from jobs.offsets import TopicPartition
 from jobs.schema.types import parse_columns
+from jobs.spec.metadata import Metadata
 
 VALUE = pa.struct(list(parse_columns({"id": "long", "name": "string", "op": "string"})))
 KEY = pa.struct(list(parse_columns({"id": "long"})))
@@ -38,6 +40,7 @@ def reader(**parts: Any) -> RecordReader:
             start={T0: 0},
             key_type=KEY,
             value_type=VALUE,
+            kafka_type=KAFKA,
         ),
         **parts,
     )
@@ -230,3 +233,29 @@ def test_record_that_no_table_takes_is_a_dead_letter() -> None:
     assert problems(landed) == [None, ("route", "NoTable"), None]
     assert landed.to_pylist()[1]["error"]["value"] == encoded(given[1][1])
     assert landed.column("op").to_pylist() == ["upsert", None, "delete"]
+
+
+def test_metadata_that_tables_ask_for() -> None:
+    wanted = tuple(map(Metadata.of, ("key", "headers", "header:trace-id", "record as origin")))
+    kinds = pa.struct([*KAFKA, *(pa.field(m.path[-1], m.type) for m in wanted), pa.field("asked_before", pa.string())])
+    raw = records((b"k", {"id": 1}), (b"\xff\x00", {"id": 2}), (None, {"id": 3}))
+    pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    headers = [[("trace-id", b"old"), ("trace-id", b"new"), ("n", None)], [], None]
+    raw = raw.append_column("headers", pa.array(headers, pa.list_(pair)))
+    found = reader(key_type=None, kafka_type=kinds, metadata=wanted, landed_at=1000).read(raw).column("kafka")
+    rows = [tuple(row.values())[4:] for row in found.to_pylist()]
+    origins = [
+        {"topic": "t", "partition": 0, "offset": n, "insertTime": datetime.fromtimestamp(1, UTC)} for n in (0, 1, 2)
+    ]
+    assert rows == [
+        ("k", '{"trace-id": ["old", "new"], "n": null}', "new", origins[0], None),
+        ("/wA=", None, None, origins[1], None),
+        (None, None, None, origins[2], None),
+    ]
+
+
+def test_headers_that_were_not_kept_are_null() -> None:
+    wanted = (Metadata.of("headers"),)
+    kinds = pa.struct([*KAFKA, pa.field("headers", pa.string())])
+    (row,) = reader(key_type=None, kafka_type=kinds, metadata=wanted).read(records((None, {"id": 1}))).to_pylist()
+    assert row["kafka"]["headers"] is None

@@ -6,13 +6,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 from jobs.changes.columns import landing_schema
+from jobs.landing.readers import record_reader
 from jobs.schema.found_fields import FoundField, FoundFields, Path
 from jobs.schema.types import parse_type
-from jobs.spec.added_columns import additions, undeclared_counts, with_landed_columns
+from jobs.spec.added_columns import additions, key_found, key_is_open, undeclared_counts, with_landed_columns
+from jobs.spec.changes import Key
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistakes
+from resources.errors import ConfigurationError
+from tests.kit.batches import batch
 
 BIGQUERY = {"kind": "bigquery", "table": "shop.orders", "mode": "append", "metadata_columns": ["offset"]}
 
@@ -153,3 +158,54 @@ def test_what_the_file_names_needs_a_type() -> None:
     }
     with pytest.raises((Mistakes, ValueError), match="declare it there"):
         PipelineSpec.model_validate(document)
+
+
+def keyed(*tables: dict[str, Any], **parts: Any) -> PipelineSpec:
+    """A pipeline that leaves the key to the records."""
+    upsert = {"kind": "iceberg", "table": "shop.orders", "mode": "upsert_delete"}
+    source = {"topics": ["t"], "key": {"format": "json"}, "value": {"columns": {"id": "long", "n": "string"}}}
+    return PipelineSpec.model_validate({"source": source, "tables": list(tables) or [upsert], **parts})
+
+
+def test_key_of_the_records_is_the_key_of_the_tables() -> None:
+    made = key_found(keyed(), found(line="int", id="long"))
+    assert key_is_open(keyed())
+    assert not key_is_open(made)
+    assert made.source.key
+    assert made.source.key.columns == {"line": "int", "id": "long"}
+    assert made.changes.key == Key(columns=["line", "id"])
+    # Whoever opens the pipeline later sees the same, and so would a file that declares it.
+    assert with_landed_columns(keyed(), landing_schema(made)) == made
+    declared = keyed(changes={"key": {"columns": ["line", "id"]}}, source={
+        "topics": ["t"], "key": {"columns": {"line": "int", "id": "long"}}, "value": made.source.value.model_dump(),
+    })  # fmt: skip
+    assert declared.meaning_hash == made.meaning_hash
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "the keys of records have no fields"),
+        ({"id": "double"}, "id is double, which cannot identify a row"),
+        ({"id": None}, "no column can have id"),
+    ],
+)
+def test_keys_that_can_be_none_of_a_table(fields: dict[str, str | None], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        key_found(keyed(), found(**fields))
+
+
+def test_record_whose_key_has_other_fields_is_bad() -> None:
+    made = key_found(keyed(), found(id="long"))
+    reader = record_reader(made, batch(1), landing_schema(made))
+    assert reader.key_decoder
+    decoded = reader.key_decoder.decode(pa.array([b'{"id":1}', b'{"id":1,"line":2}'], pa.binary()))
+    assert decoded.values.to_pylist()[0] == {"id": 1}
+    assert decoded.errors[1].message == "no column takes the field line"
+
+
+def test_transform_needs_to_know_the_key() -> None:
+    value = {"columns": {"id": "long"}}
+    source = {"topics": ["t"], "key": {"format": "json"}, "value": value, "transform": "select id from records"}
+    with pytest.raises(ValidationError, match="a transform needs to know the key's columns"):
+        keyed(source=source)

@@ -1,0 +1,73 @@
+"""Columns that have another name than their fields in records (`rename`). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from jobs.schema.found_fields import FoundFields, Path, shown
+
+Step = Callable[[Path, str], tuple[str, str]]
+"""From where a field is in records, and its name in a type, to its names in records and in the type to make."""
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """Both ways between fields of records and columns.
+
+    Attributes:
+        columns: a field's path in a record (``address.zip``, ``lines.element.nr``) to its name as a column.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """A column's path, by the names that records have around it, to its field's path in a record."""
+        return {shown((*path.split(".")[:-1], column)): path for path, column in self.columns.items()}
+
+    def in_records(self, kind: pa.DataType) -> pa.DataType:
+        """The type of columns as records have it."""
+        fields = self.fields
+
+        def step(path: Path, column: str) -> tuple[str, str]:
+            name = fields.get(shown((*path, column)), column).rpartition(".")[2]
+            return name, name
+
+        return _mapped(kind, (), step)
+
+    def as_columns(self, kind: pa.DataType, path: Path = ()) -> pa.DataType:
+        """The type of what records have at this path as columns have it."""
+        return _mapped(kind, path, lambda at, name: (name, self.columns.get(shown((*at, name)), name)))
+
+    def column(self, path: Path) -> Path:
+        """The column of a field."""
+        return tuple(self.columns.get(shown(path[: n + 1]), step) for n, step in enumerate(path))
+
+    def found(self, fields: FoundFields) -> FoundFields:
+        """What was found in records, as columns."""
+        if not (fields and self.columns):
+            return fields
+        named = {
+            self.column(path): one if one.type is None else replace(one, type=self.as_columns(one.type, path))
+            for path, one in fields.by_path.items()
+        }
+        return replace(fields, by_path=named)
+
+
+def _mapped(kind: pa.DataType, path: Path, step: Step) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        parts = []
+        for f in kind:
+            in_records, name = step(path, f.name)
+            parts.append(f.with_name(name).with_type(_mapped(f.type, (*path, in_records), step)))
+        return pa.struct(parts)
+    if pa.types.is_list(kind):
+        inner = kind.value_field
+        return pa.list_(inner.with_type(_mapped(inner.type, (*path, "element"), step)))
+    if pa.types.is_map(kind):
+        item = kind.item_field
+        return pa.map_(kind.key_type, item.with_type(_mapped(item.type, (*path, "value"), step)))
+    return kind

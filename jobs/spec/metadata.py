@@ -1,0 +1,81 @@
+"""What Kafka says of a record, as columns of its tables (`tables[].metadata_columns`). Pure.
+
+Each entry is what the column has, and ` as <name>` where the column is not to be named after it. What no record has
+anyway is landed in the struct ``kafka`` beside the record's coordinates, only where a table asks for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from jobs.spec.pipeline import PipelineSpec
+
+INSTANT = pa.timestamp("us", tz="UTC")
+HEADER = "header:"
+# What the sinks of Kafka Connect for BigQuery put into one RECORD (`kafkaDataFieldName`).
+RECORD = pa.struct([("topic", pa.string()), ("partition", pa.int64()), ("offset", pa.int64()), ("insertTime", INSTANT)])
+_OF_EVERY_RECORD = {
+    "topic": (pa.string(), ("kafka", "topic")),
+    "partition": (pa.int32(), ("kafka", "partition")),
+    "offset": (pa.int64(), ("kafka", "offset")),
+    "timestamp": (INSTANT, ("kafka", "timestamp")),
+    "batch": (pa.int64(), ("batchNumber",)),
+}
+_ON_REQUEST = {"key": pa.string(), "headers": pa.string(), "record": RECORD}
+NAMES = (*_OF_EVERY_RECORD, *_ON_REQUEST)
+# By the names of coordinates rows are recognised, so only the others can have a name of their own.
+PATTERN = rf"(?:{'|'.join(_OF_EVERY_RECORD)}|(?:{'|'.join(_ON_REQUEST)}|{HEADER}\S+)(?: as [A-Za-z_]\w*)?)"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """One column.
+
+    Attributes:
+        what: as in the pipeline file, without its name.
+        column: its name; a kind may have to change it.
+        path: where it is in a landed row.
+    """
+
+    what: str
+    column: str
+    type: pa.DataType
+    path: tuple[str, ...]
+
+    @classmethod
+    def of(cls, written: str) -> Metadata:
+        """An entry of `metadata_columns`."""
+        what, _, name = written.partition(" as ")
+        plain = what.replace(HEADER, "header_", 1) if what.startswith(HEADER) else what
+        column = name or "_" + re.sub(r"\W", "_", plain)
+        if what in _OF_EVERY_RECORD:
+            return cls(what, column, *_OF_EVERY_RECORD[what])
+        # Names of headers may have anything in them, and two headers must not meet in one field.
+        field = re.sub(r"\W", lambda odd: f"_x{ord(odd[0]):x}_", plain)
+        return cls(what, column, _ON_REQUEST.get(what, pa.string()), ("kafka", field))
+
+    @property
+    def needs_headers(self) -> bool:
+        return self.what == "headers" or self.what.startswith(HEADER)
+
+
+def metadata_of(columns: Sequence[str]) -> list[Metadata]:
+    return [Metadata.of(written) for written in columns]
+
+
+def landed_on_request(spec: PipelineSpec) -> Iterator[Metadata]:
+    """What the tables ask for that is not landed of every record; each once."""
+    wanted = {m.path: m for table in spec.tables for m in metadata_of(table.metadata_columns)}
+    yield from (m for m in wanted.values() if m.what not in _OF_EVERY_RECORD)
+
+
+def reads_headers(spec: PipelineSpec) -> bool:
+    """Whether the records' headers are needed: by the transform, or as columns."""
+    resolved = spec.source.resolved
+    return bool(resolved and resolved.mentions("_headers")) or any(m.needs_headers for m in landed_on_request(spec))

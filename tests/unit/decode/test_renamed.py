@@ -1,0 +1,104 @@
+"""Columns by another name than their fields in records (`rename`), through the reader that a pipeline file makes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from jobs.changes.columns import landing_schema
+from jobs.decode.base import Decoded, Decoder
+from jobs.landing.readers import record_reader
+from jobs.spec.added_columns import additions
+from jobs.spec.pipeline import PipelineSpec
+from tests.kit.avro import encoded, record, text
+from tests.kit.batches import batch
+
+RENAME = {"custID": "id", "address.zip code": "zip", "lines.element.nr": "number", "props.value.on": "active"}
+COLUMNS = {
+    "id": "long not null",
+    "address": "struct<zip: string>",
+    "lines": "array<struct<number: long>>",
+    "props": "map<string, struct<active: boolean>>",
+}
+RECORD = {"custID": 1, "address": {"zip code": "A1"}, "lines": [{"nr": 2}, None], "props": {"p": {"on": True}}}
+ROW = {"id": 1, "address": {"zip": "A1"}, "lines": [{"number": 2}, None], "props": [("p", {"active": True})]}
+
+
+def spec(value: dict[str, Any], **parts: Any) -> PipelineSpec:
+    given = {"columns": COLUMNS, "rename": RENAME, **value}
+    table = {"kind": "iceberg", "table": "n.t", "mode": "append"}
+    return PipelineSpec.model_validate({"source": {"topics": ["t"], "value": given}, "tables": [table], **parts})
+
+
+def decode(pipeline: PipelineSpec, *records: object) -> Decoded:
+    reader = record_reader(pipeline, batch(1), landing_schema(pipeline))
+    decoder: Decoder = pickle.loads(pickle.dumps(reader.value_decoder))
+    raws = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in records]
+    found = decoder.decode(pa.array(raws, pa.binary()))
+    assert found.values.type.equals(decoder.type)
+    return found
+
+
+def test_renamed_fields_of_json() -> None:
+    found = decode(spec({}), RECORD, {"custID": "x"})
+    assert found.values.to_pylist()[0] == ROW
+    assert "custID" in found.errors[1].message
+
+
+def test_renamed_fields_of_records_with_a_schema_beside() -> None:
+    value = {"format": "connect_json", "columns": {"id": "long"}, "rename": {"custID": "id"}}
+    schema = {"type": "struct", "fields": [{"field": "custID", "type": "int64"}], "optional": True}
+    found = decode(spec(value), {"schema": schema, "payload": {"custID": 1}})
+    assert found.values.to_pylist() == [{"id": 1}]
+
+
+def test_renamed_fields_of_avro(tmp_path: Any) -> None:
+    schema = record(("custID", "long"))
+    (tmp_path / "s.avsc").write_text(text(schema))
+    value = {"format": "avro", "schema_file": str(tmp_path / "s.avsc"), "rename": {"custID": "id"}, "columns": {}}
+    pipeline = spec(value)
+    assert pipeline.source.value.columns == {"id": "long not null"}
+    assert decode(pipeline, encoded(schema, {"custID": 5})).values.to_pylist() == [{"id": 5}]
+
+
+def test_renamed_fields_in_an_envelope_also_where_a_value_is_left_out() -> None:
+    value = {"columns": {"id": "long", "body": "string"}, "rename": {"custID": "id", "text": "body"}}
+    upsert = [{"kind": "iceberg", "table": "n.t", "mode": "upsert"}]
+    changes = {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"}
+    pipeline = spec({**value, "envelope": "debezium"}, changes=changes, tables=upsert)
+    change = {"op": "u", "after": {"custID": 1, "text": "__debezium_unavailable_value"}}
+    found = decode(pipeline, change)
+    assert found.values.to_pylist() == [{"id": 1, "body": None, "_op": "u"}]
+    assert found.unchanged == {0: ("body",)}
+
+
+def test_new_fields_become_columns_by_their_other_names() -> None:
+    pipeline = spec({"columns": {"id": "long"}, "unknown_fields": "add"})
+    found = decode(pipeline, RECORD)
+    made = additions(pipeline, found.unknown)
+    assert made.spec.source.value.columns == {
+        "id": "long",
+        "address": "struct<zip: text>",
+        "lines": "array<struct<number: long>>",
+        "props": "struct<p: struct<on: boolean>>",
+    }
+    assert decode(made.spec, RECORD).values.to_pylist()[0]["address"] == {"zip": "A1"}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"rename": {"custID": "idd"}}, "idd is not declared in `columns`"),
+        ({"rename": {"a": "id", "b": "id"}}, "a is called id already"),
+        ({"rename": {"address": "lines"}}, "address is declared in `columns` too"),
+        ({"format": "string", "columns": {"x": "string"}, "rename": {"a": "x"}}, "records of the format string"),
+    ],
+)
+def test_renamings_that_cannot_be(value: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        spec(value)
