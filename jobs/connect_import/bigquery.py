@@ -11,6 +11,7 @@ from typing import Any
 from jobs.connect_import import connect
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.options import Options, equivalent, none, not_needed
+from jobs.connect_import.placing import Placing, placing
 
 CLASS = "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector"
 
@@ -22,16 +23,16 @@ CONFLUENT: Options = {
     "keySource": equivalent("the BigQuery connection's credentials_file or credentials_json"),
     "sanitizeTopics": equivalent("tables[].table: done in this file"),
     "sanitizeFieldNames": equivalent("tables[].sanitize_names"),
-    "topic2TableMap": equivalent("tables[].route.topics"),
-    "schemaRetriever": none("columns are declared in `source`"),
-    "kafkaKeyFieldName": equivalent("changes.key.columns; they are columns of their own, not one record"),
-    "kafkaDataFieldName": equivalent("tables[].metadata_columns; columns of their own, not one record"),
+    "topic2TableMap": equivalent("tables[].route.topics, or overrides"),
+    "schemaRetriever": none("columns are declared in `source`, or come from the records"),
+    "kafkaKeyFieldName": equivalent("source.key.column; of text: tables[].metadata_columns"),
+    "kafkaDataFieldName": equivalent("tables[].metadata_columns: record as …"),
     "avroDataCacheSize": not_needed("schemas are kept for a run"),
     "convertDoubleSpecialValues": not_needed("infinity and NaN are values of FLOAT64; JSON has none"),
     "convertDebeziumTimestampToInteger": equivalent("declare the column as long or timestamp"),
     "allBQFieldsNullable": equivalent("columns without `not null`"),
-    "autoCreateTables": equivalent("tables[].create"),
-    "allowNewBigQueryFields": equivalent("tables[].evolve.add_columns"),
+    "autoCreateTables": equivalent("tables[].create, with columns of the records"),
+    "allowNewBigQueryFields": equivalent("source.value.unknown_fields: add, and tables[].evolve.add_columns"),
     "allowBigQueryRequiredFieldRelaxation": equivalent("tables[].evolve.relax_required"),
     "allowSchemaUnionization": not_needed("columns that are not declared any more stay in the table"),
     "upsertEnabled": equivalent("mode upsert or upsert_delete"),
@@ -71,27 +72,26 @@ AIVEN: Options = {
     "decimalHandlingMode": equivalent("declare decimal(p,s), double or string; tables[].column_types"),
     "variableScaleDecimalHandlingMode": equivalent("declare decimal(p,s), double or string; tables[].column_types"),
     "convertDebeziumVariableScaleDecimal": equivalent("declare decimal(p,s), double or string"),
-    "ignoreUnknownFields": not_needed("fields that are not declared are left out"),
+    "ignoreUnknownFields": equivalent("source.value.unknown_fields: ignore"),
 }
 OPTIONS: Options = {**CONFLUENT, **AIVEN}
 
 
-def tables(configuration: Configuration, topics: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The `tables` part: one for each table that topics go to.
-
-    Raises:
-        ConfigurationError: topics are named by an expression, so that their tables are not known.
-    """
+def place(configuration: Configuration) -> Placing:
+    """The tables that topics go to."""
     places = dict(part.split(":", 1) for part in configuration.items("topic2TableMap") if ":" in part)
     dataset = configuration.text("defaultDataset")
-    by_table = connect.tables_by_topic(configuration, topics, lambda t: f"{dataset}.{places.get(t, _name(t))}")
-    return [{**_table(configuration, table), **route} for table, route in by_table.items()], []
+    template = f"{dataset}.{{name}}"
+    return placing(configuration, template, lambda t: f"{dataset}.{places.get(t, _name(t))}", places)
+
+
+def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str, Any]], list[str]]:
+    """The `tables` part: one for each table that topics go to."""
+    return [{**_table(configuration, table), **route} for table, route in placed.tables.items()], []
 
 
 def document(configuration: Configuration) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if _mode(configuration) != "append":
-        found["changes"] = {"key": {"columns": []}}
     if retries := configuration.text("max.retries"):
         found["retry"] = {"max_retries": int(retries)}
     return found
@@ -107,7 +107,7 @@ def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:
     return {"bigquery": found}
 
 
-def _mode(configuration: Configuration) -> str:
+def mode(configuration: Configuration) -> str:
     upsert, delete = configuration.flag("upsertEnabled"), configuration.flag("deleteEnabled")
     return {(False, False): "append", (True, False): "upsert", (True, True): "upsert_delete", (False, True): "delete"}[
         upsert, delete
@@ -119,7 +119,7 @@ def _table(configuration: Configuration, table: str) -> dict[str, Any]:
         "kind": "bigquery",
         "connection": "bigquery",
         "table": table,
-        "mode": _mode(configuration),
+        "mode": mode(configuration),
         "create": configuration.flag("autoCreateTables", True),
         "evolve": {
             "add_columns": configuration.flag("allowNewBigQueryFields"),
@@ -129,8 +129,17 @@ def _table(configuration: Configuration, table: str) -> dict[str, Any]:
     }
     if configuration.flag("sanitizeFieldNames"):
         found["sanitize_names"] = True
-    if configuration.text("kafkaDataFieldName") or found["mode"] == "delete":
-        found["metadata_columns"] = ["topic", "partition", "offset"]
+    metadata = ["topic", "partition", "offset"] if found["mode"] == "delete" else []
+    if data := configuration.text("kafkaDataFieldName"):
+        metadata.append(f"record as {data}")
+    if (
+        (key := configuration.text("kafkaKeyFieldName"))
+        and found["mode"] == "append"
+        and not connect.has_fields(configuration, "key")
+    ):
+        metadata.append(f"key as {key}")
+    if metadata:
+        found["metadata_columns"] = metadata
     if suffix := configuration.text("intermediateTableSuffix"):
         found["intermediate_suffix"] = suffix
     if found["mode"] != "append":

@@ -11,6 +11,9 @@ from jobs.connect_import import bigquery, clickhouse, connect, iceberg, transfor
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.options import Option, Options, find, none
+from jobs.connect_import.placing import Placing
+from jobs.connect_import.unwrapping import TARGET
+from jobs.decode.envelope import OPERATION
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.models import examine
@@ -64,7 +67,7 @@ def build(
 
     Args:
         columns: of the records' values; where they are not known the file gets a placeholder.
-        key_columns: of the records' keys, for a BigQuery sink that upserts.
+        key_columns: of the records' keys, for a BigQuery sink that upserts; left to the records where not given.
         tables: names of tables, for a sink that takes them from its records.
         of_tables: the columns are those of the tables, behind the connector's transforms.
 
@@ -79,35 +82,39 @@ def build(
             remedy=f"it must be one of {', '.join(CONNECTORS)}",
         )
     reports = [OptionReport(name, _status_of(name, CONNECTORS[kind])) for name in sorted(configuration.options)]
-    module, topics = _module(kind), configuration.items("topics")
+    module: Any = {clickhouse.CLASS: clickhouse, bigquery.CLASS: bigquery}.get(kind, iceberg)
+    placed = place(configuration, tables)
     known = transforms.before(configuration, columns or {}) if of_tables else dict(columns or {})
     followed = transforms.follow(configuration, known or PLACEHOLDER)
     chain = followed.chain
-    parts, own_todo = (
-        iceberg.tables(configuration, tables or [])
-        if module is iceberg
-        else clickhouse.tables(configuration, topics)
-        if module is clickhouse
-        else bigquery.tables(configuration, topics)
-    )
+    parts, own_todo = module.tables(configuration, placed)
     _without_deletes(parts, followed)
-    changes = _changes(configuration, kind, key_columns or {}, chain)
-    todo = [*chain.todo]
+    todo = [*chain.todo, *placed.todo]
+    if placed.each:
+        chain.drop(TARGET)
+    changes, key = _changes(configuration, module, key_columns or {}, chain, placed)
     if not columns:
-        todo.append("source.value.columns: declare the columns of the records (--columns); `fill_in` is a placeholder")
         for column in _needed(configuration, module, chain):
             chain.read(column)
-    key_format = dict(changes.pop("key_format", chain.record_key or {}))
+        if not _takes_columns(parts, chain):
+            todo.append("source.value.columns: declare the records' columns (--columns); `fill_in` is a placeholder")
     if chain.record_key and not configuration.text("key.converter").endswith(".StringConverter"):
         todo.append("source.key.columns: declare the parts of the key, and name them in source.transform")
-    source, source_todo = connect.source(configuration, chain, key_format)
+    source, source_todo = connect.source(configuration, chain, chain.record_key if key is None else key)
+    whole = configuration.text("kafkaKeyFieldName")
+    if key is not None and whole and whole not in source["key"].get("columns", {}):
+        source["key"]["column"] = whole
+    _unknown_fields(source, parts)
+    if placed.each:
+        source["for_each"] = "topic"
     if chain.envelope and source["value"]["format"] == "json":
         todo.append("source.value.envelope: say how the source writes times and decimals (timestamps, decimals)")
     document = {
         "description": f"Was the connector {configuration.name}.",
         "source": source,
-        **_of_chain(module.document(configuration), configuration, chain),
+        **_of_chain(_document(configuration, module, placed), configuration, chain),
         **changes,
+        **({"overrides": placed.overrides} if placed.overrides else {}),
         "tables": [_routed_by(part, configuration, chain) for part in parts],
         **connect.errors(configuration),
         "paused": True,
@@ -133,22 +140,73 @@ def _status_of(name: str, options: Options) -> Option:
     return find(name, options, connect.OPTIONS) or none("not an option that the connector is known to have")
 
 
-def _module(kind: str) -> Any:
-    return {clickhouse.CLASS: clickhouse, bigquery.CLASS: bigquery}.get(kind, iceberg)
+def place(configuration: Configuration, tables: list[str] | None = None) -> Placing:
+    """The tables that the connector's topics go to."""
+    kind = configuration.text("connector.class")
+    if kind == clickhouse.CLASS:
+        return clickhouse.place(configuration)
+    return bigquery.place(configuration) if kind == bigquery.CLASS else iceberg.place(configuration, tables or [])
 
 
-def _changes(configuration: Configuration, kind: str, key: Mapping[str, str], chain: Chain) -> dict[str, Any]:
-    """The `changes` part of a BigQuery sink that upserts: its keys are the records' keys."""
-    if kind != bigquery.CLASS or bigquery.document(configuration).get("changes") is None:
-        return {}
+def _document(configuration: Configuration, module: Any, placed: Placing) -> dict[str, Any]:
+    found: dict[str, Any] = (
+        iceberg.document(configuration, placed.each) if module is iceberg else module.document(configuration)
+    )
+    return found
+
+
+def _takes_columns(parts: list[dict[str, Any]], chain: Chain) -> bool:
+    """Leaves columns to the records where the sink did so, and nothing in the chain needs to know them."""
+    if chain.statement() is not None or not all(p["create"] or p["evolve"]["add_columns"] for p in parts):
+        return False
+    for column in PLACEHOLDER:
+        chain.columns.pop(column, None)
+        chain.drop(column)
+    for part in parts:
+        part["evolve"]["add_columns"] = True
+    if chain.envelope and chain.metadata == {OP_COLUMN: OPERATION}:
+        chain.columns.pop(OP_COLUMN, None)
+        chain.drop(OP_COLUMN)
+    return True
+
+
+def _unknown_fields(source: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+    """What became of fields that no column of the table had."""
+    value = source["value"]
+    if not value.get("columns") or value["format"] in ("string", "bytes"):
+        return
+    adds = all(part["evolve"]["add_columns"] for part in parts) and "transform" not in source
+    value["unknown_fields"] = "add" if adds else "ignore"
+
+
+def _changes(
+    configuration: Configuration, module: Any, key: Mapping[str, str], chain: Chain, placed: Placing
+) -> tuple[dict[str, Any], dict[str, str] | None]:
+    """The `changes` part of a sink whose keys are the records' keys, and the columns of these.
+
+    They are left to the records where they are not given; None: the record's key is not read.
+    """
+    whole = configuration.text("kafkaKeyFieldName")
+    if module is iceberg:
+        # Tabular's goes by the tables' own identifier fields; with Debezium these are the record's key.
+        return {}, {} if placed.each and iceberg.mode(configuration) != "append" and not iceberg.key_columns(
+            configuration
+        ) else None
+    if module is not bigquery:
+        return {}, None
+    if bigquery.mode(configuration) == "append":
+        return {}, {} if whole and connect.has_fields(configuration, "key") else None
     if chain.key:
-        return {"changes": {"key": {"columns": chain.key, "source": "value"}, "order_by": "arrival"}}
-    columns = dict(key) or {"id": "string"}
-    several = len(configuration.items("topics")) > 1
-    return {
-        "key_format": columns,
-        "changes": {"key": {"columns": list(columns)}, **({"order_by": "arrival"} if several else {})},
-    }
+        return {"changes": {"key": {"columns": chain.key, "source": "value"}, "order_by": "arrival"}}, None
+    columns = dict(key)
+    if not columns and not connect.has_fields(configuration, "key"):
+        columns = {whole or "key": "string"}
+    several = len(configuration.items("topics")) != 1 and not placed.each
+    order = {"order_by": "arrival"} if several else {}
+    if not columns:
+        return {"changes": order} if order else {}, {}
+    names = [whole] if whole and whole not in columns else list(columns)
+    return {"changes": {"key": {"columns": names}, **order}}, columns
 
 
 def _needed(configuration: Configuration, module: Any, chain: Chain) -> list[str]:

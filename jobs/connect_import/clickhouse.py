@@ -5,11 +5,13 @@ Source: its `ClickHouseSinkConfig` and documentation (`peer-features`, section 2
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jobs.connect_import import connect
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.options import Options, equivalent, none, not_needed
+from jobs.connect_import.placing import Placing, placing
 
 CLASS = "com.clickhouse.kafka.connect.ClickHouseSinkConnector"
 
@@ -29,7 +31,7 @@ OPTIONS: Options = {
     "exactlyOnce": not_needed("always"),
     "suppressTableExistenceException": none("a missing table is created, or is an error"),
     "clickhouseSettings": equivalent("the ClickHouse connection's settings"),
-    "topic2TableMap": equivalent("tables[].route.topics"),
+    "topic2TableMap": equivalent("tables[].route.topics, or overrides"),
     "customInsertFormat": none("records are decoded by `source.value.format`, and inserted typed"),
     "insertFormat": none("records are decoded by `source.value.format`, and inserted typed"),
     "proxyType": none("put the proxy's address into HTTPS_PROXY"),
@@ -55,20 +57,26 @@ OPTIONS: Options = {
     "bufferCount": equivalent("batch.max_records"),
     "bufferFlushTime": equivalent("cron"),
     "reportInsertedOffsets": not_needed("the consumer group always follows the tables"),
-    "auto.evolve": equivalent("tables[].evolve"),
+    "auto.evolve": equivalent("source.value.unknown_fields: add, and tables[].evolve"),
     "auto.evolve.ddl.refresh.retries": not_needed("a run looks at the table before it writes"),
     "auto.evolve.struct.to.json": equivalent("tables[].column_types: {<column>: JSON}"),
 }
 
 
-def tables(configuration: Configuration, topics: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The `tables` part: one for each table that topics go to.
-
-    Raises:
-        ConfigurationError: topics are named by an expression, so that their tables are not known.
-    """
+def place(configuration: Configuration) -> Placing:
+    """The tables that topics go to."""
     places = dict(part.split("=", 1) for part in configuration.items("topic2TableMap") if "=" in part)
-    by_table = connect.tables_by_topic(configuration, topics, lambda t: _table_of(configuration, t, places))
+    split = configuration.flag("enableDbTopicSplit")
+    template = "{topic[0]}.{topic[1]}" if split else f"{configuration.text('database', 'default')}.{{topic}}"
+    found = placing(configuration, template, lambda t: _table_of(configuration, t, places), places)
+    if found.each and split and (mark := configuration.text("dbTopicSplitChar") or ".") != ".":
+        todo = f"tables[].table: databases are what topics have before {mark!r}: name them by groups of source.pattern"
+        return replace(found, todo=[*found.todo, todo])
+    return found
+
+
+def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str, Any]], list[str]]:
+    """The `tables` part: one for each table that topics go to."""
     evolve = configuration.flag("auto.evolve")
     return [
         {
@@ -80,7 +88,7 @@ def tables(configuration: Configuration, topics: list[str]) -> tuple[list[dict[s
             "create": False,
             "evolve": {"add_columns": evolve, "widen_types": evolve, "relax_required": evolve},
         }
-        for table, route in by_table.items()
+        for table, route in placed.tables.items()
     ], [
         "the sink's tables lack the columns _topic, _partition and _offset, by which append tables tell their rows "
         "apart: add them with ALTER TABLE (Nullable, empty for old rows), or let evolve.add_columns do it"

@@ -5,14 +5,13 @@ Source: Apache Kafka's documentation, "Sink connector configs"; `org.apache.kafk
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import SECRET, Configuration
 from jobs.connect_import.options import Options, equivalent, none, not_needed
-from jobs.connect_import.transforms import routed
-from resources.errors import ConfigurationError
+from jobs.decode.envelope import OPERATION
+from jobs.spec.envelope import OP_COLUMN
 
 OPTIONS: Options = {
     "name": equivalent("the pipeline's name"),
@@ -21,7 +20,7 @@ OPTIONS: Options = {
     "tasks.max": not_needed("Spark reads partitions in parallel as far as it has cores"),
     "tasks.max.enforce": not_needed("there are no tasks"),
     "topics": equivalent("source.topics"),
-    "topics.regex": equivalent("source.pattern"),
+    "topics.regex": equivalent("source.pattern, with for_each: topic where each topic has a table of its own"),
     "key.converter": equivalent("source.key.format"),
     "value.converter": equivalent("source.value.format"),
     "key.converter.*": equivalent("source.key, and the schema registry's connection"),
@@ -71,44 +70,36 @@ def group(configuration: Configuration) -> str:
     return named or f"connect-{configuration.name}"
 
 
-def source(configuration: Configuration, chain: Chain, key: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The `source` part, and what a person has to look at."""
+def source(configuration: Configuration, chain: Chain, key: dict[str, str] | None) -> tuple[dict[str, Any], list[str]]:
+    """The `source` part, and what a person has to look at.
+
+    Args:
+        key: the columns of the record's key, empty where they are left to the records; None: it is not read.
+    """
     statement = chain.statement()
     found: dict[str, Any] = {"connection": "kafka"}
     topics = configuration.items("topics")
     found |= {"topics": topics} if topics else {"pattern": configuration.text("topics.regex")}
     todo = []
-    if key:
+    if key is not None:
         found["key"], remarks = _format(configuration, "key", key)
         todo += remarks
     found["value"], remarks = _format(configuration, "value", chain.columns)
     if chain.value_format:
         found["value"]["format"] = chain.value_format
     if chain.envelope:
-        found["value"]["envelope"] = {"kind": chain.envelope, "metadata": chain.metadata}
+        # The operation is a column of itself.
+        metadata = {} if chain.metadata == {OP_COLUMN: OPERATION} else chain.metadata
+        found["value"]["envelope"] = {"kind": chain.envelope, **({"metadata": metadata} if metadata else {})}
     if statement:
         found["transform"] = statement
     return found, [*todo, *remarks]
 
 
-def tables_by_topic(
-    configuration: Configuration, topics: list[str], table_of: Callable[[str], str]
-) -> dict[str, dict[str, Any]]:
-    """The tables of sinks that give each topic a table, each with the `route` that its entry needs, if any.
-
-    Raises:
-        ConfigurationError: topics are named by an expression, so that their tables are not known.
-    """
-    if not topics:
-        raise ConfigurationError(
-            "the topics are named by an expression, and each has a table of its own",
-            where=configuration.name,
-            remedy="give `topics` by name, or make a pipeline for each",
-        )
-    by_table: dict[str, list[str]] = {}
-    for topic in topics:
-        by_table.setdefault(table_of(routed(configuration, topic)), []).append(topic)
-    return {table: {"route": {"topics": given}} if len(by_table) > 1 else {} for table, given in by_table.items()}
+def has_fields(configuration: Configuration, side: str) -> bool:
+    """Whether the sink sees keys or values of several fields."""
+    converter = configuration.text(f"{side}.converter")
+    return _CONVERTERS.get(converter, ("string", False))[0] not in _ONE_COLUMN
 
 
 def _format(configuration: Configuration, side: str, columns: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -119,7 +110,8 @@ def _format(configuration: Configuration, side: str, columns: dict[str, str]) ->
         name = "connect_json"
     if name in _ONE_COLUMN and len(columns) != 1:
         columns = {side: _ONE_COLUMN[name]}
-    found: dict[str, Any] = {"format": name, **({"registry": "registry"} if registered else {}), "columns": columns}
+    found: dict[str, Any] = {"format": name, **({"registry": "registry"} if registered else {})}
+    found |= {"columns": columns} if columns else {}
     if converter in _CONVERTERS:
         return found, []
     said = f"{converter} is not known" if converter else "the converter is the worker's"

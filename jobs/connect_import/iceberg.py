@@ -13,6 +13,8 @@ from jobs.connect_import import connect
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.connect import environment, is_secret
 from jobs.connect_import.options import Options, equivalent, not_needed
+from jobs.connect_import.placing import Placing
+from jobs.connect_import.transforms import debezium_target
 from resources.errors import ConfigurationError
 
 TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
@@ -21,15 +23,15 @@ APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
 _ALL_BRANCH = "tables[].branch"
 OPTIONS: Options = {
     "iceberg.tables": equivalent("tables[].table"),
-    "iceberg.tables.dynamic-enabled": equivalent("route_by, with every table named"),
+    "iceberg.tables.dynamic-enabled": equivalent("route_by, with every table named; or source.for_each: topic"),
     "iceberg.tables.route-field": equivalent("tables[].route.field, or route_by"),
     "iceberg.tables.default-commit-branch": equivalent(_ALL_BRANCH),
     "iceberg.tables.default-id-columns": equivalent("changes.key.columns"),
     "iceberg.tables.default-partition-by": equivalent("tables[].partition_by"),
     "iceberg.tables.cdc-field": equivalent("changes.op.field, mode upsert_delete"),
     "iceberg.tables.upsert-mode-enabled": equivalent("mode upsert; one MERGE instead of equality deletes"),
-    "iceberg.tables.auto-create-enabled": equivalent("tables[].create"),
-    "iceberg.tables.evolve-schema-enabled": equivalent("tables[].evolve; columns are declared in `source`"),
+    "iceberg.tables.auto-create-enabled": equivalent("tables[].create, with columns of the records"),
+    "iceberg.tables.evolve-schema-enabled": equivalent("source.value.unknown_fields: add, and tables[].evolve"),
     "iceberg.tables.schema-force-optional": equivalent("force_optional"),
     "iceberg.tables.schema-case-insensitive": equivalent("ignore_case"),
     "iceberg.tables.auto-create-props.*": equivalent("tables[].properties"),
@@ -69,16 +71,30 @@ _TYPES = {
 _OP = {"insert": ["i", "I", "c", "C", "r", "R"], "update": ["u", "U"], "delete": ["d", "D"]}
 
 
-def tables(configuration: Configuration, named: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The `tables` part; what a person has to look at.
+def place(configuration: Configuration, named: list[str]) -> Placing:
+    """The tables of the connector.
+
+    Tabular's transform for Debezium names a table by each record's source: as Debezium's topics are named.
 
     Args:
         named: tables of a connector that takes their names from the records.
-
-    Raises:
-        ConfigurationError: such a connector, and no table is named.
     """
     names = configuration.items("iceberg.tables") or named
+    pattern = debezium_target(configuration)
+    if names or not _dynamic(configuration) or pattern is None:
+        return Placing({name: {} for name in names})
+    template = pattern.replace("{db}", "{source.db}").replace("{table}", "{source.table}")
+    todo = f"tables[].table: {template}, by Debezium's names of topics (prefix.schema.table, or prefix.database.table)"
+    return Placing({template: {}}, each=True, todo=[todo])
+
+
+def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str, Any]], list[str]]:
+    """The `tables` part; what a person has to look at.
+
+    Raises:
+        ConfigurationError: the records name the tables, and no table is named here.
+    """
+    names = list(placed.tables)
     if not names:
         raise ConfigurationError(
             "the connector takes the tables' names from its records, and a pipeline names its tables",
@@ -94,10 +110,10 @@ def tables(configuration: Configuration, named: list[str]) -> tuple[list[dict[st
     return [_table(configuration, n) for n in names], []
 
 
-def document(configuration: Configuration) -> dict[str, Any]:
-    """Parts of the pipeline file besides source and tables."""
+def document(configuration: Configuration, each: bool = False) -> dict[str, Any]:
+    """Parts of the pipeline file besides source and tables; `each`: every topic has a table of its own."""
     found: dict[str, Any] = {}
-    if _dynamic(configuration):
+    if _dynamic(configuration) and not each:
         found["route_by"] = configuration.text("iceberg.tables.route-field")
     minutes = max(1, int(configuration.text("iceberg.control.commit.interval-ms", "300000")) // 60_000)
     found["cron"] = f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"
@@ -113,7 +129,7 @@ def document(configuration: Configuration) -> dict[str, Any]:
 
 def key_columns(configuration: Configuration) -> list[str]:
     """The columns that identify a row; none where the sink only appends."""
-    if _mode(configuration) == "append":
+    if mode(configuration) == "append":
         return []
     own = [v for k, v in configuration.options.items() if re.fullmatch(r"iceberg\.table\..+\.id-columns", k)]
     given = own[0] if own else configuration.text("iceberg.tables.default-id-columns")
@@ -155,7 +171,7 @@ def branch(configuration: Configuration, table: str) -> str:
     return own or configuration.text("iceberg.tables.default-commit-branch", "main") or "main"
 
 
-def _mode(configuration: Configuration) -> str:
+def mode(configuration: Configuration) -> str:
     if configuration.text("connector.class") != TABULAR:
         return "append"
     if configuration.text("iceberg.tables.cdc-field"):
@@ -168,7 +184,7 @@ def _dynamic(configuration: Configuration) -> bool:
 
 
 def _table(configuration: Configuration, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": "iceberg", "connection": "lake", "table": name, "mode": _mode(configuration)}
+    found: dict[str, Any] = {"kind": "iceberg", "connection": "lake", "table": name, "mode": mode(configuration)}
     if (published := branch(configuration, name)) != "main":
         found["branch"] = published
     regex = configuration.text(f"iceberg.table.{name}.route-regex")

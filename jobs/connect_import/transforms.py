@@ -12,9 +12,9 @@ from jobs.connect_import.steps import STEPS, Options, renames_of, struct_columns
 from jobs.connect_import.unwrapping import TARGET, UNWRAPPING, drops_deletes, rewrites_deletes
 from sql import literal
 
-_ROUTERS = ("RegexRouter", "ByLogicalTableRouter", "TopicRegexRouter")
+ROUTERS = ("RegexRouter", "ByLogicalTableRouter", "TopicRegexRouter")
 _OTHERS = {
-    **dict.fromkeys(_ROUTERS, "tables[].table and route: worked out for each topic"),
+    **dict.fromkeys(ROUTERS, "tables[].table and route: worked out for each topic"),
     **dict.fromkeys(("DropHeaders", "InsertHeader", "HeaderFrom"), "not needed any more: tables have no headers"),
     "SetSchemaMetadata": "not needed any more: a schema's name means nothing to a table",
 }
@@ -83,7 +83,7 @@ def routed(configuration: Configuration, topic: str) -> str:
     """The topic's name after the routers of the chain, which sinks name tables by."""
     for step in configuration.items("transforms"):
         options = configuration.below(f"transforms.{step}.")
-        if _short(options.get("type", "")) not in _ROUTERS or not _holds(configuration, options, topic):
+        if _short(options.get("type", "")) not in ROUTERS or not _holds(configuration, options, topic):
             continue
         pattern = options.get("regex") or options.get("topic.regex", "")
         replacement = options.get("replacement") or options.get("topic.replacement", "")
@@ -171,6 +171,16 @@ def route_field(configuration: Configuration, chain: Chain) -> str:
     """The sink's route field as a column of the result."""
     field = configuration.text("iceberg.tables.route-field")
     return TARGET if field == "_cdc.target" and TARGET in chain.made else field
+
+
+def debezium_target(configuration: Configuration) -> str | None:
+    """The pattern of table names of Tabular's transform for Debezium, where the sink routes by it; else None."""
+    for step in configuration.items("transforms"):
+        options = configuration.below(f"transforms.{step}.")
+        if _short(options.get("type", "")) == "DebeziumTransform":
+            routes = configuration.text("iceberg.tables.route-field") == "_cdc.target"
+            return options.get("cdc.target.pattern", "{db}.{table}") if routes else None
+    return None
 
 
 def _said(options: Options) -> str:

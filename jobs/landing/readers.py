@@ -14,13 +14,14 @@ from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
+from jobs.decode.nested import Nested
 from jobs.decode.renamed import Renamed
 from jobs.decode.unknown import Watch
 from jobs.landing.records import Operations, RecordReader
 from jobs.landing.registry_schemas import Schemas
 from jobs.schema.renaming import Renaming
 from jobs.spec.columns import key_fields
-from jobs.spec.formats import Encoding, Format, Value
+from jobs.spec.formats import Encoding, Format, RecordKey, Value
 from jobs.spec.metadata import landed_on_request
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import envelope_rules
@@ -115,8 +116,12 @@ def _decoder(
 
     renaming = Renaming(columns.rename)
     kind = renaming.in_records(columns.struct)
-    if is_key:
-        decoder: Decoder = MongoKey(kind, of_type) if columns.envelope else of_type(kind, watch)
+    decoder: Decoder
+    if is_key and columns.envelope:
+        decoder = MongoKey(kind, of_type)
+    elif is_key:
+        whole = columns.column if isinstance(columns, RecordKey) and columns.columns else None
+        decoder = Nested(of_type(kind.field(0).type, watch), whole) if whole else of_type(kind, watch)
     elif rules:
         fields = frozenset(renaming.fields.get(name, name) for name in rules.may_stay)
         decoder = Enveloped(kind, replace(rules, may_stay=fields), of_type, watch)

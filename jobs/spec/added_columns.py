@@ -39,11 +39,11 @@ def key_is_open(spec: PipelineSpec) -> bool:
     return spec.changes.key is None and spec.source.key is not None and spec.source.key.takes_new_columns
 
 
-def with_key(spec: PipelineSpec, columns: Sequence[pa.Field]) -> PipelineSpec:
-    """The pipeline with all of these as its key, as if the file declared them."""
+def with_key(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpec:
+    """The pipeline with all of these fields of the record's key as its key, as if the file declared them."""
     assert spec.source.key is not None, "the key is open"
-    key = spec.source.key.model_copy(update={"columns": columns_text(list(columns))})
-    changes = spec.changes.model_copy(update={"key": Key(columns=[f.name for f in columns])})
+    key = spec.source.key.model_copy(update={"columns": columns_text(list(fields))})
+    changes = spec.changes.model_copy(update={"key": Key(columns=[f.name for f in key.as_columns(fields)])})
     return spec.model_copy(update={"source": spec.source.model_copy(update={"key": key}), "changes": changes})
 
 
@@ -74,7 +74,8 @@ def with_landed_columns(spec: PipelineSpec, landed: pa.Schema | None) -> Pipelin
         landed: the landed table's columns; None where there is no table yet.
     """
     if landed is not None and key_is_open(spec) and "key" in landed.names:
-        spec = with_key(spec, list(landed.field("key").type))
+        key = landed.field("key").type
+        spec = with_key(spec, list(key.field(0).type if spec.source.key and spec.source.key.column else key))
     if landed is None or not adds_columns(spec) or "value" not in landed.names:
         return spec
     declared = list(parse_columns(spec.source.value.columns))

@@ -42,7 +42,7 @@ def key_fields(spec: PipelineSpec) -> list[pa.Field]:
     if key.source == "value":
         origin = parse_columns(spec.source.row)
     elif spec.source.key:
-        origin = parse_columns(spec.source.key.columns)
+        origin = pa.schema(spec.source.key.struct)
     else:
         return []
     return [origin.field(name).with_nullable(True) for name in key.columns if name in origin.names]

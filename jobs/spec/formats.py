@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -160,6 +160,11 @@ class RecordKey(Format):
         description="column name to type. Left out, or `auto`: all fields that the records' keys have when the first "
         "batch is landed; where `changes.key` is left out too, they are the key of the tables",
     )
+    column: str | None = Field(
+        None,
+        description="name of one column that has the whole key, as a struct of `columns`, as BigQuery sinks write it; "
+        "left out: each is a column of its own",
+    )
     unknown_fields: Literal["ignore", "fail"] | None = Field(
         None,
         description="fields of keys that no column takes: ignore, or fail (the record is bad). Left out: fail where "
@@ -176,6 +181,21 @@ class RecordKey(Format):
         if not isinstance(given, dict) or given.get("schema_file") or given.get("columns", AUTO) not in (AUTO, {}):
             return given
         return {**given, "columns": {}, "unknown_fields": given.get("unknown_fields") or "fail"}
+
+    @model_validator(mode="after")
+    def _can_be_one_column(self) -> RecordKey:
+        if self.column and (self.format in _ONE_COLUMN or self.envelope or self.rename):
+            what = "it is for keys with fields, without an envelope and without `rename`"
+            raise Mistakes([Mistake(("column",), what, "leave it out")])
+        return self
+
+    @property
+    def struct(self) -> pa.StructType:
+        return pa.struct(self.as_columns(list(parse_columns(self.columns))))
+
+    def as_columns(self, fields: Sequence[pa.Field]) -> list[pa.Field]:
+        """The columns of these fields: each of its own, or all in one."""
+        return [pa.field(self.column, pa.struct(list(fields)))] if self.column and fields else list(fields)
 
 
 class Value(Format):

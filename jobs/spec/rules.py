@@ -56,7 +56,8 @@ def _key_columns(spec: PipelineSpec) -> Iterator[Mistake]:
             "declare `source.key`, or take them from the value: `source: value`",
         )
         return
-    origin = parse_columns(spec.source.row if in_value or spec.source.key is None else spec.source.key.columns)
+    key = spec.source.key
+    origin = parse_columns(spec.source.row) if in_value or key is None else pa.schema(key.struct)
     structs = all(kind_of(t).capabilities.struct_keys for t in spec.tables if t.needs_key)
     for number, name in enumerate(spec.changes.key.columns):
         path = (*_KEY, "columns", number)
@@ -138,7 +139,11 @@ def _column_names(spec: PipelineSpec) -> Iterator[Mistake]:
     for name in sorted(RESERVED.intersection(lower)):
         yield Mistake(where, f"{name} is a name that the merge uses itself", "rename the column in a transform")
     for number, table in enumerate(spec.tables):
-        ours = [m.column for m in metadata_of(table.metadata_columns)]
+        kind, metadata = kind_of(table), metadata_of(table.metadata_columns)
+        if not kind.capabilities.nullable_nested and any(pa.types.is_nested(m.type) for m in metadata):
+            what = f"record is a struct, and {kind.title} has no null for one"
+            yield Mistake(("tables", number, "metadata_columns"), what, "name topic, partition and offset")
+        ours = [m.column for m in metadata]
         for name in ours:
             if name.lower() in lower or ours.count(name) > 1:
                 of = "the value" if name.lower() in lower else "the record's metadata"
@@ -168,7 +173,7 @@ def _added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def _ignored_case(spec: PipelineSpec) -> Iterator[Mistake]:
-    key = parse_columns(spec.source.key.columns) if spec.source.key else []
+    key = spec.source.key.struct if spec.source.key else []
     yield from case_mistakes(spec, [*parse_columns(spec.source.row), *key])
 
 

@@ -23,7 +23,7 @@ Words = Mapping[str, str]
 def words_of(topic: str, pattern: str | None) -> Words:
     """What may stand in a template for this topic: name to text."""
     parts = topic.split(".")
-    words = {"topic": topic}
+    words = {"topic": topic, "name": re.sub(r"\W", "_", topic, flags=re.ASCII)}
     words |= {f"topic[{n}]": part for n, part in enumerate(parts)}
     words |= {f"topic[{n - len(parts)}]": part for n, part in enumerate(parts)}
     if len(parts) >= _DEBEZIUM_PARTS:
@@ -77,7 +77,7 @@ def template_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
 def _known(pattern: str | None) -> list[str]:
     compiled = re.compile(pattern or "")
     groups = [*compiled.groupindex, *(str(n) for n in range(1, compiled.groups + 1))]
-    return ["topic", *_DEBEZIUM, *groups]
+    return ["topic", "name", *_DEBEZIUM, *groups]
 
 
 def _unknown(path: tuple[str | int, ...], name: str, known: Sequence[str]) -> Mistake:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from jobs.connect_import import offsets as stopped_at
 from jobs.connect_import.building import Imported
 from jobs.connect_import.configuration import Configuration, read_configuration
 from jobs.connect_import.writing import connections_file, pipeline_file, report
+from jobs.spec.members import expand
+from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli import output
 from orchestration.files import FOLDER
 from resources.clickhouse import ClickHouseServer
@@ -101,30 +104,40 @@ def _columns(text: str | None, option: str) -> dict[str, str]:
 def _known_columns(configuration: Configuration, connections: Connections, named: list[str]) -> dict[str, str]:
     """The columns of the tables that the connector has filled."""
     kind = configuration.text("connector.class")
+    if kind in building.CONNECTORS and building.place(configuration, named).each:
+        return {}  # each table has its own
     if kind in (iceberg.TABULAR, iceberg.APACHE):
         catalog = _lake(connections)
         names = configuration.items("iceberg.tables") or named
         return columns.all_of([columns.of_iceberg(catalog, name) for name in names])
     if kind == clickhouse.CLASS:
-        parts, _ = clickhouse.tables(configuration, configuration.items("topics"))
         server = _clickhouse(connections)
-        return columns.all_of([columns.of_clickhouse(server, part["table"]) for part in parts])
+        return columns.all_of([columns.of_clickhouse(server, table) for table in building.place(configuration).tables])
     return {}
 
 
 def _start(configuration: Configuration, imported: Imported, connections: Connections) -> dict[str, Any]:
     cluster = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
     source = imported.document["source"]
-    _, partitions = cluster.describe(cluster.topics(source.get("topics", []), source.get("pattern")))
+    topics = cluster.topics(source.get("topics", []), source.get("pattern"))
+    _, partitions = cluster.describe(topics)
     found = stopped_at.committed(cluster, configuration, partitions)
     if configuration.text("connector.class") in (iceberg.TABULAR, iceberg.APACHE):
-        tables = [table["table"] for table in imported.document["tables"]]
+        tables = _tables(imported, topics)
         stopped_at.check_all_in_tables(cluster, _lake(connections), configuration, tables)
     if stopped_at.keeper_state_counts(configuration):
         server, table = _clickhouse(connections), clickhouse.state_table(configuration)
         found = stopped_at.after_keeper_state(found, stopped_at.keeper_rows(server, table), f"{server.where}, {table}")
     output.say(f"begins where group {connect.group(configuration)} stopped: {len(found)} partitions\n")
     return stopped_at.start(found)
+
+
+def _tables(imported: Imported, topics: Sequence[str]) -> list[str]:
+    """The tables of the pipeline, those of all topics where each has its own."""
+    if "for_each" not in imported.document["source"]:
+        return [table["table"] for table in imported.document["tables"]]
+    members = expand(imported.name, PipelineSpec.model_validate(imported.document), topics).members
+    return [table.table for member in members for table in member.spec.tables]
 
 
 def _lake(connections: Connections) -> IcebergCatalog:

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from jobs import failpoints
+from jobs.destinations.registry import kinds
 from jobs.spec.changes import Key
 from resources.errors import SchemaRefused
 from tests.destinations.conftest import MakeStory
@@ -180,15 +181,17 @@ def with_headers(new_story: MakeStory) -> Story:
 
 @TARGETS
 def test_key_and_headers_are_columns_where_they_are_asked_for(target: Target, with_headers: Story) -> None:
-    table = with_headers.table(target, metadata_columns=METADATA)
+    structs = kinds()[target.kind.name].capabilities.nullable_nested
+    table = with_headers.table(target, metadata_columns=METADATA if structs else METADATA[:-1])
     table.merge()
-    columns = ("id", "_key", "_headers", "_header_trace_id", "nth", "origin")
-    *known, origins = zip(*sorted(tuple(row[c] for c in columns) for row in table.select(*columns)), strict=True)
+    columns = ("id", "_key", "_headers", "_header_trace_id", "nth")
+    known = sorted(tuple(row[c] for c in columns) for row in table.select(*columns))
     text = '{"trace-id": "t-1", "n": ["1", "2"]}'
     # The first batch was landed when nobody had asked.
-    assert list(zip(*known, strict=True)) == [
+    assert known == [
         (1, None, None, None, None),
         (2, '{"id": 2}', text, "t-1", "2"),
         (3, '{"id": 3}', text, "t-1", "2"),
     ]
-    assert with_headers.engine.flow.topic in str(origins[2])
+    if structs:
+        assert sum(with_headers.engine.flow.topic in str(row["origin"]) for row in table.select("origin")) == 2

@@ -14,6 +14,8 @@ from jobs.connect_import.configuration import Configuration, read_configuration
 from jobs.connect_import.writing import connections_file, pipeline_file, report
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.spec.added_columns import key_is_open
+from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 
@@ -84,6 +86,7 @@ BIGQUERY = {
     "upsertEnabled": "true",
     "deleteEnabled": "true",
     "kafkaKeyFieldName": "key",
+    "kafkaDataFieldName": "kafkaData",
     "mergeIntervalMs": "120000",
     "mergeRecordsThreshold": "500",
     "timePartitioningType": "MONTH",
@@ -159,7 +162,7 @@ def test_clickhouse_sink_with_a_topic_map() -> None:
 
 
 def test_bigquery_sink_that_upserts() -> None:
-    imported, spec = made(BIGQUERY, key_columns={"id": "long"})
+    imported, spec = made(BIGQUERY)
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
     assert (table.table, table.mode) == ("d.shop_orders", "upsert_delete")
@@ -167,15 +170,75 @@ def test_bigquery_sink_that_upserts() -> None:
     assert (table.time_partitioning, table.partition_column, table.cluster_by) == ("MONTH", "at", ["a", "b"])
     assert spec.changes.key is not None
     assert spec.source.key is not None
-    assert spec.changes.key.columns == ["id"]
+    assert spec.changes.key.columns == ["key"]
+    assert spec.source.key.columns == {"key": "string"}, "text, since the converter is the string one"
+    assert table.metadata_columns == ["record as kafkaData"]
     assert imported.connections["bigquery"]["credentials_json"] == "${env:BIGQUERY_CREDENTIALS_JSON}"
 
 
-@pytest.mark.parametrize("options", [TABULAR, CLICKHOUSE, BIGQUERY])
-def test_without_columns_the_file_still_loads_and_says_so(options: dict[str, str]) -> None:
-    imported = build(Configuration("sink", options))
+def test_without_columns_the_file_still_loads_and_says_so() -> None:
+    fixed = {"auto.evolve": "false"}
+    imported = build(Configuration("sink", {**CLICKHOUSE, **fixed}))
     assert "fill_in" in imported.document["source"]["value"]["columns"]
     assert any("--columns" in line for line in imported.todo)
+
+
+@pytest.mark.parametrize("options", [TABULAR, CLICKHOUSE, BIGQUERY])
+def test_columns_are_left_to_the_records_where_the_sink_made_or_changed_its_tables(options: dict[str, str]) -> None:
+    value = (imported := build(Configuration("sink", options))).document["source"]["value"]
+    assert value.get("unknown_fields", "add") == "add"
+    assert not any("--columns" in line for line in imported.todo)
+    # Only what the file names elsewhere is declared.
+    assert value.get("columns", {}).keys() == ({"id", "op", "kind"} if options is TABULAR else set())
+
+
+def test_unknown_fields_go_on_as_in_the_sink() -> None:
+    assert made(CLICKHOUSE)[1].source.value.unknown_fields == "add"
+    assert made({**CLICKHOUSE, "auto.evolve": "false"})[1].source.value.unknown_fields == "ignore"
+
+
+def test_bigquery_sink_of_a_whole_database() -> None:
+    options = {
+        **{name: value for name, value in BIGQUERY.items() if "Partition" not in name and name != "topics"},
+        "topics.regex": r"shop\.public\..*",
+        "topic2TableMap": "shop.public.orders:all_orders",
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "timePartitioningType": "NONE",
+    }
+    imported = build(Configuration("sink", options))
+    spec = PipelineSpec.model_validate(imported.document)
+    assert imported.todo == []
+    assert (spec.source.for_each, spec.source.pattern) == ("topic", r"shop\.public\..*")
+    assert key_is_open(spec)
+    assert spec.source.key is not None
+    assert (spec.source.key.format, spec.source.key.column) == ("connect_json", "key")
+    members = expand("sink", spec, ["shop.public.orders", "shop.public.order-lines"]).members
+    assert [m.spec.tables[0].table for m in members] == ["d.all_orders", "d.shop_public_order_lines"]
+
+
+def test_tabular_sink_of_a_whole_database() -> None:
+    options = {
+        "connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector",
+        "topics.regex": r"shop\..*",
+        "transforms": "cdc",
+        "transforms.cdc.type": "io.tabular.iceberg.connect.transforms.DebeziumTransform",
+        "transforms.cdc.cdc.target.pattern": "lake.{db}_{table}",
+        "iceberg.tables.dynamic-enabled": "true",
+        "iceberg.tables.route-field": "_cdc.target",
+        "iceberg.tables.cdc-field": "_cdc.op",
+        "iceberg.tables.auto-create-enabled": "true",
+        "iceberg.tables.evolve-schema-enabled": "true",
+        "iceberg.catalog.type": "rest",
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    }
+    imported = build(Configuration("sink", options))
+    spec = PipelineSpec.model_validate(imported.document)
+    assert [line.split(":")[0] for line in imported.todo] == ["tables[].table"]
+    assert spec.source.value.envelope is not None
+    assert (spec.source.transform, spec.route_by, key_is_open(spec)) == (None, None, True)
+    (member,) = expand("sink", spec, ["shop.public.orders"]).members
+    assert (member.spec.tables[0].table, member.spec.tables[0].mode) == ("lake.public_orders", "upsert_delete")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import yaml
 from jobs.connect_import.building import Imported, build
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.writing import pipeline_file, report
+from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
 from tests.kit.connectors import CASES, COLUMNS, ICEBERG, JSON, KAFKA, chain
 
@@ -79,12 +80,15 @@ def test_unwrapped_debezium_into_tabulars_sink() -> None:
     assert [line.split(":")[0] for line in imported.todo] == ["__op", "source.value.columns", "source.value.envelope"]
 
 
+def placed(spec: PipelineSpec) -> dict[str, str]:
+    """Topic to table, where each topic has its own."""
+    return {m.topic: m.spec.tables[0].table for m in expand("sink", spec, spec.source.topics).members}
+
+
 def test_unwrapped_debezium_into_bigquery_that_upserts_and_deletes() -> None:
     imported, spec = made({**BIGQUERY, **chain(UNWRAP)}, COLUMNS, key_columns={"id": "long"})
-    assert [(t.table, t.mode, t.route.topics) for t in spec.tables if t.route] == [
-        ("d.pg_public_orders", "upsert_delete", ["pg.public.orders"]),
-        ("d.pg_public_lines", "upsert_delete", ["pg.public.lines"]),
-    ]
+    assert placed(spec) == {"pg.public.orders": "d.pg_public_orders", "pg.public.lines": "d.pg_public_lines"}
+    assert {t.mode for t in spec.tables} == {"upsert_delete"}
     assert spec.source.value.envelope is not None
     assert (spec.source.value.format, spec.source.value.registry) == ("avro", "registry")
     dropping = (UNWRAP[0], {"delete.tombstone.handling.mode": "drop"})
@@ -97,10 +101,7 @@ def test_unwrapped_debezium_into_clickhouse_under_names_without_prefix() -> None
     route = (KAFKA + "RegexRouter", {"regex": "raw-(.*)", "replacement": "$1"})
     rewriting = (UNWRAP[0], {"delete.tombstone.handling.mode": "rewrite"})
     imported, spec = made({**CLICKHOUSE, **chain(rewriting, route)}, COLUMNS)
-    assert [(t.table, t.route.topics) for t in spec.tables if t.route] == [
-        ("shop.orders", ["raw-orders"]),
-        ("shop.lines", ["raw-lines"]),
-    ]
+    assert placed(spec) == {"raw-orders": "shop.orders", "raw-lines": "shop.lines"}
     assert spec.source.value.envelope is not None
     assert any("upsert_delete" in line for line in imported.todo)
 

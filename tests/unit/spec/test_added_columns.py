@@ -14,6 +14,7 @@ from jobs.schema.found_fields import FoundField, FoundFields, Path
 from jobs.schema.types import parse_type
 from jobs.spec.added_columns import additions, key_found, key_is_open, undeclared_counts, with_landed_columns
 from jobs.spec.changes import Key
+from jobs.spec.columns import key_fields
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistakes
 from resources.errors import ConfigurationError
@@ -209,3 +210,20 @@ def test_transform_needs_to_know_the_key() -> None:
     source = {"topics": ["t"], "key": {"format": "json"}, "value": value, "transform": "select id from records"}
     with pytest.raises(ValidationError, match="a transform needs to know the key's columns"):
         keyed(source=source)
+
+
+def test_whole_key_in_one_column() -> None:
+    """As the BigQuery sinks write it (`kafkaKeyFieldName`)."""
+    table = {"kind": "bigquery", "table": "shop.orders", "mode": "upsert_delete"}
+    source = {"topics": ["t"], "key": {"format": "json", "column": "kafkaKey"}, "value": {"columns": {"n": "string"}}}
+    made = key_found(keyed(table, source=source), found(id="long"))
+    assert made.changes.key == Key(columns=["kafkaKey"])
+    declared = {**source, "key": {"format": "json", "column": "kafkaKey", "columns": {"id": "long"}}}
+    changes = {"key": {"columns": ["kafkaKey"]}}
+    assert key_fields(keyed(table, source=declared, changes=changes)) == key_fields(made)
+    assert with_landed_columns(keyed(table, source=source), landing_schema(made)) == made
+    reader = record_reader(made, batch(1), landing_schema(made))
+    assert reader.key_decoder
+    decoded = reader.key_decoder.decode(pa.array([b'{"id":1}', None, b'{"id":1,"x":2}'], pa.binary()))
+    assert decoded.values.to_pylist()[:2] == [{"kafkaKey": {"id": 1}}, None]
+    assert decoded.errors.keys() == {2}

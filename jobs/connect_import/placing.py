@@ -1,0 +1,53 @@
+"""Which tables the topics of a sink go to that gives each topic a table: routes, or a pipeline for each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.transforms import ROUTERS, routed
+from jobs.spec.table_templates import rendered, words_of
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Tables and who goes there.
+
+    Attributes:
+        tables: name, a template where each topic has its own, to the `route` that its entry needs, if any.
+        each: each topic has a table of its own (`source.for_each`).
+        overrides: of topics whose tables the template does not name.
+        todo: what a person has to look at.
+    """
+
+    tables: dict[str, dict[str, Any]]
+    each: bool = False
+    overrides: dict[str, Any] = field(default_factory=dict)
+    todo: list[str] = field(default_factory=list)
+
+
+def placing(
+    configuration: Configuration, template: str, table_of: Callable[[str], str], mapped: Iterable[str] = ()
+) -> Placing:
+    """
+    Args:
+        template: names the table of a topic that nothing is said of.
+        table_of: the sink's table of a topic, behind its routers.
+        mapped: topics that the sink's options name, where `topics` does not.
+    """
+    topics = configuration.items("topics")
+    tables = {topic: table_of(routed(configuration, topic)) for topic in topics or mapped}
+    if topics and (len(topics) == 1 or len(set(tables.values())) < len(tables)):
+        by_table: dict[str, list[str]] = {}
+        for topic, table in tables.items():
+            by_table.setdefault(table, []).append(topic)
+        return Placing({t: {"route": {"topics": given}} if len(by_table) > 1 else {} for t, given in by_table.items()})
+    others = {t: table for t, table in tables.items() if table != rendered(template, words_of(t, None))}
+    overrides = {topic: {"tables": {"table": table}} for topic, table in others.items()}
+    kinds = [configuration.text(f"transforms.{step}.type") for step in configuration.items("transforms")]
+    routers = [kind for kind in kinds if kind.rsplit(".", 1)[-1] in ROUTERS]
+    todo = [f"tables[].table: {kind} gives topics other names; put the parts of a topic's name that it keeps into "
+            "the template" for kind in routers if not topics]  # fmt: skip
+    return Placing({template: {}}, True, overrides, todo)

@@ -1,0 +1,26 @@
+"""A decoder of records that go into one column as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.base import Decoded, Decoder
+
+
+class Nested:
+    """Gives a struct whose only field has what another decoder gives; null where that is null."""
+
+    def __init__(self, inner: Decoder, name: str) -> None:
+        self._inner, self._name = inner, name
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.struct([pa.field(self._name, self._inner.type)])
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        decoded = self._inner.decode(raw)
+        values = pa.StructArray.from_arrays([decoded.values], fields=list(self.type), mask=pc.is_null(decoded.values))
+        return replace(decoded, values=values)
