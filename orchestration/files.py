@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jobs.spec.members import SEPARATOR
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import PipelineFile, is_pipeline, read_pipeline_file
-from resources.errors import ConfigurationError
+from resources.errors import BatchmergeError, ConfigurationError
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from jobs.members import Members
@@ -136,9 +138,22 @@ def open_members(name: str, connections: Connections) -> Members | None:
     return Members(pipeline, file.spec, connections, topics=[topic] if topic else [])
 
 
-def open_pipelines(name: str, connections: Connections) -> list[Pipeline]:
-    """The pipeline; with `for_each` all its members that are known, or the one that is named."""
+def each_pipeline(
+    name: str, connections: Connections, work: Callable[[Pipeline], T | None]
+) -> tuple[list[T], list[BatchmergeError]]:
+    """Does the work for the pipeline; with `for_each` for all its members that are known, or for the one that is named.
+
+    Returns:
+        What was done, in the order of the topics; what failed for topics, which stops no other.
+
+    Raises:
+        BatchmergeError: it fails for the only pipeline.
+    """
     members = open_members(name, connections)
     if members is None or members.topics:
-        return [open_pipeline(name, connections)]
-    return [members.open(member) for member in members.known()]
+        done = work(open_pipeline(name, connections))
+        return ([] if done is None else [done]), []
+    known = members.known()
+    found = {outcome.topic: outcome for outcome in members.each("by-hand", known, work)}
+    outcomes = [found[member.topic] for member in known if member.topic in found]
+    return [o.done for o in outcomes if o.done is not None], [o.problem for o in outcomes if o.problem]

@@ -22,7 +22,7 @@ from jobs.replay.revise import together
 from orchestration.cli import output
 from orchestration.cli.progress import engine_log
 from orchestration.cli.replay import raise_worst
-from orchestration.files import open_pipelines
+from orchestration.files import each_pipeline
 from resources.connections import load_connections
 
 _GROUPS = ("table", "stage", "kind", "records", "first", "message")
@@ -46,12 +46,16 @@ def list_(pipeline: str, rows: int | None, values: bool) -> None:
     """
     if values and rows is None:
         raise click.UsageError("--values needs --rows")
-    opened = open_pipelines(pipeline, load_connections())
-    if rows is not None:
-        found = [_row(letter) for one in opened for letter in _letters(one, rows, values)]
-        _show(found, _ROWS + (_VALUES if values else ()))
-    else:
-        _show([asdict(group) for one in opened for group in summary(one)], _GROUPS)
+
+    def work(one: Pipeline) -> list[dict[str, object]]:
+        if rows is not None:
+            return [_row(letter) for letter in _letters(one, rows, values)]
+        return [asdict(group) for group in summary(one)]
+
+    found, failed = each_pipeline(pipeline, load_connections(), work)
+    columns = _GROUPS if rows is None else _ROWS + (_VALUES if values else ())
+    _show([row for part in found for row in part], columns)
+    raise_worst(failed)
 
 
 @dead_letters.command()
@@ -64,9 +68,11 @@ def retry(pipeline: str) -> None:
     stays a dead letter, and stops no other. May be repeated at any time, also after it was killed.
     """
     with engine_log():
-        opened = open_pipelines(pipeline, load_connections())
-        done = _together([retry_letters(one) for one in opened])
-        refused = {table: rows for one in opened for table, rows in retry_refused(one).items()}
+        found, failed = each_pipeline(
+            pipeline, load_connections(), lambda one: (retry_letters(one), retry_refused(one))
+        )
+    done = _together([letters for letters, _ in found])
+    refused = {table: rows for _, tables in found for table, rows in tables.items()}
     output.say(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")
     for letter in done.stay:
         place = f"{letter.topic}-{letter.partition}@{letter.offset}"
@@ -83,7 +89,7 @@ def retry(pipeline: str) -> None:
             _tell(table, replayed.batches, replayed.merged)
         if rows.stay:
             output.say(f"  {rows.stay:,} stay: mend the table's options by what `{list_command(pipeline)}` says")
-    raise_worst([*done.applied.failed.values(), *(rows.problem for rows in refused.values() if rows.problem)])
+    raise_worst([*failed, *done.applied.failed.values(), *(rows.problem for rows in refused.values() if rows.problem)])
     tables = {table: asdict(one.merged.counts) for table, one in merged.items()}
     mended = {table: {"tried": rows.tried, "mended": rows.tried - rows.stay} for table, rows in refused.items()}
     output.result({"tried": done.tried, "recovered": done.recovered, "tables": tables, "refused": mended})

@@ -12,6 +12,7 @@ from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, execute
 from orchestration.cli.progress import engine_log
+from orchestration.cli.run import launched
 from orchestration.files import pipeline_spec
 from orchestration.names import maintenance_job
 
@@ -25,9 +26,12 @@ def maintain(pipeline: str, no_wait: bool) -> None:
 
     Exit code 2: something has to be mended; 3: try again later. Tasks that failed keep no other from being done.
     """
-    job = definitions_of(pipeline, pipeline_spec(pipeline)).resolve_job_def(maintenance_job(pipeline))
+    spec = pipeline_spec(pipeline)
+    name, topics = launched(pipeline, spec)
+    job = definitions_of(name, spec).resolve_job_def(maintenance_job(name))
+    config = {"ops": {node.name: {"config": topics} for node in job.nodes}} if topics else {}
     with engine_log(), dagster_instance() as instance:
-        result = execute(instance, job, {}, {}, not no_wait)
+        result = execute(instance, job, {}, config, not no_wait)
     _show(result)
     output.result({"run_id": result.run_id, "done": _counts(result)})
     problems = [e.step_failure_data.user_failure_data for e in result.all_events if e.is_step_failure]

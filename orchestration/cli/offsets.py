@@ -10,7 +10,8 @@ from jobs.pipeline import Pipeline
 from orchestration.cli import output
 from orchestration.cli.offset_forget import forget
 from orchestration.cli.offset_reset import reset, set_offsets
-from orchestration.files import open_pipelines
+from orchestration.cli.replay import raise_worst
+from orchestration.files import each_pipeline
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
 
@@ -30,14 +31,16 @@ offsets.add_command(forget)
 def show(pipeline: str) -> None:
     """Show next offsets per topic-partition: in Kafka, landed, and in every table of PIPELINE."""
     columns: dict[str, Offsets] = {}
-    for one in open_pipelines(pipeline, load_connections()):
-        for name, offsets_ in _columns(one).items():
+    found, failed = each_pipeline(pipeline, load_connections(), _columns)
+    for one in found:
+        for name, offsets_ in one.items():
             columns[name] = {**columns.get(name, {}), **offsets_}
     output.result(columns)
     table = Table("topic-partition", *columns)
     for tp in sorted({tp for found in columns.values() for tp in found}):
         table.add_row(str(tp), *(_shown(found, tp) for found in columns.values()))
     output.show(table)
+    raise_worst(failed)
 
 
 def _columns(pipeline: Pipeline) -> dict[str, Offsets]:

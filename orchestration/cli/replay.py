@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import click
 from rich.table import Table
@@ -23,7 +24,7 @@ from orchestration.cli.offset_reset import place
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import finish, launched
 from orchestration.components.window import Window
-from orchestration.files import open_pipelines, pipeline_spec, split_name
+from orchestration.files import each_pipeline, pipeline_spec, split_name
 from resources.connections import load_connections
 from resources.errors import BatchmergeError, ConfigurationError, TransientError
 
@@ -32,7 +33,8 @@ _TIMES = [_HOUR, "%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 _WAYS = ("--from", "--batches", "--kafka-from", "--kafka-offsets")
 
 # What to read from Kafka, from what a pipeline is.
-Reread = Callable[[Pipeline], Wanted]
+T = TypeVar("T")
+Reread = Callable[[Pipeline], Wanted | None]
 
 
 @click.command()
@@ -102,7 +104,9 @@ def _reread(
         start[tp] = start_offset
         if high_text:
             last[tp] = place(f"{where}={high_text}")[1]
-    return lambda _pipeline: from_offsets(start, last)
+    topics = {tp.topic for tp in start}
+    # Of a pipeline's topics that are pipelines of their own, those that are named.
+    return lambda one: from_offsets(start, last) if one.part_of is None or topics & {*one.spec.source.topics} else None
 
 
 def _numbers(text: str) -> tuple[int, int]:
@@ -112,67 +116,79 @@ def _numbers(text: str) -> tuple[int, int]:
     return int(low), int(high or low)
 
 
-def _open(name: str, wait: bool) -> list[Pipeline]:
-    with engine_log(), dagster_instance() as instance:
-        wait_until_idle(instance, split_name(name)[0], pipeline_spec(name), wait)
-    return open_pipelines(name, load_connections())
-
-
 def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -> None:
-    pipelines = _open(name, wait)
-    wanted = _wanted(pipelines, tables)
-    for pipeline in pipelines:
+    done, failed = dict[str, Merged | None](), dict[str, BatchmergeError]()
+    of_all = split_name(name)[1] is None and pipeline_spec(name).source.for_each is not None
+
+    def work(pipeline: Pipeline) -> bool | None:
+        wanted = _of_member(pipeline, tables) if of_all else _wanted(pipeline, tables)
+        if not wanted:
+            return None
         batches = [batch for batch in pipeline.intermediate.landed().batches if low <= batch.number <= high]
         click.echo(f"{pipeline.name}: {ahead.of_batches(batches)}", err=True)
-    done, failed = dict[str, Merged | None](), dict[str, BatchmergeError]()
-    with engine_log():
-        for pipeline, destination in wanted:
+        for destination in wanted:
             try:
                 replayed = replay_batches(pipeline, destination, low, high)
                 done[destination.name] = replayed.merged if replayed else None
             except BatchmergeError as problem:
                 # A table that cannot be replayed does not keep the others from it.
                 failed[destination.name] = problem
-    _show(done, failed)
+        return True
+
+    touched, problems = _each(name, wait, work)
+    if not (touched or problems):
+        raise ConfigurationError(f"no topic has a table {' or '.join(tables)}", remedy="name a table as `plan` does")
+    _show(done, failed, problems)
 
 
 def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
-    landed, applied = list[LandedBatch](), list[Applied]()
-    for pipeline in _open(name, wait):
-        click.echo(f"{pipeline.name}: {ahead.of_kafka(ranges_ahead(pipeline, reread(pipeline)))}", err=True)
-        with engine_log():
-            batch = reread_from_kafka(pipeline, reread(pipeline))
-            done = merge_tables(pipeline)
-        landed += [batch] if batch else []
-        applied.append(done if batch else Applied(dict.fromkeys(done.merged), done.failed))
-    for batch in landed:
+    def work(pipeline: Pipeline) -> tuple[LandedBatch | None, Applied] | None:
+        wanted = reread(pipeline)
+        if wanted is None:
+            return None
+        click.echo(f"{pipeline.name}: {ahead.of_kafka(ranges_ahead(pipeline, wanted))}", err=True)
+        batch = reread_from_kafka(pipeline, wanted)
+        done = merge_tables(pipeline)
+        return batch, done if batch else Applied(dict.fromkeys(done.merged), done.failed)
+
+    found, problems = _each(name, wait, work)
+    for batch in (batch for batch, _ in found if batch):
         read, bad = batch.counts.read, batch.counts.quarantined
         output.say(f"batch {batch.number}: read {read:,} records again, {bad:,} of them are dead letters")
-    whole = together(applied)
-    _show({table: one.merged if one else None for table, one in whole.merged.items()}, whole.failed)
+    whole = together(applied for _, applied in found)
+    _show({table: one.merged if one else None for table, one in whole.merged.items()}, whole.failed, problems)
 
 
-def _show(done: Mapping[str, Merged | None], failed: Mapping[str, BatchmergeError]) -> None:
+def _each(name: str, wait: bool, work: Callable[[Pipeline], T | None]) -> tuple[list[T], list[BatchmergeError]]:
+    """Does the work when nothing else works on the pipeline."""
+    with engine_log(), dagster_instance() as instance:
+        wait_until_idle(instance, split_name(name)[0], pipeline_spec(name), wait)
+    with engine_log():
+        return each_pipeline(name, load_connections(), work)
+
+
+def _show(
+    done: Mapping[str, Merged | None], failed: Mapping[str, BatchmergeError], problems: Sequence[BatchmergeError]
+) -> None:
     shown = Table("table", "changes", "inserted", "updated", "deleted")
     for table, merged in done.items():
         shown.add_row(table, *_counts(merged))
     for table in failed:
         shown.add_row(table, "failed")
     output.show(shown)
-    if not failed:
+    if not (failed or problems):
         output.result({"tables": {table: merged.counts if merged else None for table, merged in done.items()}})
-    raise_worst(list(failed.values()))
+    raise_worst([*problems, *failed.values()])
 
 
-def _wanted(pipelines: Sequence[Pipeline], tables: Sequence[str]) -> list[tuple[Pipeline, Destination]]:
-    """The tables that are named, or all of them; of members of a pipeline those that have such a table."""
-    if len(pipelines) == 1 and tables:
-        return [(pipelines[0], pipelines[0].destination(table)) for table in tables]
-    found = [(pipeline, destination) for pipeline in pipelines for destination in pipeline.destinations()]
-    chosen = [(p, d) for p, d in found if not tables or {d.name, d.table.table} & set(tables)]
-    if not chosen:
-        raise ConfigurationError(f"no topic has a table {' or '.join(tables)}", remedy="name a table as `plan` does")
-    return chosen
+def _wanted(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:
+    """The tables that are named, or all of them. Raises ConfigurationError where there is none of a name."""
+    return [pipeline.destination(table) for table in tables] if tables else pipeline.destinations()
+
+
+def _of_member(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:
+    """Those of a topic among the tables that are named for all topics."""
+    return [d for d in pipeline.destinations() if not tables or {d.name, d.table.table} & set(tables)]
 
 
 def raise_worst(failed: Sequence[BatchmergeError]) -> None:
@@ -195,17 +211,20 @@ def _counts(merged: Merged | None) -> list[str]:
 
 def _say_what_is_ahead(name: str, first: datetime, last: datetime) -> None:
     """Of a replay of these hours, both included. A system that does not answer is the run's to tell."""
-    pipelines, end = open_pipelines(name, load_connections()), last + timedelta(hours=1)
-    for pipeline in pipelines:
+    end = last + timedelta(hours=1)
+
+    def say(pipeline: Pipeline) -> None:
         with suppress(BatchmergeError):
             landed = pipeline.intermediate.landed().batches
             found = ahead.landed_between(landed, first, end)
             text = ahead.of_batches(found)
             if Window(first, end).is_before(landed):
                 text = ahead.of_kafka(ranges_ahead(pipeline, from_time(pipeline, first, end, what_is_left=False)))
-            elif not found and len(pipelines) > 1:
-                continue
+            elif not found and pipeline.part_of:
+                return
             click.echo(f"{pipeline.name}: {text}", err=True)
+
+    each_pipeline(name, load_connections(), say)
 
 
 def _by_hours(pipeline: str, first: datetime, last: datetime | None, wait: bool) -> None:

@@ -8,7 +8,13 @@ from pydantic import Field
 Mode = Literal["auto", "advance", "replay"]
 
 
-class MergeConfig(dg.Config):
+class TopicsConfig(dg.Config):
+    """What a step is about."""
+
+    topics: list[str] = Field(default_factory=list, description="With `for_each`: only these topics. Left out: all.")
+
+
+class MergeConfig(TopicsConfig):
     """Options of a table's step."""
 
     mode: Mode = Field(
@@ -16,7 +22,6 @@ class MergeConfig(dg.Config):
         description="auto: a plain run advances (merges what is landed and not yet in the table), a backfill replays "
         "(merges again what was landed in its hours). Or one of `advance` and `replay`, whatever the launch is.",
     )
-    topics: list[str] = Field(default_factory=list, description="With `for_each`: only these topics. Left out: all.")
 
 
 class LandConfig(MergeConfig):

@@ -12,6 +12,7 @@ from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
 from orchestration import names
+from orchestration.components.config import TopicsConfig
 from orchestration.components.failures import as_failures, retry_policy
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
@@ -105,13 +106,13 @@ def _op(
         pool=pool,
         retry_policy=retry_policy(launch.spec.retry),
     )
-    def maintain(context: dg.OpExecutionContext) -> None:
+    def maintain(context: dg.OpExecutionContext, config: TopicsConfig) -> None:
         with as_failures(), engine_log_in_run(context.log):
             if held := launch.held(context, table):
                 context.log.info("no maintenance: %s", held)
                 return
             if launch.spec.source.for_each:
-                members = launch.members(context.run_id)
+                members = launch.members(context.run_id, config.topics)
                 outcomes = list(members.each(f"maintenance-{'-'.join(key.path)}", members.known(), tend))
             else:
                 outcomes = [Outcome(launch.name, done=tend(launch.open(context.run_id)))]

@@ -15,6 +15,7 @@ from jobs.verify.agreement import row_count_mismatches
 from jobs.verify.reconciliation import Verdict, reconcile
 from orchestration import names
 from orchestration.components import checks
+from orchestration.components.config import TopicsConfig
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
@@ -23,7 +24,7 @@ from resources.errors import BatchmergeError
 RECONCILED, AGREE, KEYS = "reconciled", "tables_agree", "keys_unique"
 
 
-class VerifyConfig(dg.Config):
+class VerifyConfig(TopicsConfig):
     """Options of the verification."""
 
     rows: int = Field(
@@ -32,7 +33,6 @@ class VerifyConfig(dg.Config):
         description="Rows to compare per table, picked at random; 0: all (they are held in memory). Rows are counted "
         "in any case.",
     )
-    topics: list[str] = Field(default_factory=list, description="With `for_each`: only these topics. Left out: all.")
 
 
 def verify_checks(launch: Launch) -> dg.AssetChecksDefinition:

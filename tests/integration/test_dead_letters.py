@@ -144,7 +144,7 @@ def test_command_line(
     before.advance()
 
     def run(engine: Engine, *arguments: str) -> str:
-        monkeypatch.setattr(cli, "open_pipelines", lambda _name, _connections: [engine.pipeline])
+        monkeypatch.setattr(cli, "each_pipeline", lambda _name, _connections, work: ([work(engine.pipeline)], []))
         result = CliRunner().invoke(with_json(cli.dead_letters), [*arguments], catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return result.output
