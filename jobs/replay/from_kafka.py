@@ -180,6 +180,8 @@ class _KafkaRecords:
             replace(self.batch, ranges=self.ranges),
             columns,
             Registries(pipeline.registries()),
+            # A replay makes no columns: where one would be missing, a dead letter says so.
+            refused_fields={},
             places=self.places,
             revision=self.batch.number,
         )
