@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from resources.errors import BatchmergeError, CommitFailed
 
@@ -37,6 +37,23 @@ class Done:
         counted = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
         said = self.note or (str(self.problem) if self.problem else "") or counted or "nothing to do"
         return f"{self.task} of {self.table}: {said}"
+
+
+def together(done: Iterable[Done]) -> list[Done]:
+    """What was done to the tables of many topics: each task once, counts and seconds added up.
+
+    What failed or gave way stays apart, with its table.
+    """
+    added: dict[str, Done] = {}
+    apart = []
+    for one in done:
+        if one.note or one.problem:
+            apart.append(one)
+            continue
+        before = added.get(one.task, Done(one.task, ""))
+        counts = {name: before.counts.get(name, 0) + count for name, count in one.counts.items()}
+        added[one.task] = replace(before, counts=counts, seconds=round(before.seconds + one.seconds, 3))
+    return [*added.values(), *apart]
 
 
 def do(task: str, table: str, work: Callable[[], Mapping[str, int]]) -> Done:

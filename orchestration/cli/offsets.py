@@ -11,7 +11,7 @@ from orchestration.cli import output
 from orchestration.cli.offset_forget import forget
 from orchestration.cli.offset_reset import reset, set_offsets
 from orchestration.cli.replay import raise_worst
-from orchestration.files import each_pipeline
+from orchestration.files import each_pipeline, pipeline_spec
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
 
@@ -31,7 +31,16 @@ offsets.add_command(forget)
 def show(pipeline: str) -> None:
     """Show next offsets per topic-partition: in Kafka, landed, and in every table of PIPELINE."""
     columns: dict[str, Offsets] = {}
-    found, failed = each_pipeline(pipeline, load_connections(), _columns)
+    spec = pipeline_spec(pipeline)
+
+    def work(one: Pipeline) -> dict[str, Offsets]:
+        # Of many topics, a column for the tables of an entry.
+        named = dict(
+            zip((d.name for d in one.destinations()), (f"{t.kind} {t.table}" for t in spec.tables), strict=False)
+        )
+        return {(named.get(name, name) if one.part_of else name): found for name, found in _columns(one).items()}
+
+    found, failed = each_pipeline(pipeline, load_connections(), work)
     for one in found:
         for name, offsets_ in one.items():
             columns[name] = {**columns.get(name, {}), **offsets_}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import dagster as dg
 
 from jobs.destinations.base import Destination
-from jobs.maintenance.report import Done
+from jobs.maintenance.report import Done, together
 from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, role_of
 from jobs.members import Outcome
 from jobs.pipeline import Pipeline
@@ -117,7 +117,7 @@ def _op(
             else:
                 outcomes = [Outcome(launch.name, done=tend(launch.open(context.run_id)))]
             done = [one for outcome in outcomes for one in outcome.done or ()]
-            shown = metadata(done)
+            shown = metadata(together(done) if launch.spec.source.for_each else done)
             context.log_event(dg.AssetObservation(key, metadata=shown))
             context.add_output_metadata(shown)
             for problem in [*(o.problem for o in outcomes), *(one.problem for one in done)]:
