@@ -11,8 +11,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
 
 RUNS, RECORDS, WARM_UP = 20, 1_000, 2
+_PATIENCE = 600
 _LAUNCH = """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 _PARTS = ("asked -> process", "process -> first step", "first step -> last commit", "asked -> last commit")
@@ -50,20 +51,31 @@ class Timed:
 
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    flows = [
+        # Without a schedule that gets in the way.
+        Flow("one", ["upsert"], name="one", overrides={"paused": True}),
+        Flow("three", ["append", "upsert", "upsert_delete"], name="three", overrides={"paused": True}),
+    ]
+    with daemon(flows) as (connections, instance, page):
+        for flow in flows:
+            _measure(flow, runs, connections, instance, page)
+
+
+@contextmanager
+def daemon(flows: Sequence[Flow]) -> Iterator[tuple[Connections, dg.DagsterInstance, str]]:
+    """Kafka and Spark, a Dagster with its daemon on these pipelines, and their topics: connections, instance, page."""
     with tempfile.TemporaryDirectory() as text, ExitStack() as ends:
         home = Path(text)
         ends.callback(stack.down, home, print)
         site = stack.up(home, ["kafka", "spark"], print)
         connections = load_connections(site.home / "connections.yaml")
-        flows = [
-            Flow("one", ["upsert"], name="one"),
-            Flow("three", ["append", "upsert", "upsert_delete"], name="three"),
-        ]
+        admin = AdminClient({"bootstrap.servers": bootstrap(connections)})
         for flow in flows:
             folder = home / "pipelines" / flow.name
             folder.mkdir(parents=True)
             document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
-            (folder / "defs.yaml").write_text(yaml.safe_dump(document | {"attributes": _by_hand(flow)}))
+            (folder / "defs.yaml").write_text(yaml.safe_dump(document))
+            admin.create_topics([NewTopic(flow.topic, num_partitions=1)])[flow.topic].result(timeout=30)
         (home / "dagster").mkdir()
         (home / "dagster" / "dagster.yaml").write_text(SETTINGS.read_text())
         environment = {
@@ -75,18 +87,11 @@ def main() -> None:
         command = [sys.executable, "-m", "dagster", "dev", "-m", "orchestration.definitions", "--host", "127.0.0.1"]
         instance = ends.enter_context(dg.DagsterInstance.from_config(str(home / "dagster")))
         page = ends.enter_context(running(command, free_port(()), environment, home / "log"))
-        for flow in flows:
-            _measure(flow, runs, connections, instance, page)
-
-
-def _by_hand(flow: Flow) -> dict[str, object]:
-    """Without a schedule that gets in the way."""
-    return {**flow.spec_document, "paused": True}
+        yield connections, instance, page
 
 
 def _measure(flow: Flow, runs: int, connections: Connections, instance: dg.DagsterInstance, page: str) -> None:
-    admin, timed = AdminClient({"bootstrap.servers": bootstrap(connections)}), []
-    admin.create_topics([NewTopic(flow.topic, num_partitions=1)])[flow.topic].result(timeout=30)
+    timed = []
     for number in range(WARM_UP + runs):
         records = [Record(0, n, {"id": n, "name": "n", "amount": 1.0, "op": "u"}) for n in range(RECORDS)]
         produce(bootstrap(connections), flow.topic, records)
@@ -125,7 +130,9 @@ def _times(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEventType)
 
 
 def _until(wanted: Callable[[], object]) -> None:
+    end = time.monotonic() + _PATIENCE
     while not wanted():
+        assert time.monotonic() < end, "not in time"
         time.sleep(0.05)
 
 
