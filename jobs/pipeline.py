@@ -61,6 +61,7 @@ class Pipeline:
         run_id: who acts (a Dagster run id); goes into snapshot summaries, labels and comments.
         part_of: the pipeline that this one is a member of (`source.for_each`).
         seen: what Kafka has for the topics, where somebody has just asked for many pipelines at once; used once.
+        silent_until: tables that did not answer, by name, and when to ask them again; on the monotonic clock.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Pipeline:
     part_of: str | None = None
     seen: TopicState | None = None
     _sessions: dict[str, SparkSession] = field(default_factory=dict)
+    silent_until: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.kafka = self.connections.opened(self.spec.source.connection, KafkaConnection, KafkaCluster)

@@ -100,6 +100,16 @@ class MergedBatches:
     def after(self) -> CommittedState:
         return CommittedState.after(self.batches[-1])
 
+    def since(self, earlier: MergedBatches | None) -> MergedBatches:
+        """This merge and those before it as one."""
+        if earlier is None:
+            return self
+        old, new = earlier.merged, self.merged
+        stages = {**old.seconds, **new.seconds}
+        seconds = {stage: round(old.seconds.get(stage, 0.0) + new.seconds.get(stage, 0.0), 3) for stage in stages}
+        merged = replace(new, counts=old.counts + new.counts, seconds=seconds)
+        return MergedBatches([*earlier.batches, *self.batches], earlier.before, merged)
+
 
 @dataclass(frozen=True)
 class Pending:
@@ -128,11 +138,7 @@ class MergedTable:
     def after(self, before: MergedTable | None) -> MergedTable:
         """This step and those before it as one."""
         earlier = before.merged if before else None
-        if earlier is None or self.merged is None:
-            return replace(self, merged=self.merged or earlier)
-        merged = replace(self.merged.merged, counts=earlier.merged.counts + self.merged.merged.counts)
-        batches = [*earlier.batches, *self.merged.batches]
-        return replace(self, merged=MergedBatches(batches, earlier.before, merged))
+        return replace(self, merged=self.merged.since(earlier) if self.merged else earlier)
 
 
 def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:

@@ -27,6 +27,8 @@ ALTHOUGH_PAUSED_TAG = "batchmerge/although_paused"
 PROCESS_TAG = "batchmerge/process"
 # Dagster sets it on the runs of a backfill.
 BACKFILL_TAG = "dagster/backfill"
+# Runs that stay (`interval`).
+RESIDENT_TAG = "batchmerge/resident"
 # Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.
 MAINTENANCE_TAG = "batchmerge/maintenance"
 
@@ -82,3 +84,12 @@ def table_pool(pipeline: str, spec: PipelineSpec, table: Table) -> str:
 
 def maintenance_job(pipeline: str) -> str:
     return f"{pipeline}_maintenance"
+
+
+def resident_job(pipeline: str) -> str:
+    return f"{pipeline}_resident"
+
+
+def resident_op(pipeline: str, key: dg.AssetKey) -> str:
+    """Another name than the asset's own op has."""
+    return f"{op_name(pipeline, key)}__resident"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from jobs import offsets
@@ -16,9 +17,12 @@ from jobs.destinations.base import Destination
 from jobs.events.roles import LandingRole, TableRole
 from jobs.failpoints import GROUP, failpoint
 from jobs.pipeline import Pipeline
+from jobs.time_limit import with_timeout
 from resources.errors import BatchmergeError, Unavailable
 
 _LOG = logging.getLogger("batchmerge")
+# Seconds: for a look at another table; and until one that was silent is looked at again.
+_PATIENCE, _AGAIN = 10.0, 300.0
 
 
 class LandingEvents:
@@ -81,13 +85,21 @@ def _move_group(pipeline: Pipeline) -> None:
 
 
 def _states(pipeline: Pipeline) -> list[CommittedState] | None:
-    """The states of all tables; None where one has no batch yet, or cannot be read now: the next run tries again."""
-    states = []
+    """The states of all tables; None where one has no batch yet, or cannot be read now: the next run tries again.
+
+    A table that does not answer keeps the others waiting for a moment, and is not asked again soon.
+    """
+    states, silent = [], pipeline.silent_until
     for destination in pipeline.destinations():
+        name, now = destination.name, time.monotonic()
         try:
-            state = destination.committed()
+            if now < silent.get(name, 0.0):
+                raise Unavailable("it did not answer a short while ago", where=name)
+            state = with_timeout(_PATIENCE, name, destination.committed, lambda: None)
         except BatchmergeError as problem:
-            _LOG.warning("the consumer group waits for %s: %s", destination.name, problem)
+            if now >= silent.get(name, 0.0):
+                silent[name] = time.monotonic() + _AGAIN
+            _LOG.warning("the consumer group waits for %s: %s", name, problem)
             return None
         if state is None:
             return None

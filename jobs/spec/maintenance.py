@@ -8,6 +8,9 @@ from pydantic import Field
 
 from jobs.spec.base import Spec
 
+# With `interval` every batch is a snapshot, and each commit reads them all: so many take less than a tenth of a second.
+_MOST_BATCHES = 2000
+
 
 class Compaction(Spec):
     """Small data files become large ones; merge-on-read deletes are applied (Iceberg)."""
@@ -86,3 +89,21 @@ class Maintenance(Spec):
     orphans: Orphans = Orphans()
     landed: Landed = Landed()
     clean_up: CleanUp = CleanUp()
+
+
+def seconds_of(interval: str) -> float:
+    """``5s`` as seconds."""
+    return float(interval.removesuffix("s"))
+
+
+def with_upkeep(document: object) -> object:
+    """The pipeline file with what `maintenance` is by default where `interval` makes thousands of batches a day."""
+    if not isinstance(document, dict):
+        return document
+    interval, upkeep = document.get("interval"), document.get("maintenance", {})
+    if not (isinstance(interval, str) and interval[:-1].isdigit() and isinstance(upkeep, dict)):
+        return document
+    keep = {"keep_days": _MOST_BATCHES * seconds_of(interval) / 86_400}
+    parts = {part: upkeep.get(part, {}) for part in ("landed", "snapshots")}
+    kept = {part: {**keep, **own} if isinstance(own, dict) else own for part, own in parts.items()}
+    return {**document, "maintenance": {"cron": "50 * * * *", **upkeep, **kept}}

@@ -19,7 +19,7 @@ from jobs.spec.changes import Changes
 from jobs.spec.control import Control
 from jobs.spec.dead_letters import DeadLetters
 from jobs.spec.envelope import with_operation
-from jobs.spec.maintenance import Maintenance
+from jobs.spec.maintenance import Maintenance, seconds_of, with_upkeep
 from jobs.spec.overrides import Override
 from jobs.spec.rules import mistakes
 from jobs.spec.source import Source
@@ -117,6 +117,13 @@ class PipelineSpec(Spec):
     )
     dead_letters: DeadLetters = DeadLetters()
     cron: str = Field("*/5 * * * *", description="when the schedule runs (UTC)")
+    interval: str | None = Field(
+        None,
+        pattern=r"^([1-9]|[1-5][0-9]|60)s$",
+        description="instead of `cron`: a run that stays, lands what is new every so many seconds (1s to 60s) and "
+        "merges it into each table at once",
+        examples=["5s"],
+    )
     trigger: Trigger | None = Field(None, description="starts runs by lag, beside the schedule")
     retry: Retry = Retry()
     paused: bool = Field(
@@ -137,6 +144,11 @@ class PipelineSpec(Spec):
     def _change_data_has_operations(cls, document: object) -> object:
         return with_operation(document)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _often_leaves_much_behind(cls, document: object) -> object:
+        return with_upkeep(document)
+
     @model_validator(mode="wrap")
     @classmethod
     def _keeps_what_is_written(cls, document: Any, judge: ModelWrapValidatorHandler[PipelineSpec]) -> PipelineSpec:
@@ -154,6 +166,11 @@ class PipelineSpec(Spec):
     def written(self) -> Mapping[str, Any]:
         """With `source.for_each`: the document as it was written, of which the members are made."""
         return self._written
+
+    @property
+    def interval_seconds(self) -> float | None:
+        """Between two batches of the run that stays; None where runs are started one by one."""
+        return seconds_of(self.interval) if self.interval else None
 
     @property
     def own_topics(self) -> set[str]:

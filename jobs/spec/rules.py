@@ -294,6 +294,18 @@ def _maintenance(spec: PipelineSpec) -> Iterator[Mistake]:
         )
 
 
+def _interval(spec: PipelineSpec) -> Iterator[Mistake]:
+    if spec.interval is None:
+        return
+    for name in ("cron", "trigger"):
+        if name in spec.model_fields_set:
+            what = "`interval` keeps a run that commits all the time, and nothing else starts one"
+            yield Mistake((name,), what, f"leave out `{name}`, or `interval`", at_key=True)
+    if spec.source.for_each or spec.commit == "together":
+        other = "source.for_each" if spec.source.for_each else "commit: together"
+        yield Mistake(("interval",), f"it does not go with `{other}` yet", "use `cron`, at most once a minute")
+
+
 def _own_topics(spec: PipelineSpec) -> Iterator[Mistake]:
     for number, name in enumerate(spec.source.topics):
         if name in spec.own_topics:
@@ -325,6 +337,7 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((_TABLES, *_TOPICS, _KEY, _ORDER), _order),
     ((*_VALUE, _TABLES, ("intermediate", "direct"), _ORDER), keep_mistakes),
     ((_TABLES,), _maintenance),
+    ((("cron",), ("trigger",), ("commit",), ("source", "for_each")), _interval),
     ((("control",), ("dead_letters",)), _own_topics),
     ((*_TOPICS, ("source", "for_each")), template_mistakes),
     ((*_TOPICS, ("source", "for_each")), override_mistakes),

@@ -12,6 +12,7 @@ import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorStatus
 
 from jobs.spec.pipeline import PipelineSpec
+from orchestration.components.failures import failure_text
 from orchestration.components.metadata import STALE_KEYS
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import Pauses, read_pauses
@@ -90,7 +91,5 @@ def _last_error(instance: dg.DagsterInstance, name: str) -> str | None:
     run_id = runs[0].run_id
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         if entry.dagster_event:
-            data = entry.dagster_event.step_failure_data
-            given = data.user_failure_data.description if data.user_failure_data else None
-            return given or (data.error.message.strip() if data.error else f"run {run_id} failed")
+            return failure_text(entry.dagster_event)
     return f"run {run_id} failed"

@@ -18,9 +18,11 @@ from dagster._core.utils import make_new_run_id
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.dead_runs import end_dead_runs
 from orchestration.names import PIPELINE_TAG, landing_key, op_name
+from orchestration.pauses import read_pauses
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
 from orchestration.run_process import process_tags
 from orchestration.sensors.busy import busy_reason
+from resources.errors import Unavailable
 
 _LOG = logging.getLogger("batchmerge")
 _FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -162,6 +164,9 @@ def wait_until_idle(instance: dg.DagsterInstance, pipeline: str, spec: PipelineS
     while busy := busy_reason(instance, pipeline, spec):
         if not wait:
             raise in_the_way([busy])
+        if spec.interval and not read_pauses(instance, pipeline, spec).whole:
+            # It would not end, or another one would begin.
+            raise Unavailable(busy, remedy=f"pause {pipeline}, then try again, then `batchmerge resume {pipeline}`")
         if busy != reported:
             reported = busy
             _LOG.info("waiting: %s", busy)

@@ -22,7 +22,7 @@ from jobs.time_limit import with_timeout
 from orchestration.cli.dagster_state import DagsterState, dagster_state
 from orchestration.components.metadata import caught_up_through, lag_behind
 from orchestration.files import open_members, open_pipeline, pipeline_names, pipeline_spec
-from orchestration.names import table_key
+from orchestration.names import resident_job, table_key
 from orchestration.pauses import Pauses
 from orchestration.sensors.busy import paused_reason
 from resources.connections import Connections, connections_path, load_connections
@@ -160,11 +160,14 @@ def _of_members(members: Members, state: DagsterState) -> list[TableStatus]:
 
 def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
     ways = {f"{name}_schedule": f"its schedule ({spec.cron})"}
+    if spec.interval:
+        ways = {resident_job(name): f"its sensor {resident_job(name)}"}
     if spec.trigger:
         ways[f"{name}_lag"] = "its trigger"
     on = [way for instigator, way in ways.items() if instigator not in state.stopped]
     off = [f"{way} is stopped in Dagster" for instigator, way in ways.items() if instigator in state.stopped]
-    return "; ".join([f"{' and '.join(on)} start{'s' if len(on) == 1 else ''} runs"] * bool(on) + off)
+    what = f"keeps a run that commits every {spec.interval}" if spec.interval else "starts runs"
+    return "; ".join([f"{' and '.join(on)} {what if len(on) == 1 else 'start runs'}"] * bool(on) + off)
 
 
 def _quarantined(place: LandingTable) -> int:

@@ -47,7 +47,7 @@ def run_landing(
 def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline, config: LandConfig) -> dict[str, Any]:
     if held := launch.held(context):
         context.log.info("nothing is landed: %s", held)
-        return _shown(pipeline, [], 0.0)
+        return shown(pipeline, [], 0.0)
     began, done = time.monotonic(), list[LandedBatch]()
 
     limit = pipeline.spec.batch.time_limit_seconds
@@ -70,30 +70,31 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
         context.log.info("Kafka has nothing new")
     state = pipeline.intermediate.committed()
     context.instance.add_run_tags(context.run.run_id, {LANDED_TAG: str(state.batch_number if state else 0)})
-    return _shown(pipeline, done, time.monotonic() - began)
+    return shown(pipeline, done, time.monotonic() - began)
 
 
 def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
     """What was landed in these hours; where nothing was, records of that time are read from Kafka as a batch."""
     if window.is_before(pipeline.intermediate.landed().batches):
         reread = reread_from_kafka(pipeline, from_time(pipeline, window.start, window.end, what_is_left=False))
-        return _shown(pipeline, [reread] if reread else [], 0.0, {"replay of": dg.MetadataValue.text(str(window))})
+        return shown(pipeline, [reread] if reread else [], 0.0, {"replay of": dg.MetadataValue.text(str(window))})
     batches = landed_between(pipeline.intermediate.landed().batches, window.start, window.end)
-    return _shown(pipeline, batches, 0.0, {"replay of": dg.MetadataValue.text(str(window))})
+    return shown(pipeline, batches, 0.0, {"replay of": dg.MetadataValue.text(str(window))})
 
 
-def _shown(
+def shown(
     pipeline: Pipeline, batches: list[LandedBatch], seconds: float, more: dict[str, dg.MetadataValue] | None = None
 ) -> dict[str, Any]:
+    """The materialization's metadata and data version."""
     state = pipeline.intermediate.committed()
     now = datetime.now(UTC)
-    shown = {
+    found = {
         **(more or {}),
         **metadata.landed(batches, seconds),
         **metadata.progress(state.watermark if state else None, lag(pipeline, state), now),
         "run id": dg.MetadataValue.text(pipeline.run_id),
     }
-    return {"metadata": shown, **({"data_version": dg.DataVersion(state.commit_id)} if state else {})}
+    return {"metadata": found, **({"data_version": dg.DataVersion(state.commit_id)} if state else {})}
 
 
 def lag(pipeline: Pipeline, state: CommittedState | None) -> int | None:

@@ -42,7 +42,7 @@ class Launch:
         """
         window = _window(context)
         backfill = context.run.tags.get(BACKFILL_TAG) is not None
-        return window if replays(mode, backfill, window, _asked_at(context)) else None
+        return window if replays(mode, backfill, window, asked_at(context)) else None
 
     def held(
         self,
@@ -58,7 +58,7 @@ class Launch:
         """
         pauses = read_pauses(context.instance, self.name, self.spec)
         key = table_key(table) if table else None
-        return holds_step(pauses, key, context.run.tags, _asked_at(context), replays=replays)
+        return holds_step(pauses, key, context.run.tags, asked_at(context), replays=replays)
 
 
 def _window(context: dg.AssetExecutionContext) -> Window | None:
@@ -68,7 +68,7 @@ def _window(context: dg.AssetExecutionContext) -> Window | None:
     return Window(found.start.astimezone(UTC), found.end.astimezone(UTC))
 
 
-def _asked_at(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> datetime:
+def asked_at(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> datetime:
     """When the run was asked for: for a re-executed run, when its first one was."""
     run = context.run
     if ASKED_AT_TAG in run.tags:

@@ -60,7 +60,7 @@ def run_merge(
         def work() -> Done:
             if held := None if replayed else launch.held(context, table):
                 context.log.info("nothing is merged: %s", held)
-                return _settled(pipeline, destination, (), None, None)
+                return settled(pipeline, destination, (), None, None)
             return advance_or_replay(pipeline, destination, replayed)
 
         done = within_limit(pipeline, destination, columns, work)
@@ -126,8 +126,8 @@ def _advance(pipeline: Pipeline, destination: Destination) -> Done:
         else protocol.merge(pipeline, destination)
     )
     if done is None:
-        return _settled(pipeline, destination, (), None, None)
-    return _settled(pipeline, destination, done.batches, done.before, done.merged)
+        return settled(pipeline, destination, (), None, None)
+    return settled(pipeline, destination, done.batches, done.before, done.merged)
 
 
 def _merge_all(pipeline: Pipeline, destination: Destination) -> protocol.MergedBatches | None:
@@ -141,11 +141,11 @@ def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> Don
         # Of these hours the landing's step has read from Kafka what it still has.
         return _advance(pipeline, destination)
     if done is None:
-        return _settled(pipeline, destination, (), None, None)
-    return _settled(pipeline, destination, done.batches, destination.committed(), done.merged)
+        return settled(pipeline, destination, (), None, None)
+    return settled(pipeline, destination, done.batches, destination.committed(), done.merged)
 
 
-def _settled(
+def settled(
     pipeline: Pipeline,
     destination: Destination,
     batches: Sequence[LandedBatch],

@@ -12,21 +12,29 @@ import dagster as dg
 class _ToRun(logging.Handler):
     """Hands records of the `batchmerge` loggers to Dagster."""
 
-    def __init__(self, log: dg.DagsterLogManager) -> None:
-        super().__init__(logging.INFO)
-        self._log_of_run = log
+    def __init__(self, log: dg.DagsterLogManager, level: int, pause: float) -> None:
+        super().__init__(level)
+        self._log_of_run, self._pause = log, pause
+        self._said = dict[str, float]()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._log_of_run.log(record.levelno, record.getMessage())
+            if record.created - self._said.get(record.msg, 0.0) >= self._pause:
+                self._said[record.msg] = record.created
+                self._log_of_run.log(record.levelno, record.getMessage())
         except Exception:
             self.handleError(record)
 
 
 @contextmanager
-def engine_log_in_run(log: dg.DagsterLogManager) -> Iterator[None]:
-    """Shows the engine's log lines in the run that is under way."""
-    logger, handler = logging.getLogger("batchmerge"), _ToRun(log)
+def engine_log_in_run(log: dg.DagsterLogManager, level: int = logging.INFO, pause: float = 0.0) -> Iterator[None]:
+    """Shows the engine's log lines in the run that is under way.
+
+    Args:
+        level: only these and graver ones.
+        pause: seconds before a line that says the same of something else is shown again.
+    """
+    logger, handler = logging.getLogger("batchmerge"), _ToRun(log, level, pause)
     level = logger.level
     logger.addHandler(handler)
     if logger.getEffectiveLevel() > logging.INFO:

@@ -46,9 +46,9 @@ def settles(record: dg.RunRecord, spec: PipelineSpec, now: float) -> bool:
     run = record.dagster_run
     whole = not run.asset_selection and LEFT_OUT_TAG not in run.tags
     as_now = run.status == dg.DagsterRunStatus.SUCCESS and run.tags.get(FILE_TAG) == file_hash(spec)
-    return whole and as_now and now - (record.end_time or 0.0) < _again_after(spec.freshness)
+    return whole and as_now and now - (record.end_time or 0.0) < again_after(spec.freshness)
 
 
-def _again_after(freshness: Freshness | None) -> float:
+def again_after(freshness: Freshness | None) -> float:
     """Dagster takes a table for stale that no run has looked at for longer than the file allows."""
     return min(_LONGEST, freshness.warn_minutes * 60 / 2) if freshness else _LONGEST

@@ -1,0 +1,13 @@
+"""The run that stays (`interval`): it lands and merges every few seconds, and is renewed about once an hour.
+
+::
+
+    sensor ──starts, renews──> run ─┬─ landing     every `interval`: what is new in Kafka; rings
+                                    └─ each table  when it rings: what is landed, at the table's own pace
+
+Batches, protocol and crash points are those of any run: its steps call the same functions of the engine, and hold the
+pool of their table only while they work on it. What it does is told once a minute, so that Dagster's pages stay quick.
+The newest run that was asked for is the one that stays; an older one ends when it sees that the newer is at work.
+"""
+
+import orchestration.components  # noqa: F401  its component makes this job: whichever is asked for first, it comes first

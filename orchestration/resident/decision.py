@@ -1,0 +1,103 @@
+"""Whether a run is to be started that stays, and which of its steps are to wait. Pure decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# Seconds: after so long a run is renewed, since the page of a run shows all its events; a run that ends sooner than
+# this did not live; a step that failed waits so long, at least and at most; and so long after a failure the next one
+# counts as the first again.
+RENEW, _LIVED, _SHORTEST, _LONGEST, _FORGOTTEN = 3300.0, 60.0, 5.0, 300.0, 1800.0
+State = Literal["waits", "stays", "ended", "died"]
+# In the place of a step: the run itself, whose process ended.
+RUN = ""
+
+
+class Failed(BaseModel):
+    """The failures of one step, one run after the other.
+
+    Attributes:
+        run: of the newest failure.
+        at: when that was, in seconds since the epoch.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    run: str
+    at: float
+    times: int
+    text: str
+
+    @property
+    def not_before(self) -> float:
+        return self.at + float(min(_SHORTEST * 2 ** (self.times - 1), _LONGEST))
+
+
+class Cursor(BaseModel):
+    """What the sensor remembers: by step what failed last."""
+
+    model_config = ConfigDict(frozen=True)
+    failed: dict[str, Failed] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest run that stays, or was to.
+
+    Attributes:
+        began: seconds since the epoch; None where it has not begun.
+        ended: likewise.
+        file: hash of the pipeline file that it goes by.
+        failures: by step why it failed for good.
+        partly: a step of it has ended as asked (a pause), and another one still works or hangs.
+    """
+
+    run: str
+    state: State
+    began: float | None
+    ended: float | None
+    file: str
+    failures: Mapping[str, str]
+    partly: bool = False
+
+
+def remember(cursor: Cursor, newest: Newest | None, now: float) -> Cursor:
+    """With the failures of this run, each once."""
+    if newest is None:
+        return cursor
+    found = dict(newest.failures)
+    lived = (newest.ended or now) - (newest.began or newest.ended or now)
+    if newest.state == "died" and not found and lived < _LIVED:
+        found[RUN] = "its process ended"
+    failed = dict(cursor.failed)
+    for step, text in found.items():
+        before = failed.get(step)
+        if before is None or before.run != newest.run:
+            again = before is not None and now - before.at < _FORGOTTEN
+            times = before.times + 1 if before and again else 1
+            failed[step] = Failed(run=newest.run, at=now, times=times, text=text[:500])
+    return Cursor(failed=failed)
+
+
+def reason_to_start(cursor: Cursor, newest: Newest | None, file: str, now: float) -> str | None:
+    """Why a run is to take over now; None where the newest one goes on, or begins."""
+    if newest is None:
+        return "none has stayed yet"
+    of_run = cursor.failed.get(RUN)
+    reasons = {
+        f"run {newest.run[:8]} has ended": newest.state in ("ended", "died")
+        and (of_run is None or of_run.run != newest.run or now >= of_run.not_before),
+        f"a step of run {newest.run[:8]} has failed": newest.state == "stays" and bool(newest.failures),
+        f"steps of run {newest.run[:8]} have ended": newest.state == "stays" and newest.partly,
+        "the pipeline file has changed": newest.state == "stays" and newest.file != file,
+        f"run {newest.run[:8]} is old": newest.state == "stays" and now - (newest.began or now) > RENEW,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def steps_that_wait(cursor: Cursor, steps: list[str], now: float) -> dict[str, Failed]:
+    """Steps whose last failure is too young to try again at once."""
+    return {step: found for step in steps if (found := cursor.failed.get(step)) and found.not_before > now}

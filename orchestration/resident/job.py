@@ -1,0 +1,57 @@
+"""The job of the run that stays: a step for the landing and one for each table, side by side."""
+
+from collections.abc import Callable
+
+import dagster as dg
+
+from jobs.spec.tables import Table
+from orchestration import names
+from orchestration.components.failures import retry_policy
+from orchestration.components.launch import Launch
+from orchestration.executor import PRELOAD, step_processes
+from orchestration.resident.landing import stay_landing
+from orchestration.resident.merging import stay_merging
+from orchestration.resident.staying import StayConfig, Staying
+from orchestration.sensors.idle import file_hash
+
+
+def resident_job(launch: Launch) -> dg.JobDefinition:
+    """Named ``<pipeline>_resident``. Its steps are no assets' own: each tells of its asset as often as it sees fit."""
+    name, spec = launch.name, launch.spec
+    landing = names.landing_key(name)
+    ops = [_op(launch, landing, names.pool(landing), None, stay_landing)]
+    for table in spec.tables:
+        ops.append(_op(launch, names.table_key(table), names.table_pool(name, spec, table), table, stay_merging))
+
+    @dg.job(
+        name=names.resident_job(name),
+        description=f"Lands and merges {name} every {spec.interval}, for an hour or so: then another run takes over. "
+        f"`{name}_resident` (the sensor) starts it.",
+        tags={
+            names.PIPELINE_TAG: name,
+            names.RESIDENT_TAG: name,
+            names.FILE_TAG: file_hash(spec),
+            # The sensor starts the next one, whatever became of this one.
+            "dagster/max_retries": "0",
+        },
+        executor_def=step_processes(len(ops), PRELOAD),
+    )
+    def resident() -> None:
+        for op in ops:
+            op()
+
+    return resident
+
+
+def _op(
+    launch: Launch, key: dg.AssetKey, pool: str, table: Table | None, work: Callable[[Staying], None]
+) -> dg.OpDefinition:
+    """Without the pool: the step would hold it as long as it stays."""
+
+    @dg.op(
+        name=names.resident_op(launch.name, key), out=dg.Out(dg.Nothing), retry_policy=retry_policy(launch.spec.retry)
+    )
+    def stay(context: dg.OpExecutionContext, config: StayConfig) -> None:
+        work(Staying(context, launch, config, key, pool, table))
+
+    return stay

@@ -1,0 +1,69 @@
+"""When a step that stays works: every interval, and when it is rung for."""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+# Seconds between two looks whether it is over, however long the interval is.
+_LOOK = 5.0
+
+
+class Bell:
+    """Rung by another step of the same run, in another process of this machine: a datagram, which may get lost.
+
+    Only Linux has names of sockets that leave no file. Elsewhere nobody rings, and the interval alone counts.
+    """
+
+    def __init__(self, run_id: str, step: str) -> None:
+        self._socket: socket.socket | None = None
+        if sys.platform == "linux":
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            self._socket.bind(_address(run_id, step))
+
+    def close(self) -> None:
+        if self._socket:
+            self._socket.close()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it was rung, at most so many seconds later."""
+        if self._socket is None:
+            time.sleep(seconds)
+            return False
+        rung = bool(select.select([self._socket], [], [], seconds)[0])
+        with suppress(BlockingIOError):
+            while rung:
+                self._socket.recv(1)
+        return rung
+
+
+def ring(run_id: str, steps: Sequence[str]) -> None:
+    """Wakes these steps of the run, if they are there."""
+    if sys.platform != "linux":
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as ringing:
+        for step in steps:
+            with suppress(OSError):  # it has not begun, or has ended, or was rung for already
+                ringing.sendto(b"!", _address(run_id, step))
+
+
+def ticks(interval: float, bell: Bell, is_over: Callable[[], bool]) -> Iterator[None]:
+    """One at once, then every interval and whenever it is rung, until it is over. What takes longer delays the next."""
+    due = time.monotonic()
+    while not is_over():
+        yield
+        due = max(due + interval, time.monotonic())
+        while (left := due - time.monotonic()) > 0:
+            if bell.wait(min(left, _LOOK)):
+                break
+            if left > _LOOK and is_over():
+                return
+
+
+def _address(run_id: str, step: str) -> str:
+    # The kernel takes 107 characters.
+    return f"\0batchmerge/{run_id[:36]}/{step[-50:]}"

@@ -1,0 +1,105 @@
+"""Sees to it that a run stays: starts one where none does, and another one in its place when it is time."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from jobs.spec.pipeline import PipelineSpec
+from orchestration.components.failures import failure_text
+from orchestration.dead_runs import end_dead_runs
+from orchestration.names import ASKED_AT_TAG, FILE_TAG, PIPELINE_TAG, RESIDENT_TAG, landing_key, resident_op, table_key
+from orchestration.pauses import read_pauses
+from orchestration.resident import standing
+from orchestration.resident.decision import Cursor, Newest, State, reason_to_start, remember, steps_that_wait
+from orchestration.sensors.busy import paused_reason
+from orchestration.sensors.idle import file_hash
+
+# The daemon looks at its sensors every five seconds, and not more often.
+_EVERY = 5
+_STATUS = dg.DagsterRunStatus
+_WAITS = (_STATUS.QUEUED, _STATUS.NOT_STARTED, _STATUS.STARTING)
+_ENDS = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE}
+# A person's wish: no step has failed by it.
+_CANCELLED = (_STATUS.CANCELED, _STATUS.CANCELING)
+
+_SAYS: dict[State, str] = {
+    "waits": "is about to begin",
+    "stays": "stays",
+    "ended": "has ended",
+    "died": "died again soon after its start; another one is started after a pause",
+}
+
+
+def resident_sensor(name: str, spec: PipelineSpec, job: dg.JobDefinition) -> dg.SensorDefinition:
+    """Named as the job. What it does without a daemon is nothing: then no run stays."""
+
+    @dg.sensor(
+        name=job.name,
+        job=job,
+        minimum_interval_seconds=_EVERY,
+        # Also of a paused pipeline: its ticks say so.
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Keeps a run that commits {name} every {spec.interval}.",
+        tags={PIPELINE_TAG: name},
+    )
+    def keep(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return tick(context.instance, name, spec, context.cursor)
+
+    return keep
+
+
+def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str | None) -> dg.SensorResult:
+    """One tick; the cursor's text is that of the last one."""
+    if paused := paused_reason(read_pauses(instance, name, spec), spec):
+        standing.end(instance, name)
+        return dg.SensorResult(skip_reason=paused, cursor=text)
+    end_dead_runs(instance)
+    newest, now, file = _newest(instance, name), time.time(), file_hash(spec)
+    cursor = remember(_read(text), newest, now)
+    reason = reason_to_start(cursor, newest, file, now)
+    if reason is None:
+        of_run = "" if newest is None else f"run {newest.run[:8]} {_SAYS[newest.state]}"
+        return dg.SensorResult(skip_reason=of_run, cursor=cursor.model_dump_json())
+    keys = [landing_key(name), *(table_key(table) for table in spec.tables)]
+    waiting = steps_that_wait(cursor, [resident_op(name, key) for key in keys], now)
+    config = {s: {"config": {"not_before": f.not_before, "because": f.text}} for s, f in waiting.items()}
+    tags = {ASKED_AT_TAG: datetime.fromtimestamp(now, UTC).isoformat(), "batchmerge/reason": reason}
+    return dg.SensorResult(
+        run_requests=[dg.RunRequest(run_config={"ops": config} if config else {}, tags=tags)],
+        cursor=cursor.model_dump_json(),
+    )
+
+
+def _read(text: str | None) -> Cursor:
+    try:
+        return Cursor.model_validate_json(text) if text else Cursor()
+    except ValueError:
+        return Cursor()
+
+
+def _newest(instance: dg.DagsterInstance, name: str) -> Newest | None:
+    records = instance.get_run_records(dg.RunsFilter(tags={RESIDENT_TAG: name}), limit=1)
+    if not records:
+        return None
+    record = records[0]
+    run = record.dagster_run
+    state: State = "waits" if run.status in _WAITS else "stays"
+    if run.is_finished:
+        state = "died" if run.status == _STATUS.FAILURE else "ended"
+    ends = [
+        entry.dagster_event
+        for entry in instance.all_logs(run.run_id, of_type=_ENDS)
+        if entry.dagster_event and run.status not in _CANCELLED
+    ]
+    return Newest(
+        run.run_id,
+        state,
+        record.start_time,
+        record.end_time,
+        run.tags.get(FILE_TAG, ""),
+        failures={str(event.step_key): failure_text(event) for event in ends if event.is_step_failure},
+        partly=any(event.is_step_success for event in ends),
+    )

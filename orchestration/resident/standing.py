@@ -1,0 +1,35 @@
+"""Which run of a pipeline stays: the newest that was asked for and has begun. Kept in Dagster's instance."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from orchestration.names import RESIDENT_TAG
+
+_PREFIX = "batchmerge/resident/"
+
+
+def begin(instance: dg.DagsterInstance, pipeline: str, asked_at: datetime) -> None:
+    """From now on runs that were asked for earlier are to end.
+
+    Two that write this at once do no harm: what keeps commits right is the commits themselves.
+    """
+    if not is_replaced(instance, pipeline, asked_at):
+        stored = asked_at.astimezone(UTC).isoformat()
+        instance.daemon_cursor_storage.set_cursor_values({_PREFIX + pipeline: stored})
+
+
+def is_replaced(instance: dg.DagsterInstance, pipeline: str, asked_at: datetime) -> bool:
+    """Whether a run that was asked for later has begun."""
+    name = _PREFIX + pipeline
+    text = instance.daemon_cursor_storage.get_cursor_values({name}).get(name)
+    return bool(text) and datetime.fromisoformat(str(text)) > asked_at
+
+
+def end(instance: dg.DagsterInstance, pipeline: str) -> None:
+    """The run that stays ends, where there is one: the pipeline file does not want it any more."""
+    stays = dg.RunsFilter(tags={RESIDENT_TAG: pipeline}, statuses=[dg.DagsterRunStatus.STARTED])
+    if instance.get_runs(stays, limit=1):
+        begin(instance, pipeline, datetime.now(UTC))

@@ -1,0 +1,162 @@
+"""What the steps of a run that stays have in common: when they work, when they are over, and what they tell Dagster."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import dagster as dg
+
+from jobs.pipeline import Pipeline
+from jobs.spec.tables import Table
+from jobs.time_limit import with_timeout
+from orchestration import names
+from orchestration.components.failures import as_failures, raise_for_checks
+from orchestration.components.launch import Launch, asked_at
+from orchestration.components.progress import engine_log_in_run
+from orchestration.resident import standing
+from orchestration.resident.pace import Bell, ring, ticks
+from orchestration.resident.turns import Over, Turns
+from orchestration.sensors.idle import again_after
+
+T = TypeVar("T")
+# Seconds: between two materializations; until a check that says the same is told again; and between two warnings alike.
+_TELL_EVERY, _CHECKS_EVERY, _WARN_EVERY = 60.0, 300.0, 60.0
+
+
+class StayConfig(dg.Config):
+    """What the sensor tells a step of a run that follows a failed one."""
+
+    not_before: float = 0.0
+    because: str = ""
+
+
+@dataclass
+class Staying:
+    """One step.
+
+    Attributes:
+        key: the asset that it writes.
+        table: of that asset; None for the landing.
+    """
+
+    context: dg.OpExecutionContext
+    launch: Launch
+    config: StayConfig
+    key: dg.AssetKey
+    pool: str
+    table: Table | None = None
+    _checks: dict[str, tuple[object, float]] = field(default_factory=dict)
+    _told: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self._asked_at, self._turns = asked_at(self.context), Turns(self.context, self.pool)
+        self._longest = again_after(self.launch.spec.freshness)
+
+    def open(self) -> Pipeline:
+        return self.launch.open(self.context.run_id)
+
+    @contextmanager
+    def at_work(self) -> Iterator[Iterator[None]]:
+        """The ticks at which there may be something to do. Our errors end the step as those of any run."""
+        standing.begin(self.context.instance, self.launch.name, self._asked_at)
+        interval = self.launch.spec.interval_seconds
+        assert interval is not None
+        with (
+            as_failures(),
+            engine_log_in_run(self.context.log, logging.WARNING, _WARN_EVERY),
+            closing(Bell(self.context.run_id, names.resident_op(self.launch.name, self.key))) as bell,
+        ):
+            if self.config.because:
+                until = datetime.fromtimestamp(self.config.not_before, UTC)
+                self.context.log.info("waits until %s UTC, after: %s", f"{until:%H:%M:%S}", self.config.because)
+            with suppress(Over):
+                yield (tick for tick in ticks(interval, bell, self.is_over) if not self._waits())
+
+    def is_over(self) -> bool:
+        """Another run stays in this one's place, or a person has paused the pipeline."""
+        if standing.is_replaced(self.context.instance, self.launch.name, self._asked_at):
+            self.context.log.info("a newer run goes on from here")
+            return True
+        if held := self.launch.held(self.context):
+            self.context.log.info("ends: %s", held)
+            return True
+        return False
+
+    def _waits(self) -> bool:
+        """Its last try has failed a short while ago, or a person has paused the table."""
+        held = self.table and self.launch.held(self.context, self.table)
+        return bool(held) or time.time() < self.config.not_before
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Alone at the table. Raises Over: the step has become so while it waited."""
+        return self._turns.turn(self.is_over)
+
+    def limited(self, seconds: float, pipeline: Pipeline, role: str, work: Callable[[], T]) -> T:
+        where = f"landing of {pipeline.name}" if self.table is None else role
+        return with_timeout(seconds, where, work, lambda: pipeline.interrupt(role))
+
+    def ring(self, tables: Sequence[dg.AssetKey]) -> None:
+        ring(self.context.run_id, [names.resident_op(self.launch.name, key) for key in tables])
+
+    def is_due(self, has_news: bool) -> bool:
+        """Whether it is time to tell: at most once a minute, and from time to time where there is nothing new."""
+        return time.monotonic() - self._told >= (_TELL_EVERY if has_news else self._longest)
+
+    def tell(
+        self,
+        shown: Mapping[str, dg.MetadataValue],
+        results: Sequence[dg.AssetCheckResult],
+        version: str | None,
+        *,
+        batches: int,
+        rows: int,
+    ) -> None:
+        """A materialization of the hour that it is, with what was done since the last one, and its checks.
+
+        Args:
+            version: the commit id that the table stands at.
+        """
+        minutes = max((time.monotonic() - self._told) / 60, 1 / 60)
+        self._told = time.monotonic()
+        rates = {
+            "batches per minute": dg.MetadataValue.float(round(batches / minutes, 1)),
+            "rows per minute": dg.MetadataValue.float(round(rows / minutes, 1)),
+        }
+        self.context.log_event(
+            dg.AssetMaterialization(
+                self.key,
+                partition=f"{datetime.now(UTC):%Y-%m-%d-%H:00}",
+                metadata={**shown, **rates},
+                tags={"dagster/data_version": version} if version else None,
+            )
+        )
+        self.require(results)
+
+    def require(self, results: Sequence[dg.AssetCheckResult]) -> None:
+        """Tells of checks whose result is another one than before, and stops the step where an invariant is broken."""
+        for one in results:
+            assert one.check_name
+            said, now = (one.passed, one.description), time.monotonic()
+            before, at = self._checks.get(one.check_name, (None, 0.0))
+            if said != before or now - at >= _CHECKS_EVERY:
+                self._checks[one.check_name] = (said, now)
+                self.context.log_event(_evaluation(one, self.key))  # type: ignore[arg-type]  # its code takes them
+        raise_for_checks(list(results), "/".join(self.key.path))
+
+
+def _evaluation(result: dg.AssetCheckResult, key: dg.AssetKey) -> dg.AssetCheckEvaluation:
+    assert result.check_name
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=result.check_name,
+        passed=result.passed,
+        metadata=result.metadata,
+        severity=result.severity,
+        description=result.description,
+    )

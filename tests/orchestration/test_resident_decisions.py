@@ -1,0 +1,164 @@
+"""When a run that stays is started, replaced and over; its bell, its turns and what it tells. Without services."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pytest
+from dagster._core.test_utils import create_run_for_test
+
+from orchestration import pauses
+from orchestration.components import KafkaPipeline
+from orchestration.components.launch import Launch
+from orchestration.names import FILE_TAG, RESIDENT_TAG, landing_key, pool, resident_op, table_key
+from orchestration.resident import job, standing
+from orchestration.resident.decision import RENEW, RUN, Cursor, Newest, reason_to_start, remember, steps_that_wait
+from orchestration.resident.pace import Bell, ring, ticks
+from orchestration.resident.sensor import tick
+from orchestration.resident.staying import Staying
+from orchestration.sensors.idle import file_hash
+from tests.kit.flow import Flow
+
+FLOW = Flow("t", ["append", "upsert"], name="p", overrides={"interval": "1s"})
+STATUS = dg.DagsterRunStatus
+NOW = 1_000_000.0
+STAYS = Newest("one", "stays", NOW - 100, None, "file", {})
+
+
+@pytest.mark.parametrize(
+    ("newest", "reason"),
+    [
+        (None, "none has stayed"),
+        (replace(STAYS, state="waits", began=None), None),
+        (STAYS, None),
+        (replace(STAYS, file="other"), "file has changed"),
+        (replace(STAYS, began=NOW - RENEW - 1), "is old"),
+        (replace(STAYS, failures={"landing": "refused"}), "has failed"),
+        (replace(STAYS, partly=True), "have ended"),
+        (replace(STAYS, state="ended", ended=NOW), "has ended"),
+        (replace(STAYS, state="died", ended=NOW), "has ended"),
+        (replace(STAYS, state="died", began=NOW - 5, ended=NOW), None),
+    ],
+)
+def test_another_run_is_started_when_it_is_time(newest: Newest | None, reason: str | None) -> None:
+    cursor = remember(Cursor(), newest, NOW)
+    found = reason_to_start(cursor, newest, "file", NOW)
+    assert reason in str(found) if reason else found is None
+
+
+def test_what_it_leaves_behind_is_bounded() -> None:
+    """A snapshot per batch: so many are kept as can be read in a moment, unless the file says otherwise."""
+    upkeep = FLOW.spec.maintenance
+    assert round(upkeep.landed.keep_days * 86_400) == round(upkeep.snapshots.keep_days * 86_400) == 2000
+    assert upkeep.cron == "50 * * * *"
+    own = Flow("t", ["append"], overrides={"interval": "5s", "maintenance": {"landed": {"keep_days": 3}}}).spec
+    assert own.maintenance.landed.keep_days == 3
+    assert round(own.maintenance.snapshots.keep_days * 86_400) == 10_000
+    assert Flow("t", ["append"]).spec.maintenance.cron == "20 3 * * *"
+
+
+def test_what_fails_again_and_again_waits_longer_and_holds_up_nothing_else() -> None:
+    cursor, waits = Cursor(), []
+    for number in range(9):
+        failed = replace(STAYS, run=str(number), failures={"table": "no"})
+        cursor = remember(remember(cursor, failed, NOW), failed, NOW + 1)
+        waits.append(cursor.failed["table"].not_before - NOW)
+        assert list(steps_that_wait(cursor, ["landing", "table"], NOW)) == ["table"]
+    assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
+    later = replace(STAYS, run="later", failures={"table": "no"})
+    assert remember(cursor, later, NOW + 7200).failed["table"].times == 1
+    # A run that dies at once is started again after the same pauses.
+    dead = replace(STAYS, run="dead", state="died", began=NOW - 5, ended=NOW)
+    died = remember(Cursor(), dead, NOW)
+    assert RUN in died.failed
+    assert reason_to_start(died, dead, "file", NOW + 6)
+
+
+def test_the_sensor_starts_one_and_holds_while_paused(instance: dg.DagsterInstance) -> None:
+    asked = tick(instance, "p", FLOW.spec, None)
+    assert len(asked.run_requests or []) == 1
+    tags = {RESIDENT_TAG: "p", FILE_TAG: file_hash(FLOW.spec)}
+    made = create_run_for_test(instance, job_name="p_resident", status=STATUS.STARTING, tags=tags)
+    assert "is about to begin" in str(tick(instance, "p", FLOW.spec, asked.cursor).skip_reason)
+    pauses.pause(instance, "p", FLOW.spec, None, "anna")
+    assert "paused by anna" in str(tick(instance, "p", FLOW.spec, asked.cursor).skip_reason)
+    pauses.resume(instance, "p", FLOW.spec, None, "anna")
+    instance.report_run_canceled(made)
+    assert tick(instance, "p", FLOW.spec, asked.cursor).run_requests
+
+
+def test_only_the_newest_stays(instance: dg.DagsterInstance) -> None:
+    now = datetime.now(UTC)
+    standing.begin(instance, "p", now)
+    standing.begin(instance, "p", now - timedelta(minutes=1))
+    assert standing.is_replaced(instance, "p", now - timedelta(minutes=1))
+    assert not standing.is_replaced(instance, "p", now)
+    assert not standing.is_replaced(instance, "q", now - timedelta(days=1))
+
+
+def test_a_bell_wakes_the_step_that_it_is_for() -> None:
+    with closing(Bell("run", "a")) as bell, closing(Bell("run", "b")) as other:
+        ring("run", ["a", "nobody"])
+        assert bell.wait(60)
+        assert not other.wait(0)
+        assert not bell.wait(0)
+        waiting, seen = ticks(600, bell, lambda: len(seen) == 3), list[None]()
+
+        def keep_ringing() -> None:
+            while len(seen) < 3:
+                ring("run", ["a"])
+
+        ringing = threading.Thread(target=keep_ringing)
+        ringing.start()
+        for one in waiting:
+            seen.append(one)
+        ringing.join()
+
+
+def test_with_an_interval_nothing_else_starts_runs() -> None:
+    found = KafkaPipeline("p", FLOW.spec).definitions()
+    dg.Definitions.validate_loadable(found)
+    assert [s.name for s in found.schedules or []] == ["p_maintenance_schedule"]
+    assert "p_resident" in [s.name for s in found.sensors or []]
+    steps = {node.name for node in job.resident_job(Launch("p", FLOW.spec)).all_node_defs}
+    assert steps == {resident_op("p", key) for key in (landing_key("p"), *map(table_key, FLOW.spec.tables))}
+
+
+def test_it_holds_the_pool_only_while_it_works(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tells of the asset, and ends when it is replaced or paused."""
+    landing, held = landing_key("p"), list[list[int]]()
+    storage = instance.event_log_storage
+
+    def claimed() -> int:
+        return len(storage.get_concurrency_info(pool(landing)).claimed_slots)
+
+    def work(stay: Staying) -> None:
+        with stay.at_work() as ticks:
+            for _ in ticks:
+                before = claimed()
+                with stay.turn():
+                    held.append([before, claimed()])
+                good = dg.AssetCheckResult(check_name="counts_add_up", asset_key=landing, passed=True)
+                stay.tell({"lag": dg.MetadataValue.int(0)}, [good], "commit", batches=2, rows=10)
+                if len(held) == 2:
+                    pauses.pause(instance, "p", FLOW.spec, None, "anna")
+
+    monkeypatch.setattr(job, "stay_landing", work)
+    monkeypatch.setattr(job, "stay_merging", lambda _stay: None)
+    storage.set_concurrency_slots(pool(landing), 1)
+    made = job.resident_job(Launch("p", FLOW.spec)).execute_in_process(
+        instance=instance, tags={"dagster/sensor_name": "p_resident"}
+    )
+    assert made.success
+    assert held == [[0, 1], [0, 1]]
+    told = instance.fetch_materializations(landing, limit=5).records
+    assert len(told) == 2
+    assert {"batches per minute", "rows per minute"} <= set(told[0].asset_materialization.metadata)  # type: ignore[union-attr]
+    checked = instance.event_log_storage.get_latest_asset_check_execution_by_key(
+        [dg.AssetCheckKey(landing, "counts_add_up")]
+    )
+    assert len(checked) == 1
