@@ -46,10 +46,13 @@ def spark(services: Connections) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def new_story(module_topic: Callable[..., str], services: Connections, spark: SparkSession) -> MakeStory:
+def new_story(module_topic: Callable[..., str], services: Connections, spark: SparkSession) -> Iterator[MakeStory]:
     """Makes stories: `new_story(partitions=2)`, `new_story(changes=…)` with parts of the pipeline file."""
 
     def make(partitions: int = 1, **parts: Any) -> Story:
         return Story.of(module_topic(partitions=partitions), services, spark, **parts)
 
-    return make
+    yield make
+    for kind in KINDS.values():
+        if runnable(kind):
+            kind.tidy(services)

@@ -15,11 +15,11 @@ from resources.errors import BadRecords
 from tests.destinations.conftest import MakeStory
 from tests.kit.interrupting import Died, at_failpoints
 from tests.kit.kind import KindUnderTest
-from tests.kit.kinds import KINDS, runnable
+from tests.kit.kinds import KINDS
 from tests.kit.letters import LARGE, put, read_all
 from tests.kit.model import Row
 from tests.kit.records import COLUMNS, Record
-from tests.kit.story import TableUnderTest, Target, targets
+from tests.kit.story import TableUnderTest, Target, asked_for, on_targets
 
 # ---- dead letters that are tried again ------------------------------------------------------------------------------
 
@@ -31,7 +31,6 @@ EXPECTED: dict[str, list[Row]] = {
 # Before the letters are mended: two of them have something newer, and a row of its own is never stale. The one that is
 # bad for ever counts too, as its key can be read.
 STALE = {"append": 0, "upsert_delete": 2}
-TARGETS = targets(*EXPECTED)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Mended:
 
 
 @pytest.fixture(scope="module")
-def mended(new_story: MakeStory) -> Mended:
+def mended(new_story: MakeStory, request: pytest.FixtureRequest) -> Mended:
     """A pipeline with a table of every target, whose dead letters were tried again twice with a mended file."""
     wide = new_story(columns={**COLUMNS, "amount": "long"})
     narrow = wide.reading(NARROW)
@@ -53,7 +52,7 @@ def mended(new_story: MakeStory) -> Mended:
     # Newer than two of the letters; the third key has nothing newer.
     narrow.tell(put(1, "newer"), put(2, "gone", op="d"), Record(0, 4, "{bad for ever"))
     narrow.land()
-    tables = {str(target): narrow.table(target) for target in TARGETS if runnable(target.kind)}
+    tables = {str(target): narrow.table(target) for target in asked_for(request, "mended")}
     for table in tables.values():
         table.merge()
     stale = {name: table.stale() for name, table in tables.items()}
@@ -77,7 +76,7 @@ def test_dead_letters_are_mended_once(mended: Mended) -> None:
     assert [letter.offset for letter in letters(pipeline, 10)] == [6]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=str)
+@on_targets(*EXPECTED, always="upsert_delete")
 def test_mended_letters_take_their_place(target: Target, mended: Mended) -> None:
     table = mended.tables[str(target)]
     assert table.rows() == EXPECTED[target.mode]

@@ -14,11 +14,10 @@ from resources.errors import SchemaRefused
 from tests.destinations.conftest import MakeStory
 from tests.kit.interrupting import die_at_each
 from tests.kit.records import COLUMNS, Record
-from tests.kit.story import Story, TableUnderTest, Target, targets
+from tests.kit.story import Story, TableUnderTest, Target, on_targets
 
 FIRST = {**COLUMNS, "size": "int", "price": "decimal(5,2)"}
 WIDER = {**COLUMNS, "size": "long", "price": "decimal(9,2)", "extra": "date"}
-TARGETS = pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
 
 
 def put(key: int, **more: object) -> Record:
@@ -50,7 +49,7 @@ def seen(table: TableUnderTest) -> list[tuple[object, ...]]:
 NEW = [(1, 2**40, Decimal("1234567.25"), date(2026, 1, 1)), (2, 2, Decimal("2.50"), None)]
 
 
-@TARGETS
+@on_targets("append", "upsert_delete", always="upsert_delete")
 def test_columns_come_widen_and_go_between_runs(target: Target, stories: list[Story]) -> None:
     first, wider, fewer = stories
     table = first.table(target)
@@ -68,7 +67,7 @@ def test_columns_come_widen_and_go_between_runs(target: Target, stories: list[St
     assert [row[0] for row in now.rows()] == [row[0] for row in expected]
 
 
-@TARGETS
+@on_targets("append", "upsert_delete", always="append")
 def test_change_that_no_rule_allows_is_refused_before_anything_is_written(target: Target, stories: list[Story]) -> None:
     first, wider, _ = stories
     table = first.table(target)
@@ -101,7 +100,7 @@ def open_stories(new_story: MakeStory) -> Story:
     return story
 
 
-@pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
+@on_targets("append", "upsert_delete", always="upsert_delete")
 def test_fields_that_no_column_takes_become_columns_while_the_batch_is_landed(
     target: Target, open_stories: Story
 ) -> None:
@@ -138,7 +137,7 @@ def undeclared(new_story: MakeStory) -> Story:
     return story
 
 
-@pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
+@on_targets("append", "upsert_delete", always="append")
 def test_columns_may_be_left_to_the_records(target: Target, undeclared: Story) -> None:
     table = undeclared.table(target)
     table.merge()
@@ -179,7 +178,7 @@ def with_headers(new_story: MakeStory) -> Story:
     return story
 
 
-@TARGETS
+@on_targets("append", "upsert_delete", always="upsert_delete")
 def test_key_and_headers_are_columns_where_they_are_asked_for(target: Target, with_headers: Story) -> None:
     structs = kinds()[target.kind.name].capabilities.nullable_nested
     table = with_headers.table(target, metadata_columns=METADATA if structs else METADATA[:-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,7 +21,7 @@ from tests.kit.examples import few
 from tests.kit.interrupting import at_failpoints, die_at_each
 from tests.kit.kind import KindUnderTest
 from tests.kit.records import Record, random_changes
-from tests.kit.story import Story, Target, targets
+from tests.kit.story import Story, Target, on_targets
 
 SIZES = [(40, 40, 40, 40), (90, 7, 53, 100)]
 
@@ -45,12 +46,7 @@ def story(cuts: list[Story]) -> Story:
     return cuts[0]
 
 
-@pytest.mark.parametrize("target", targets(), ids=str)
-@few(2)
-@given(data=st.data())
-def test_table_equals_the_model_however_the_log_is_cut(target: Target, cuts: list[Story], data: st.DataObject) -> None:
-    story = data.draw(st.sampled_from(cuts), "cuts")
-    coalesced = data.draw(st.lists(st.integers(1, 3), max_size=2), "batches merged together")
+def in_the_end_equal(target: Target, story: Story, coalesced: list[int]) -> None:
     table = story.table(target)
     for count in coalesced:
         table.merge_some(count)
@@ -60,7 +56,22 @@ def test_table_equals_the_model_however_the_log_is_cut(target: Target, cuts: lis
     assert table.merge() is None, "nothing new changes nothing"
 
 
-@pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
+@on_targets()
+def test_table_equals_the_model_however_the_log_is_cut(target: Target, cuts: list[Story]) -> None:
+    """Each target with a cut and steps of its own."""
+    dice = random.Random(str(target))
+    in_the_end_equal(target, dice.choice(cuts), dice.choices((1, 2, 3), k=2))
+
+
+@pytest.mark.slow
+@on_targets()
+@few(6)
+@given(data=st.data())
+def test_table_equals_the_model_with_any_cuts(target: Target, cuts: list[Story], data: st.DataObject) -> None:
+    in_the_end_equal(target, data.draw(st.sampled_from(cuts)), data.draw(st.lists(st.integers(1, 3), max_size=2)))
+
+
+@on_targets("append", "upsert_delete", always="upsert_delete")
 def test_layout_of_a_table_makes_no_difference(target: Target, story: Story) -> None:
     table = story.table(target, **target.kind.layout)
     table.merge_some(2)
@@ -86,7 +97,7 @@ def moved_keys(new_story: MakeStory) -> Story:
     return story
 
 
-@pytest.mark.parametrize("target", targets("upsert_delete", "delete"), ids=str)
+@on_targets("upsert_delete", "delete", always="upsert_delete")
 def test_row_whose_key_changes_moves(target: Target, moved_keys: Story) -> None:
     table = moved_keys.table(target)
     table.merge_some(1)
@@ -120,7 +131,7 @@ def test_lineage_that_is_broken_is_refused(kind: KindUnderTest, moved_keys: Stor
     assert table.merge() is None, "rolled forward again, all is well"
 
 
-@pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
+@on_targets("append", "upsert_delete", always="upsert_delete")
 def test_two_merges_at_once_commit_once(target: Target, story: Story) -> None:
     """One stands between its data and its commit while the other one does all of its work."""
     table = story.table(target)
@@ -159,7 +170,7 @@ def test_two_merges_at_once_commit_once(target: Target, story: Story) -> None:
     assert table.rows() == model.expected(story.records, target.mode)
 
 
-@pytest.mark.parametrize("target", targets("append", "upsert_delete"), ids=str)
+@on_targets("append", "upsert_delete", always="upsert_delete")
 def test_run_that_dies_at_any_boundary_is_made_up_for(target: Target, story: Story) -> None:
     table = story.table(target)
 

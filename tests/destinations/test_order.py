@@ -9,7 +9,7 @@ from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.records import COLUMNS, Record
-from tests.kit.story import Story, Target, targets
+from tests.kit.story import Story, Target, on_targets
 
 
 def change(partition: int, key: int, op: str, version: int | None, name: str) -> Record:
@@ -77,7 +77,7 @@ def by_version(records: list[Record], mode: str) -> list[model.Row]:
     return sorted(row for many in rows.values() for _, row in many)
 
 
-@pytest.mark.parametrize("target", targets("upsert", "upsert_delete", "delete"), ids=str)
+@on_targets("upsert", "upsert_delete", "delete", always="upsert_delete")
 def test_named_order_rules_over_arrival(target: Target, story: Story) -> None:
     table = story.table(target)
     for coalesced in (1, 1, 1, 2):
@@ -88,7 +88,7 @@ def test_named_order_rules_over_arrival(target: Target, story: Story) -> None:
     assert table.rows() == expected
 
 
-@pytest.mark.parametrize("target", targets("upsert_delete"), ids=str)
+@on_targets("upsert_delete")
 def test_late_change_that_is_read_from_kafka_again_stays_behind_the_delete(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge()

@@ -13,9 +13,7 @@ from tests.destinations.conftest import MakeStory, every_kind
 from tests.kit import model
 from tests.kit.kind import KindUnderTest
 from tests.kit.records import Record, random_changes
-from tests.kit.story import Story, Target, targets
-
-every_target = pytest.mark.parametrize("target", targets(), ids=str)
+from tests.kit.story import Story, Target, on_targets
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +55,7 @@ def test_table_that_somebody_recreated_is_noticed(kind: KindUnderTest, story: St
     assert table.rows() == model.expected(story.records, "append")
 
 
-@every_target
+@on_targets(always="append upsert_delete")
 def test_verification_is_content_until_rows_are_changed(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge()
@@ -81,7 +79,7 @@ def test_verification_is_content_until_rows_are_changed(target: Target, story: S
         assert "1 rows that no landed change explains" in found
 
 
-@every_target
+@on_targets(always="upsert_delete")
 def test_pipeline_goes_on_after_maintenance(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge_some(2)
@@ -126,7 +124,7 @@ def reset(new_story: MakeStory) -> Story:
     return story
 
 
-@pytest.mark.parametrize("target", targets("upsert", "upsert_delete"), ids=str)
+@on_targets("upsert", "upsert_delete", always="upsert_delete")
 def test_offsets_that_were_reset_are_followed(target: Target, reset: Story) -> None:
     table = reset.table(target)
     for coalesced in (1, 2):

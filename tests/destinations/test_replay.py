@@ -12,9 +12,8 @@ from jobs.replay.landed import replay_window
 from resources.errors import ConfigurationError
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
-from tests.kit.kinds import runnable
 from tests.kit.records import COLUMNS, Record, random_changes
-from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, targets
+from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, asked_for, on_targets, targets
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def story(new_story: MakeStory) -> Story:
     return story
 
 
-@pytest.mark.parametrize("target", targets(), ids=str)
+@on_targets(always="append upsert_delete")
 def test_replay_of_landed_batches_changes_nothing_and_mends(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge_some(2)
@@ -58,7 +57,7 @@ def test_window_holds_the_batches_that_were_landed_in_it(story: Story) -> None:
     assert replay_window(pipeline, destination, third + timedelta(days=1), third + timedelta(days=2)) is None
 
 
-@pytest.mark.parametrize("target", targets("append", "delete"), ids=str)
+@on_targets("append", "delete", always="append")
 def test_rows_that_cannot_be_told_apart_are_not_replayed(target: Target, story: Story) -> None:
     """A kind either adds the coordinates itself or refuses to replay without them."""
     table = story.table(target, metadata_columns=[])
@@ -93,9 +92,9 @@ AFTER = [put(2, "new"), put(3, "", "d"), put(5, "new"), Record(0, 6, None)]
 Tables = dict[str, TableUnderTest]
 
 
-def tables_of(story: Story) -> Tables:
-    """One of every kind and mode, with all that is landed."""
-    made = {str(target): story.table(target) for target in targets() if runnable(target.kind)}
+def tables_of(story: Story, wanted: list[Target]) -> Tables:
+    """One of each, with all that is landed."""
+    made = {str(target): story.table(target) for target in wanted}
     for table in made.values():
         table.merge()
     return made
@@ -109,22 +108,21 @@ def from_kafka(story: Story, tables: Tables, offset: int = 0) -> None:
 
 
 @pytest.fixture(scope="module")
-def late(new_story: MakeStory) -> Tables:
+def late(new_story: MakeStory, request: pytest.FixtureRequest) -> Tables:
     """A pipeline that began in the middle of its topic."""
     story = new_story(partitions=2, source={"start": "latest"})
     story.tell(*BEFORE)
     story.land()
     story.tell(*AFTER)
     story.land()
-    tables = tables_of(story)
-    for target in targets():
-        if table := tables.get(str(target)):
-            assert table.rows() == model.expected(AFTER, target.mode)
+    tables = tables_of(story, asked_for(request, "late"))
+    for table in tables.values():
+        assert table.rows() == model.expected(AFTER, table.target.mode)
     from_kafka(story, tables)
     return tables
 
 
-@pytest.mark.parametrize("target", targets(), ids=str)
+@on_targets(always="append upsert_delete")
 def test_records_from_before_the_start_are_read_from_kafka(target: Target, late: Tables) -> None:
     table = late[str(target)]
     expected = model.expected([*BEFORE, *AFTER], target.mode)
@@ -149,7 +147,7 @@ for record in NEW:
 
 
 @pytest.fixture(scope="module")
-def mended(new_story: MakeStory) -> tuple[Story, Story, Tables]:
+def mended(new_story: MakeStory, request: pytest.FixtureRequest) -> tuple[Story, Story, Tables]:
     """The newest records of two keys are dead letters; the file was mended, and Kafka is read again."""
     wide = new_story(columns=WIDE, partitions=2)
     narrow = wide.reading(NARROW)
@@ -157,12 +155,12 @@ def mended(new_story: MakeStory) -> tuple[Story, Story, Tables]:
     narrow.land()
     narrow.tell(*NEW)
     narrow.land()
-    tables = tables_of(narrow)
+    tables = tables_of(narrow, asked_for(request, "mended"))
     from_kafka(wide, tables)
     return narrow, wide, {name: table.under(wide) for name, table in tables.items()}
 
 
-@pytest.mark.parametrize("target", targets(), ids=str)
+@on_targets(always="upsert_delete")
 def test_what_is_read_again_counts_in_every_later_replay(target: Target, mended: tuple[Story, Story, Tables]) -> None:
     table = mended[2][str(target)]
     expected = model.expected([*OLD, *NEW], target.mode)
@@ -172,7 +170,7 @@ def test_what_is_read_again_counts_in_every_later_replay(target: Target, mended:
     assert table.rows() == expected
 
 
-@pytest.mark.parametrize("target", targets(), ids=str)
+@on_targets(always="upsert_delete")
 def test_a_stricter_file_brings_nothing_back(target: Target, mended: tuple[Story, Story, Tables]) -> None:
     """A record that cannot be read any more keeps what it said; it is a dead letter until it can be read again."""
     narrow, wide, tables = mended
@@ -190,17 +188,17 @@ def test_a_stricter_file_brings_nothing_back(target: Target, mended: tuple[Story
 
 
 @pytest.fixture(scope="module")
-def left_out(new_story: MakeStory) -> Tables:
+def left_out(new_story: MakeStory, request: pytest.FixtureRequest) -> Tables:
     """Of some records nothing is wanted any more."""
     story = new_story(partitions=2)
     story.tell(put(1, "unwanted"), put(2, "old"), put(2, "unwanted"))
     story.land()
-    tables = tables_of(story)
+    tables = tables_of(story, asked_for(request, "left_out"))
     from_kafka(story.reading(COLUMNS, transform="select * from records where name <> 'unwanted'"), tables)
     return tables
 
 
-@pytest.mark.parametrize("target", targets(), ids=str)
+@on_targets(always="append upsert_delete")
 def test_rows_of_records_that_are_left_out_on_a_second_reading(target: Target, left_out: Tables) -> None:
     table = left_out[str(target)]
     assert table.merge()

@@ -15,10 +15,9 @@ from tests.kit.examples import few
 from tests.kit.kind import UNCHANGED_COLUMNS
 from tests.kit.left_out import COLUMNS, LEFT_OUT, as_told, change, random_left_out
 from tests.kit.records import Record
-from tests.kit.story import Story, TableUnderTest, Target, targets
+from tests.kit.story import Story, TableUnderTest, Target, on_targets
 
-KEEPING = pytest.mark.parametrize("target", targets("upsert", "upsert_delete", lacks=UNCHANGED_COLUMNS), ids=str)
-DELETING = pytest.mark.parametrize("target", targets("upsert_delete", lacks=UNCHANGED_COLUMNS), ids=str)
+DELETING = on_targets("upsert_delete", lacks=UNCHANGED_COLUMNS)
 Rows = dict[int, dict[str, Any]]
 
 
@@ -55,12 +54,7 @@ def log(new_story: MakeStory) -> Story:
     return story
 
 
-@KEEPING
-@few(2)
-@given(coalesced=st.lists(st.integers(1, 3), max_size=3), window=st.tuples(st.integers(1, 5), st.integers(0, 4)))
-def test_result_never_depends_on_where_the_log_was_cut(
-    coalesced: list[int], window: tuple[int, int], target: Target, log: Story
-) -> None:
+def never_depends_on_the_cuts(coalesced: list[int], window: tuple[int, int], target: Target, log: Story) -> None:
     table = log.table(target)
     for count in coalesced:
         table.merge_some(count)
@@ -71,6 +65,19 @@ def test_result_never_depends_on_where_the_log_was_cut(
     verdict = table.verify()
     assert verdict.wrong == []
     assert verdict.compared == len(expected(log.records, target.mode))
+
+
+@DELETING
+def test_result_never_depends_on_where_the_log_was_cut(target: Target, log: Story) -> None:
+    never_depends_on_the_cuts([1, 2], (2, 2), target, log)
+
+
+@pytest.mark.slow
+@on_targets("upsert", "upsert_delete", lacks=UNCHANGED_COLUMNS)
+@few(4)
+@given(coalesced=st.lists(st.integers(1, 3), max_size=3), window=st.tuples(st.integers(1, 5), st.integers(0, 4)))
+def test_result_depends_on_no_cuts(coalesced: list[int], window: tuple[int, int], target: Target, log: Story) -> None:
+    never_depends_on_the_cuts(coalesced, window, target, log)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +177,7 @@ def test_changed_key_that_leaves_a_value_out_is_stale_until_it_is_sent(target: T
     assert found == [(1, {}), (1, {2: None}), (0, {2: "one"})]
 
 
-@pytest.mark.parametrize("target", targets("append", "delete", lacks=UNCHANGED_COLUMNS), ids=str)
+@on_targets("append", "delete", lacks=UNCHANGED_COLUMNS, always="append")
 def test_tables_with_a_row_a_change_get_null(target: Target, chapters: Story) -> None:
     table = chapters.table(target)
     table.merge()

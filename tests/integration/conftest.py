@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from resources.connections import load_connections
+from tests.kit.bigquery import drop_tables
 from tests.kit.command import Command, command
 from tests.kit.secure_kafka import SecureKafka, secure_kafka
 
@@ -14,6 +16,13 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """A broker with every way in, and an authorizer."""
     with secure_kafka(tmp_path_factory.mktemp("secure")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def bigquery_tables(bigquery: Path) -> Iterator[None]:
+    """The BigQuery emulator, whose tables go when the module's tests are over."""
+    yield
+    drop_tables(load_connections(bigquery / "connections.yaml"))
 
 
 @pytest.fixture

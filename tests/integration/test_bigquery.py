@@ -1,27 +1,19 @@
-"""BigQuery tables against the independent model, on the emulator: every mode, coalesced batches, replay, order."""
+"""When batches of BigQuery tables are merged, and what becomes of a lost intermediate table, on the emulator."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from pyspark.sql import SparkSession
 
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, destination, rows, service
-from tests.kit.engine import Engine, session
+from tests.kit.engine import Engine
 from tests.kit.records import Record, bootstrap, produce, random_changes
 
-MODES = ["append", "upsert", "upsert_delete", "delete"]
-COORDINATES = ["topic", "partition", "offset"]
-
-
-@pytest.fixture(scope="module")
-def spark(bigquery: Path) -> Iterator[SparkSession]:
-    with session(load_connections(bigquery / "connections.yaml")) as opened:
-        yield opened
+pytestmark = pytest.mark.usefixtures("bigquery_tables")
 
 
 @pytest.fixture

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs.destinations.bigquery.rows import ChunkRows
-from resources.connections import BigQueryConnection, Connections, load_connections
+from resources.connections import BigQueryConnection, Connections
 from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, loads, rows, select
-from tests.kit.engine import Engine, session
+from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.network import with_connection
 from tests.kit.records import COLUMNS, Record, bootstrap, produce, random_changes
 
+pytestmark = pytest.mark.usefixtures("bigquery_tables")
+
 MODES = ["append", "upsert_delete", "delete"]
-
-
-@pytest.fixture(scope="module")
-def spark(bigquery: Path) -> Iterator[SparkSession]:
-    with session(load_connections(bigquery / "connections.yaml")) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs.destinations.bigquery.state import STATE_TABLE
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from resources.errors import ConfigurationError, InvariantBroken
 from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, destination, rows, select, service
 from tests.kit.command import Command
-from tests.kit.engine import Engine, catalog, session
+from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.interrupting import Died, at_failpoints
 from tests.kit.records import Record, bootstrap, produce, random_changes, recreate
 
+pytestmark = pytest.mark.usefixtures("bigquery_tables")
+
 STATE = f"tests.{STATE_TABLE}"
-
-
-@pytest.fixture(scope="module")
-def spark(bigquery: Path) -> Iterator[SparkSession]:
-    with session(load_connections(bigquery / "connections.yaml")) as opened:
-        yield opened
 
 
 def tell(engine: Engine, seed: int) -> list[Record]:
@@ -48,7 +43,9 @@ def die_at(point: str, engine: Engine) -> None:
         raise AssertionError(f"{point} was not reached")
 
 
-@pytest.mark.parametrize("point", ["bigquery.first-load", "bigquery.loaded", "bigquery.merged"])
+@pytest.mark.parametrize(
+    "point", ["bigquery.loaded", "bigquery.merged", pytest.param("bigquery.first-load", marks=pytest.mark.slow)]
+)
 def test_flush_whose_batches_are_not_landed_any_more(
     point: str, connections: Connections, spark: SparkSession, topic: Callable[..., str], batchmerge: Command
 ) -> None:
@@ -117,7 +114,7 @@ def named(flow: Flow, mode: str) -> str:
     return f"pipeline = '{flow.name}' AND table_name = '{flow.table(mode)}'"
 
 
-@pytest.mark.parametrize("mode", ["upsert_delete", "delete"])
+@pytest.mark.parametrize("mode", ["upsert_delete", pytest.param("delete", marks=pytest.mark.slow)])
 def test_deletes_that_were_merged_are_known_after_the_intermediate_table_was_lost(
     mode: str, connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,11 +15,7 @@ from tests.kit.bigquery import bigquery_flow, rows
 from tests.kit.network import with_connection, with_quota
 from tests.kit.records import bootstrap, produce, random_changes
 
-
-@pytest.fixture(autouse=True)
-def _bigquery(bigquery: Path) -> Path:
-    """Before `connections`, which `batchmerge up` writes."""
-    return bigquery
+pytestmark = pytest.mark.usefixtures("bigquery")
 
 
 def test_batch_waits_for_quota_and_goes_with_the_next(

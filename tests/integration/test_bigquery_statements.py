@@ -115,7 +115,9 @@ def test_types_arrive_as_they_were(mode: str, emulator: BigQuery, name: str) -> 
 ALIKE = {n: case for n, case in SCALARS.items() if n not in ("raw", "wall", "fine") and "<" not in case[0]}
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert", "upsert_delete", "delete"])
+@pytest.mark.parametrize(
+    "mode", ["append", "upsert_delete", *(pytest.param(m, marks=pytest.mark.slow) for m in ("upsert", "delete"))]
+)
 def test_landed_files_give_what_sent_rows_give(mode: str, emulator: BigQuery, name: str, tmp_path: Path) -> None:
     """Landed deletes say what they took away; the statement goes by their operation."""
     columns = {"id": "long", "name": "string", "place": "struct<x: int, deep: struct<y: date>>"}

@@ -128,8 +128,22 @@ def test_rows_of_a_recreated_topic_are_not_taken_for_those_of_the_old_one(
     assert table.read() == table.expected()
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert_delete"])
-@pytest.mark.parametrize("point", ["clickhouse.before", "clickhouse.inserted", "clickhouse.after"])
+@pytest.mark.parametrize(
+    ("point", "mode"),
+    [
+        ("clickhouse.before", "append"),
+        ("clickhouse.inserted", "append"),
+        ("clickhouse.after", "upsert_delete"),
+        *(
+            pytest.param(*other, marks=pytest.mark.slow)
+            for other in (
+                ("clickhouse.before", "upsert_delete"),
+                ("clickhouse.inserted", "upsert_delete"),
+                ("clickhouse.after", "append"),
+            )
+        ),
+    ],
+)
 def test_reset_after_the_landed_batches_of_a_half_done_step_were_lost(
     point: str, mode: str, make: Callable[..., Table]
 ) -> None:

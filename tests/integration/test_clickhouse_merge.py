@@ -17,8 +17,6 @@ from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
 from tests.kit.records import bootstrap, produce, random_changes
 
-MODES = ["append", "upsert", "upsert_delete"]
-
 
 @pytest.fixture(autouse=True)
 def _clickhouse(clickhouse: Path) -> Path:

@@ -20,46 +20,10 @@ from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
-from tests.kit.letters import LARGE, WHERE, narrowed, put, read_all, tell
+from tests.kit.letters import LARGE, narrowed, put, read_all, tell
 from tests.kit.records import Record
 
 Headers = list[tuple[str, bytes]]
-
-
-def test_recovered_dead_letters_take_their_place_once(
-    connections: Connections, spark: SparkSession, topic: Callable[..., str]
-) -> None:
-    flow = Flow(topic(), ["append", "upsert", "upsert_delete"], table_options=WHERE)
-    narrow, engine = narrowed(Engine(flow, connections, spark))
-    tell(engine, put(1, "first"), *(put(key, "large", amount=LARGE) for key in (1, 2, 3)))
-    narrow.advance()
-    # Newer than two of the letters; the third key has nothing newer.
-    tell(engine, put(1, "newer"), put(2, "gone", op="d"), Record(0, 4, "{bad for ever"))
-    narrow.advance()
-    assert [(g.kind, g.records) for g in summary(narrow.pipeline)] == [("range", 3), ("undecodable", 1)]
-
-    done = retry(engine.pipeline)
-    assert (done.tried, done.recovered) == (4, 3)
-    expected = [(1, "newer", 1.0), (3, "large", LARGE)]
-    assert engine.read("upsert_delete") == expected
-    assert engine.read("upsert") == [(1, "newer", 1.0), (2, "large", LARGE), (3, "large", LARGE)]
-    assert engine.read("append") == [
-        (1, "first", 1.0),
-        (1, "large", LARGE),
-        (1, "newer", 1.0),
-        (2, "large", LARGE),
-        (3, "large", LARGE),
-    ]
-    landed = engine.pipeline.intermediate.landed().batches
-    assert [(b.counts.landed, b.counts.quarantined) for b in landed] == [(1, 3), (2, 1), (3, 0)]
-    assert [letter.offset for letter in letters(engine.pipeline, 10)] == [6]
-
-    again = retry(engine.pipeline)
-    assert (again.tried, again.recovered, set(again.applied.merged.values())) == (1, 0, {None})
-    tell(engine, put(3, "after"))
-    engine.advance()
-    assert engine.read("upsert_delete") == [(1, "newer", 1.0), (3, "after", 1.0)]
-    assert len(engine.read("append")) == 6
 
 
 @pytest.mark.usefixtures("clickhouse")

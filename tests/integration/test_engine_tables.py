@@ -168,37 +168,6 @@ def test_rollback_of_a_destination(engine: Callable[..., Engine]) -> None:
 # ---- columns --------------------------------------------------------------------------------------------------------
 
 
-def test_columns_come_widen_and_go_between_runs(engine: Callable[..., Engine]) -> None:
-    one = with_columns(engine("append", "upsert"), size="int", more="struct<a: int>")
-    tell(one, put(1, size=1, more={"a": 1}))
-    one.advance()
-    # Landed, not merged yet, when the columns change.
-    tell(one, put(2, size=2))
-    one.land()
-    wider = with_columns(one, size="long", more="struct<a: long, b: string>", extra="date")
-    tell(one, put(1, size=2**40, more={"a": 2**40, "b": "x"}, extra="2026-01-01"))
-    wider.advance()
-    fewer = with_columns(wider, size=None, more=None)
-    tell(one, put(3, size="is not looked at any more"))
-    fewer.advance()
-    found = {}
-    for mode in one.flow.modes:
-        table = catalog(one.connections).require(one.flow.table(mode)).scan().to_arrow()
-        found[mode] = sorted(
-            (r["id"], r["size"], str(r["more"]), str(r["extra"])) for r in table.to_pylist() if r["size"] != 1
-        )
-    new = [
-        (1, 2**40, str({"a": 2**40, "b": "x"}), "2026-01-01"),
-        (2, 2, "None", "None"),
-    ]
-    assert [r for r in found["upsert"] if r[1]] == new
-    assert [r for r in found["append"] if r[1]] == new
-    assert [row[0] for row in one.read("upsert")] == [1, 2, 3]
-    # All of it can be replayed with the columns of today.
-    assert fewer.replay("upsert", 1, 4)
-    assert [row[0] for row in one.read("upsert")] == [1, 2, 3]
-
-
 def test_table_whose_files_have_no_field_ids_is_continued(engine: Callable[..., Engine], tmp_path: Path) -> None:
     """As made of Parquet files that were there before (`add_files`): its columns are known by a name mapping alone."""
     test = engine("upsert_delete")

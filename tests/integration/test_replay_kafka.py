@@ -15,25 +15,11 @@ from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
 
-MODES = ["append", "upsert", "upsert_delete", "delete"]
 COORDINATES = {"metadata_columns": ["topic", "partition", "offset"]}
 
 
 def put(key: int, name: str, op: str = "u") -> Record:
     return Record(key % 2, key, {"id": key, "name": name, "amount": float(key), "op": op})
-
-
-# Before the pipeline: 1 to 4. Of these 2 is changed and 3 deleted by what the pipeline reads; 5 is its own.
-BEFORE = [
-    put(1, "old"),
-    put(2, "old"),
-    put(3, "old"),
-    put(4, "old"),
-    put(4, "older", "d"),
-    put(4, "again"),
-    put(6, "x"),
-]
-AFTER = [put(2, "new"), put(3, "", "d"), put(5, "new"), Record(0, 6, None)]
 
 
 def test_forms_and_refusals(

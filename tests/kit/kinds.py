@@ -127,6 +127,9 @@ class BigQuery(KindUnderTest):
         service.delete_table(table)
         service.create_table(Table(service.table_id(table), found.schema))
 
+    def tidy(self, connections: Connections) -> None:
+        bigquery.drop_tables(connections)
+
 
 _OWN: tuple[KindUnderTest, ...] = (Iceberg(), ClickHouse(), BigQuery())
 _OTHERS: tuple[KindUnderTest, ...] = tuple(e.load() for e in entry_points(group="batchmerge.destination_tests"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from jobs import protocol
@@ -21,7 +22,7 @@ from resources.connections import Connections
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.kind import KindUnderTest
-from tests.kit.kinds import KINDS
+from tests.kit.kinds import KINDS, runnable
 from tests.kit.model import Row
 from tests.kit.records import COLUMNS, Record, bootstrap, produce
 
@@ -48,6 +49,23 @@ def targets(*modes: str, lacks: str = "") -> list[Target]:
         for mode in kind.modes
         if not modes or mode in modes
     ]
+
+
+def on_targets(*modes: str, lacks: str = "", always: str = "") -> pytest.MarkDecorator:
+    """Runs a test on these `targets`; `make test` only on those whose mode is named in `always`, if one is."""
+    found = targets(*modes, lacks=lacks)
+    wanted = [t if not always or t.mode in always.split() else pytest.param(t, marks=pytest.mark.slow) for t in found]
+    return pytest.mark.parametrize("target", wanted, ids=str)
+
+
+def asked_for(request: pytest.FixtureRequest, fixture: str) -> list[Target]:
+    """The targets on which the chosen tests look at what this fixture of their module makes."""
+    given = {
+        item.callspec.params.get("target")
+        for item in request.session.items
+        if item.path == request.path and fixture in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
+    }
+    return [target for target in targets() if target in given and runnable(target.kind)]
 
 
 @dataclass
