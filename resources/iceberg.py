@@ -116,6 +116,9 @@ class IcebergCatalog:
         known = {"type": c.type, "uri": c.uri, "warehouse": c.warehouse}
         if "py-catalog-impl" in c.properties:
             del known["type"]
+        elif c.type == "sql":
+            del known["type"]
+            known["py-catalog-impl"] = "resources.iceberg_sql.RememberingCatalog"
         if c.credential:
             known["credential"] = c.credential.get_secret_value()
         return {**{k: v for k, v in known.items() if v is not None}, **c.properties}

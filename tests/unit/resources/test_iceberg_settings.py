@@ -12,17 +12,20 @@ HIVE_URI = {"uri": "thrift://metastore:9083"}
 GLUE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
 
 
+REMEMBERS = {"py-catalog-impl": "resources.iceberg_sql.RememberingCatalog"}
+
+
 @pytest.mark.parametrize(
     ("connection", "pyiceberg", "spark"),
     [
         (
             {"type": "sql", "uri": "sqlite:////data/catalog.db", "warehouse": "file:///data/w"},
-            {"type": "sql", "uri": "sqlite:////data/catalog.db", "warehouse": "file:///data/w"},
+            {**REMEMBERS, "uri": "sqlite:////data/catalog.db", "warehouse": "file:///data/w"},
             {"type": "jdbc", "uri": "jdbc:sqlite:/data/catalog.db", "jdbc.schema-version": "V1"},
         ),
         (
             {"type": "sql", "uri": "postgresql+psycopg2://db:5432/iceberg", "warehouse": "s3://w"},
-            {"type": "sql", "uri": "postgresql+psycopg2://db:5432/iceberg", "warehouse": "s3://w"},
+            {**REMEMBERS, "uri": "postgresql+psycopg2://db:5432/iceberg", "warehouse": "s3://w"},
             {"type": "jdbc", "uri": "jdbc:postgresql://db:5432/iceberg", "warehouse": "s3://w"},
         ),
         (

@@ -1,0 +1,39 @@
+"""A catalog in a database that reads each metadata file once: they never change, and grow with every snapshot."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+_KEPT = 16
+
+
+class RememberingCatalog(SqlCatalog):
+    """pyiceberg's own, which reads a table's metadata file each time that it is asked for the table."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._known = OrderedDict[str, TableMetadata]()
+        self._lock = Lock()
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        place: Any = orm_table.metadata_location
+        with self._lock:
+            metadata = self._known.get(place)
+        if metadata is None:
+            table = super()._convert_orm_to_iceberg(orm_table)
+            with self._lock:
+                self._known[place] = table.metadata
+                while len(self._known) > _KEPT:
+                    self._known.popitem(last=False)
+            return table
+        name: Any = orm_table.table_name
+        namespace: Any = orm_table.table_namespace
+        io = self._load_file_io(metadata.properties, place)
+        return Table((*Catalog.identifier_to_tuple(namespace), name), metadata, place, io, self)
