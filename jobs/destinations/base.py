@@ -184,11 +184,13 @@ class Merged:
     Attributes:
         reference: what the system calls the commit (snapshot id, job id, query id).
         seconds: per stage.
+        duplicates: keys of which the merge has found more than one row; None: it did not count them.
     """
 
     counts: MergeCounts
     reference: str
     seconds: Mapping[str, float] = field(default_factory=dict)
+    duplicates: int | None = None
 
 
 class Transaction(Protocol):

@@ -62,7 +62,7 @@ class Attempt(TableCommit):
         if main := self._table.metadata.refs.get("main"):
             self._branch_from_main(main)
             return
-        added, _ = self._stage_append([], {})
+        added, _ = self._stage(Found([]), {})
         self._catalog.commit(self._table, [AssertRefSnapshotId(ref=self.target, snapshot_id=None)], added)
         self._table = self._catalog.require(self.identifier)
 

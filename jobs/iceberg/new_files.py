@@ -80,9 +80,9 @@ class NewFiles:
     def open_storage(self) -> FileIO:
         return load_file_io(dict(self.storage), self.location)
 
-    def new_path(self, partition: Values) -> str:
-        """A path that nobody has had before."""
-        name = f"{uuid.uuid4()}.parquet"
+    def new_path(self, partition: Values, kind: str = "") -> str:
+        """A path that nobody has had before; `kind` ends its name."""
+        name = f"{uuid.uuid4()}{kind}.parquet"
         place = load_location_provider(self.location, dict(self.properties))
         if not partition:
             return place.new_data_location(name)

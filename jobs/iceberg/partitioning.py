@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, PrimitiveType, TimestampType, TimestamptzType
+from pyiceberg.types import PrimitiveType
 
 Values = tuple[Any, ...]
 """Of one partition: per field of the partition spec its value as Iceberg's metadata has it (days, micros, …)."""
@@ -31,7 +31,7 @@ def by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterato
         column = at(rows, schema.find_column_name(field.source_id) or "")
         distinct = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
         transform = field.transform.transform(kind)
-        values = [transform(value) for value in _internal(distinct.dictionary, kind)]
+        values = [transform(value) for value in internal(distinct.dictionary).to_pylist()]
         number = {value: n for n, value in enumerate(dict.fromkeys(values))}
         own = np.array([number[value] for value in values], np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
         # Only pairs that occur are carried on, so that the numbers stay small however many fields there are.
@@ -50,10 +50,8 @@ def at(rows: pa.Table, name: str) -> pa.ChunkedArray:
     return pc.struct_field(rows[head], parts)
 
 
-def _internal(values: pa.Array, kind: PrimitiveType) -> list[Any]:
-    if isinstance(kind, DateType):
-        values = values.cast(pa.int32())
-    elif isinstance(kind, TimestampType | TimestamptzType):
-        values = values.cast(pa.int64())
-    found: list[Any] = values.to_pylist()
-    return found
+def internal(values: pa.Array) -> pa.Array:
+    """Values as Iceberg's metadata has them: dates in days, timestamps in micros."""
+    if pa.types.is_date(values.type):
+        return values.cast(pa.int32())
+    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values

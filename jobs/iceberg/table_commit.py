@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
@@ -25,11 +24,11 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from jobs.batch import PREFIX, CommittedState
 from jobs.iceberg.history import ancestors, read_history, tag_name
 from jobs.iceberg.schema import arrow_schema
+from jobs.iceberg.staging import stage
 from resources.errors import CommitFailed, CommitStateUnknown, TableReplaced
 from resources.iceberg import IcebergCatalog, catalog_errors
 
@@ -43,15 +42,19 @@ Publish = Callable[[Table, list[TableRequirement], list[TableUpdate]], None]
 
 @dataclass(frozen=True)
 class Found:
-    """What is to be appended, looked up before each turn of a publication.
+    """What is to be added, looked up before each turn of a publication.
 
     Attributes:
         requirements, updates: of the same commit, beside those of the target.
+        deletes: position delete files that are added.
+        replaced: paths of the delete files that go with it, because their positions are in those.
     """
 
     files: Sequence[DataFile]
     requirements: list[TableRequirement] = field(default_factory=list)
     updates: list[TableUpdate] = field(default_factory=list)
+    deletes: Sequence[DataFile] = ()
+    replaced: frozenset[str] = frozenset()
 
 
 class TableCommit(ABC):
@@ -116,7 +119,7 @@ class TableCommit(ABC):
         """Looks at the table again, and at what is to be appended to it."""
 
     def publish_append(self, properties: Mapping[str, str], mirrored: dict[str, str], rebase: bool = True) -> int:
-        """Appends the written data files to the target's head as one snapshot with these summary properties.
+        """Adds the written files to the target's head as one snapshot with these summary properties.
 
         The files are taken over as they are (metadata only), so a target that has moved meanwhile is no reason to
         write them again, as long as the committed state is still the expected one.
@@ -140,7 +143,7 @@ class TableCommit(ABC):
                 self._check_base(metadata)
             if any(f.spec_id != metadata.default_spec_id for f in found.files):
                 raise CommitFailed("the partition spec changed while the batch was written", where=self.identifier)
-            added, snapshot_id = self._stage_append(found.files, {**properties, **self.summary})
+            added, snapshot_id = self._stage(found, {**properties, **self.summary})
             try:
                 self._publish(snapshot_id, added, mirrored, found)
             except CommitFailed:
@@ -176,24 +179,10 @@ class TableCommit(ABC):
         self._catalog.commit(self._table, [missing], [point(self.target, main.snapshot_id)])
         self._table = self._catalog.require(self.identifier)
 
-    def _stage_append(self, files: Iterable[DataFile], summary: dict[str, str]) -> tuple[list[TableUpdate], int]:
-        """Writes manifest and manifest list of an append, without committing.
-
-        pyiceberg's own commit of a producer retries on a moved head and so drops the requirement that makes it a
-        compare-and-set; so only the staging half of it is used.
-        """
+    def _stage(self, found: Found, summary: dict[str, str]) -> tuple[list[TableUpdate], int]:
+        """Writes the manifests and the manifest list of a snapshot, without committing it."""
         with catalog_errors(self.identifier):
-            producer = _FastAppendFiles(
-                operation=Operation.APPEND,
-                transaction=_Unchanged(self._table),
-                io=self._table.io,
-                snapshot_properties=summary,
-                branch=self.target,
-            )
-            for file in files:
-                producer.append_data_file(file)
-            updates, _ = producer._commit()
-        return list(updates), producer.snapshot_id
+            return stage(self._table, self.target, found.files, found.deletes, found.replaced, summary)
 
     def _publish(self, published: int, added: list[TableUpdate], mirrored: dict[str, str], found: Found) -> None:
         metadata = self._table.metadata
@@ -219,18 +208,6 @@ class TableCommit(ABC):
         """Looks whether a commit whose answer was lost has happened."""
         table = self._catalog.load(self.identifier)
         return table is not None and any(s.snapshot_id == snapshot_id for s in ancestors(table.metadata, self.target))
-
-
-class _Unchanged(Transaction):
-    """Of a snapshot producer that stages on the table as it is.
-
-    pyiceberg's own copies the whole metadata each time that it is asked for it, 13 times in one append: that grows with
-    every snapshot.
-    """
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        return self._table.metadata
 
 
 def _head(metadata: TableMetadata, branch: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -23,17 +23,16 @@ from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.splits import Read, plan_reads
-from jobs.landing.task import TELLS, LandingTask, Selection
+from jobs.landing.task import LandingTask, Selection
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
 from jobs.plan import refuse_other_topics
+from jobs.spark_tasks import plain_function, told_by_tasks
 from jobs.spec.metadata import INSTANT, reads_headers
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
 from resources.spark import parallelism
-
-Batches = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class BatchRecords:
         """Landed rows of all records (`jobs.changes.columns`)."""
         schema = self._schema
         reader, records = self._read(spark)
-        shaped = records.mapInArrow(_plain_function(reader), _spark_type(_without(schema, self._constants)))
+        shaped = records.mapInArrow(plain_function(reader), _spark_type(_without(schema, self._constants)))
         constants = {n: F.lit(v.as_py()).cast(from_arrow_type(v.type)) for n, v in self._constants.items()}
         return shaped.withColumns(constants).select(schema.names)
 
@@ -76,8 +75,7 @@ class BatchRecords:
         """Has Spark's tasks write the selected records, in one pass over Kafka; returns what each of them tells."""
         reader, records = self._read(spark)
         task = LandingTask(where, reader, selection, files, self._constants)
-        told = records.mapInArrow(_plain_function(task), _spark_type(TELLS))
-        return [TaskReport.from_text(row["report"]) for row in told.collect()]
+        return [TaskReport.from_text(text) for text in told_by_tasks(records, task)]
 
     @property
     def _schema(self) -> pa.Schema:
@@ -170,12 +168,3 @@ def _without(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
 
 def _spark_type(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
-
-
-def _plain_function(task: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
-    """Spark wants a function, not a callable object."""
-
-    def run(batches: Batches) -> Batches:
-        return task(batches)
-
-    return run

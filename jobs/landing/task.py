@@ -12,9 +12,8 @@ from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.records import RecordReader
 from jobs.landing.task_report import Outcome, TaskReport
+from jobs.spark_tasks import told
 from resources.iceberg import catalog_errors
-
-TELLS = pa.schema([pa.field("report", pa.string(), nullable=False)])
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class LandingTask:
-    """The function of a task: its records in, one report out (`TELLS`). Rows stay on the worker.
+    """The function of a task: its records in, one report out. Rows stay on the worker.
 
     Attributes:
         where: the table, for errors.
@@ -56,7 +55,7 @@ class LandingTask:
                 report += replace(found, outcome=Outcome.of(op, wanted, bad))
                 self._write(rows, pc.or_(wanted, bad) if self.selection.bad_records else wanted, writer)
         report = replace(report, files=tuple(file.to_json(self.files) for file in writer.written))
-        yield pa.RecordBatch.from_pydict({"report": [report.to_text()]}, TELLS)
+        yield told(report.to_text())
 
     def _write(self, rows: pa.RecordBatch, chosen: pa.Array, writer: FileWriter) -> None:
         if not pc.all(chosen).as_py():

@@ -22,7 +22,7 @@ class Compaction(Spec):
     sort_by: list[str] = Field(default_factory=list, description="columns for `sort`; left out: the table's sort order")
     min_input_files: int = Field(5, ge=2, description="files of one partition that are worth rewriting")
     target_file_mb: int | None = Field(None, gt=0, description="size of a new file; left out: the table's own setting")
-    max_deletes_per_file: int = Field(3, ge=1, description="rewrite a data file that has this many delete files")
+    max_deletes_per_file: int = Field(1, ge=1, description="rewrite a data file that has this many delete files")
 
 
 class Manifests(Spec):

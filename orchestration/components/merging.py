@@ -158,7 +158,9 @@ def settled(
         return Done(batches, before, merged, destination.committed(), landed, 0, 0, (), None)
     destination = pipeline.resolved(destination)
     work = pipeline.merge_context(destination)
-    duplicates = destination.touched_duplicates(work, batches) if checks.counts_keys(destination.table) else 0
+    duplicates = merged.duplicates if merged else 0
+    if duplicates is None:
+        duplicates = destination.touched_duplicates(work, batches) if checks.counts_keys(destination.table) else 0
     after = destination.committed()
     landed = pipeline.intermediate.landed().batches
     stale = stale_keys(pipeline, destination, after, landed, work.spark)

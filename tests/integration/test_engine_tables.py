@@ -103,10 +103,11 @@ def test_append_is_rebased_on_another_writer(
     assert written < files, "the files of the attempt were taken over as they are"
 
 
+@pytest.mark.parametrize("write", ["merge_on_read", "copy_on_write"])
 def test_merge_runs_again_on_another_writer(
-    engine: Callable[..., Engine], meanwhile: Callable[[str, Callable[[], None]], list[str]]
+    engine: Callable[..., Engine], meanwhile: Callable[[str, Callable[[], None]], list[str]], write: str
 ) -> None:
-    one = engine("upsert_delete")
+    one = engine("upsert_delete").with_table_options(write=write)
     table = one.flow.table("upsert_delete")
 
     def append() -> None:
@@ -120,10 +121,22 @@ def test_merge_runs_again_on_another_writer(
     assert one.read("upsert_delete") == [(1, "a", 1.0), (99, "ours", 1.0)], "their row was there when ours was merged"
 
 
+def test_more_keys_than_are_scanned_for_are_joined_by_spark(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = engine("upsert_delete")
+    tell(one, put(1), put(2), put(3))
+    one.advance()
+    monkeypatch.setattr("jobs.destinations.iceberg.merge._SCANNED_KEYS", 0)
+    tell(one, put(2, "b"), Record(0, 1, None), put(4))
+    one.advance()
+    assert one.read("upsert_delete") == [(2, "b", 1.0), (3, "a", 1.0), (4, "a", 1.0)]
+
+
 def test_attempt_that_is_swept_away_while_spark_writes_is_made_again(
     engine: Callable[..., Engine], meanwhile: Callable[[str, Callable[[], None]], list[str]]
 ) -> None:
-    one = engine("upsert")
+    one = engine("upsert").with_table_options(write="copy_on_write")
 
     def sweep() -> None:
         found = catalog(one.connections).require(one.flow.table("upsert"))

@@ -117,6 +117,7 @@ def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None
         counts = {task: done[mode, task].counts for _, task in done if (mode, task) in done}
         assert counts["branches"] == {"branches removed": 1}, mode
         assert counts["compaction"]["files before"] > counts["compaction"]["files after"] == 1, mode
+        assert counts["compaction"]["delete files after"] == 0, mode
         assert counts["manifests"]["manifests after"] == 1, mode
         assert counts["snapshots"]["snapshots removed"] > 0, mode
         assert counts["orphans"] == {"orphan files removed": 1}, mode
@@ -189,8 +190,8 @@ def test_direct_pipeline_goes_on_after_maintenance(engine: Callable[..., Engine]
 
 
 def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of a merge nothing is done that would make it void: it commits in its first attempt."""
-    one = engine("upsert")
+    """In the middle of a MERGE nothing is done that would make it void: it commits in its first attempt."""
+    one = engine("upsert").with_table_options(write="copy_on_write")
     for n in range(3):
         tell(one, put(n))
         one.advance()

@@ -64,6 +64,12 @@ class Engine:
         """The same flow with parts of its pipeline file replaced."""
         return replace(self, document={**self.document, **parts})
 
+    def with_table_options(self, **options: object) -> Engine:
+        """The same flow with these options of every table."""
+        tables = self.document["tables"]
+        assert isinstance(tables, list)
+        return self.edited(tables=[{**table, **options} for table in tables])
+
     def destination(self, mode: str) -> Destination:
         return self.pipeline.destination(self.flow.table(mode))
 

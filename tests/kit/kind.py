@@ -27,7 +27,8 @@ class KindUnderTest:
         name: `kind` in a pipeline file.
         service: the local service that it needs beside those of every test.
         options: of each of its tables in a pipeline file.
-        layout: options that a table's rows must not depend on.
+        layouts: options that a table's rows must not depend on.
+        ways: options by which a merge is made in another way.
         lacks: what it cannot do, each with words of the sentence that refuses it.
         unrepresentable: a column's type and a value that landing takes and a table of this kind cannot hold; None:
             it holds whatever can be landed.
@@ -41,7 +42,8 @@ class KindUnderTest:
     name: str
     service: str | None = None
     options: ClassVar[Mapping[str, object]] = {}
-    layout: ClassVar[Mapping[str, object]] = {}
+    layouts: ClassVar[Sequence[Mapping[str, object]]] = ({},)
+    ways: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     lacks: ClassVar[Mapping[str, str]] = {}
     unrepresentable: tuple[str, object] | None = None
     letters_written: str = ""

@@ -27,7 +27,8 @@ from tests.kit.model import Row
 
 class Iceberg(KindUnderTest):
     name = "iceberg"
-    layout: ClassVar[Mapping[str, object]] = {"write": "merge_on_read", "partition_by": ["bucket(3, id)"]}
+    layouts = ({"partition_by": ["bucket(3, id)"]}, {"write": "copy_on_write", "partition_by": ["bucket(3, id)"]})
+    ways = ({}, {"write": "copy_on_write"})
     state_in_table = True
     written = "merge.written"
 
@@ -65,7 +66,7 @@ class ClickHouse(KindUnderTest):
     name = "clickhouse"
     service = "clickhouse"
     options: ClassVar[Mapping[str, object]] = {"chunk_rows": 50}
-    layout: ClassVar[Mapping[str, object]] = {"chunk_rows": 7, "partition_by": "id % 3"}
+    layouts = ({"chunk_rows": 7, "partition_by": "id % 3"},)
     lacks: ClassVar[Mapping[str, str]] = {
         DELETE_MODE: "ClickHouse cannot add every change as a row and remove the rows of deleted keys",
         UNCHANGED_COLUMNS: "`keep` needs the row before, and ClickHouse",
@@ -101,7 +102,7 @@ class ClickHouse(KindUnderTest):
 class BigQuery(KindUnderTest):
     name = "bigquery"
     service = "bigquery"
-    layout: ClassVar[Mapping[str, object]] = {"load_rows": 7, "cluster_by": ["id"]}
+    layouts = ({"load_rows": 7, "cluster_by": ["id"]},)
     unrepresentable = ("array<string>", ["a", None])
     mended: ClassVar[Mapping[str, object]] = {"null_elements": "drop"}
     letters_written = "bigquery.letters"

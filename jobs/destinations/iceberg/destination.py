@@ -27,7 +27,8 @@ from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import recreated_properties, recreated_topics_of, state_properties
-from jobs.iceberg.table_commit import Publish, TableCommit
+from jobs.iceberg.row_delta import RowDelta
+from jobs.iceberg.table_commit import TableCommit
 from jobs.landing.direct import DirectLanding
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
@@ -187,9 +188,21 @@ class IcebergDestination(Destination):
         mirrored: dict[str, str],
     ) -> Merged:
         clock = Stages()
+        summary = {**state.to_properties(), **self._run(context)}
+        delta = self._commit(RowDelta, committed, context.transaction)
+        if delta.can_be_taken:
+            failpoint("merge.begun")
+            with spark_errors(self.name):
+                effect = clock.time("write", lambda: changes.write_to(delta))
+            failpoint("merge.written")
+            counts = MergeCounts(effect.changes, effect.inserted, effect.updated, effect.deleted)
+            snapshot = clock.time("publish", lambda: delta.publish_append(summary, mirrored, rebase=False))
+            if context.transaction is None:
+                failpoint("merge.published")
+            return Merged(counts, str(snapshot), clock.seconds, effect.duplicates)
         attempt = self.attempt(committed, context.transaction)
         failpoint("merge.begun")
-        summary = {**attempt.summary, **state.to_properties(), **self._run(context)}
+        summary |= attempt.summary
         with spark_errors(self.name):
             counts = clock.time("plan", lambda: changes.effect_on(attempt))
             clock.time("write", lambda: changes.merge_into(attempt, summary))
@@ -201,14 +214,17 @@ class IcebergDestination(Destination):
 
     def attempt(self, committed: CommittedState | None, transaction: Transaction | None = None) -> Attempt:
         """A try at the table's next commit, of what Spark writes."""
-        assert transaction is None or isinstance(transaction, CatalogTransaction), "from our own `transaction`"
-        return self._commit(Attempt, committed, transaction.add if transaction else None)
+        return self._commit(Attempt, committed, transaction)
 
     def append(self, committed: CommittedState | None) -> Append:
         """A try at the table's next commit where batches are landed in the table itself."""
         return self._commit(Append, committed)
 
-    def _commit(self, kind: type[Commit], committed: CommittedState | None, publish: Publish | None = None) -> Commit:
+    def _commit(
+        self, kind: type[Commit], committed: CommittedState | None, transaction: Transaction | None = None
+    ) -> Commit:
+        assert transaction is None or isinstance(transaction, CatalogTransaction), "from our own `transaction`"
+        publish = transaction.add if transaction else None
         skip = self.table.on_rollback == "skip"
         return kind(self.catalog, self.table.table, self.pipeline, committed, self.table.branch, skip, publish)
 

@@ -1,4 +1,7 @@
-"""The changes of a range of landed batches, reduced and applied to an attempt's branch by Spark SQL.
+"""The changes of a range of landed batches, reduced by Spark SQL, and applied to a table.
+
+To a table that takes position deletes Spark's tasks write the new rows and the places of the old ones, as files that
+the run commits; others are changed by MERGE on an attempt's branch.
 
 The mode's filter comes before the reduction to one change per key, so that the result does not depend on where the
 log was cut into batches (DESIGN section 3).
@@ -12,16 +15,31 @@ from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import MergeCounts
 from jobs.changes.reduction import Reduction
 from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.key_scan import KeyScan
+from jobs.iceberg.row_delta import RowDelta
+from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.rows import with_all_columns
 from jobs.schema.types import type_name
-from sql import render
+from jobs.spark_tasks import plain_function, told_by_tasks
+from resources.errors import InvariantBroken
+from resources.spark import parallelism
+from sql import quote, render
 
 _VIEW = "batchmerge_changes"
+_FOUND = "batchmerge_found"
+# The files are looked through for the keys of so few changes; those of more are joined with the table by Spark.
+_SCANNED_KEYS = 200_000
+# So many changes are sent to every worker, to find their keys there; of more the table's keys are sorted.
+_BROADCAST_CHANGES = 1_000_000
+# New rows are spread over so many tasks at most.
+_WRITERS = 64
 
 
 @dataclass(frozen=True)
@@ -51,28 +69,90 @@ class Changes:
 
     def append_to(self, attempt: Attempt) -> None:
         """Appends every change that is not a delete, as it was landed."""
-        rows = with_all_columns(self._sql(self._text(attempt)), [c.name for c in self.wanted.columns], attempt.schema)
+        rows = with_all_columns(
+            self._sql(self._text(attempt.path)), [c.name for c in self.wanted.columns], attempt.schema
+        )
         spark_writes.append(rows, attempt.path, attempt.summary)
 
     def effect_on(self, attempt: Attempt) -> MergeCounts:
         """Keeps the reduced changes at hand for the merge, and counts what it is going to do."""
-        self.spark.catalog.dropTempView(_VIEW)
-        self._sql(self._text(attempt)).createOrReplaceTempView(_VIEW)
-        self.spark.catalog.cacheTable(_VIEW)
-        effect = self.spark.sql(self._render("merge_effect", attempt), args=self._bound_values).first()
+        self._keep_at_hand(attempt.path)
+        effect = self.spark.sql(
+            self._render("merge_effect", attempt.path, bounded=self._bounded), args=self._bound_values
+        ).first()
         assert effect is not None, "an aggregate has one row"
         return MergeCounts(self._bounds["changes"], effect["inserted"], effect["updated"], effect["deleted"])
 
     def merge_into(self, attempt: Attempt, summary: dict[str, str]) -> None:
         """One MERGE on the attempt's branch; its snapshot carries the summary."""
-        if self.tombstones:
-            self.spark.sql(self._render("keep_tombstones", attempt))
+        self._keep_tombstones()
         # The session is this table's own, and the attempt's id in the summary is checked before publishing.
         with spark_writes.with_summary(self.spark, summary):
-            self.spark.sql(self._render("merge", attempt), args=self._bound_values)
+            self.spark.sql(self._render("merge", attempt.path, bounded=self._bounded), args=self._bound_values)
         self.spark.catalog.uncacheTable(_VIEW)
 
-    def _text(self, attempt: Attempt) -> str:
+    def write_to(self, delta: RowDelta) -> Effect:
+        """Has Spark's tasks write the reduced changes, and where the rows are that they replace, for one commit."""
+        self._keep_at_hand(delta.path)
+        rows, changes = self._with_places(delta)
+        self._keep_tombstones()
+        # All rows of a data file to one task, which writes its one file of deletes; new rows to any.
+        keys = (F.col(quote("spark", key)) for key in self.wanted.keys)
+        place = F.coalesce("__file", F.pmod(F.xxhash64(*keys), F.lit(_WRITERS)).cast("string"))
+        task = RowDeltaTask(delta.identifier, delta.files, delta.deletes_by_data_file())
+        report = RowDeltaReport.sum_of(told_by_tasks(rows.repartition(place), task))
+        self.spark.catalog.uncacheTable(_VIEW)
+        if report.effect.changes != changes:
+            raise InvariantBroken(
+                f"{report.effect.changes} changes were written of {changes}; nothing was published",
+                where=delta.identifier,
+                remedy="run again; if it stays, report it with the Spark server's log",
+            )
+        delta.add(report.files)
+        delta.remove(report.deletes)
+        return report.effect
+
+    def _with_places(self, delta: RowDelta) -> tuple[DataFrame, int]:
+        """The changes with the places of the rows that they replace, and how many changes there are."""
+        columns = delta.known_at_base(c.name for c in self.wanted.columns)
+        if delta.path is None:
+            return self._joined(None, columns), self._bounds["changes"]
+        names = [F.col(quote("spark", key)) for key in self.wanted.keys]
+        keys = self.spark.table(_VIEW).select(names).limit(_SCANNED_KEYS + 1).toArrow()
+        if len(keys) <= _SCANNED_KEYS and columns.issuperset(self.wanted.keys):
+            others = [*([self.wanted.order_by] if self.wanted.order_by else []), *self._kept]
+            tasks = parallelism(self.spark)
+            scan = delta.scan_for(keys, [name for name in others if name in columns], tasks)
+            if scan is not None:
+                return self._joined(self._scanned(scan), columns, bounded={}), len(keys)
+        few = self._bounds["changes"] <= _BROADCAST_CHANGES
+        return self._joined(delta.path, columns, broadcast=few, bounded=self._bounded), self._bounds["changes"]
+
+    def _joined(
+        self, target: tuple[str, ...] | None, columns: frozenset[str], broadcast: bool = True, **more: object
+    ) -> DataFrame:
+        text = self._render("row_delta", target, target_columns=columns, broadcast=broadcast, **more)
+        return self.spark.sql(text, args=self._bound_values if more.get("bounded") else {})
+
+    def _scanned(self, scan: KeyScan) -> tuple[str, ...] | None:
+        """The rows that the scan finds as a view; None where no file can hold any."""
+        if not scan.shares:
+            return None
+        shares = self.spark.range(0, len(scan.shares), 1, len(scan.shares))
+        kind = from_arrow_schema(scan.schema, prefer_timestamp_ntz=True)
+        shares.mapInArrow(plain_function(scan), kind).createOrReplaceTempView(_FOUND)
+        return (_FOUND,)
+
+    def _keep_at_hand(self, path: tuple[str, ...] | None) -> None:
+        self.spark.catalog.dropTempView(_VIEW)
+        self._sql(self._text(path)).createOrReplaceTempView(_VIEW)
+        self.spark.catalog.cacheTable(_VIEW)
+
+    def _keep_tombstones(self) -> None:
+        if self.tombstones:
+            self.spark.sql(self._render("keep_tombstones", None))
+
+    def _text(self, target: tuple[str, ...] | None) -> str:
         """The SQL of the rows to apply, built up from filter, order, reduction and (replay) what is missing."""
         rows = self._reduction.landed
         if self.tombstones:
@@ -85,12 +165,12 @@ class Changes:
                 null_safe=self.null_safe,
             )
         text = self._reduction.of(rows)
-        if self.missing:
+        if self.missing and target:
             text = render(
                 "spark",
                 "missing_rows",
                 rows=text,
-                target=attempt.path,
+                target=target,
                 mode=self.wanted.mode,
                 recreated=list(self.recreated.values()),
             )
@@ -105,6 +185,10 @@ class Changes:
         if not self.keeps:
             return self.wanted
         return self.wanted.with_unchanged(self.spark)
+
+    @property
+    def _kept(self) -> list[str]:
+        return [c.name for c in self._reduction.unchanged]
 
     @cached_property
     def _bounds(self) -> Row:
@@ -126,20 +210,20 @@ class Changes:
     def _bound_values(self) -> dict[str, object]:
         return {f"{end}_{n}": self._bounds[f"{end}_{n}"] for n in self._bounded for end in ("min", "max")}
 
-    def _render(self, template: str, attempt: Attempt) -> str:
+    def _render(self, template: str, target: tuple[str, ...] | None, **more: object) -> str:
         return render(
             "spark",
             template,
-            target=attempt.path,
+            target=target,
             changes=[_VIEW],
             tombstones=self.tombstones,
             keys=self.wanted.keys,
             columns=[c.name for c in self.wanted.columns],
             mode=self.wanted.mode,
             null_safe=self.null_safe,
-            bounded=self._bounded,
             order_by=self.wanted.order_by,
-            kept=[c.name for c in self._reduction.unchanged],
+            kept=self._kept,
+            **{"bounded": {}, **more},
         )
 
 

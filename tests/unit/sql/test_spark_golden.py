@@ -56,6 +56,8 @@ ROWS: dict[str, Any] = {
     "has_revision": True,
     "with_time": False,
 }
+# What a table that is merged by position deletes is asked, at a snapshot and by that one's columns.
+DELTA = {**MERGE, "target_columns": frozenset(c.name for c in COLUMNS), "broadcast": True}
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None, "revised": False}
 
 KEPT = {"catalog": "lake", "table": ("air", "flights")}
@@ -134,6 +136,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "merge.delete": ("merge", {**MERGE, "mode": "delete"}),
     "merge.null_safe": ("merge", {**MERGE, "null_safe": True, "bounded": {}}),
     "merge_effect.upsert_delete_ordered": ("merge_effect", {**MERGE, "order_by": "version"}),
+    "row_delta": ("row_delta", DELTA),
+    "row_delta.first": ("row_delta", {**DELTA, "target": None, "kept": ["delay`s"]}),
+    "row_delta.ordered_keeping": (
+        "row_delta",
+        {**DELTA, "order_by": "delay`s", "kept": ["new", "delay`s"], "broadcast": False},
+    ),
+    "row_delta.delete": ("row_delta", {**DELTA, "mode": "delete", "order_by": "new"}),
     "merge_effect.delete": ("merge_effect", {**MERGE, "mode": "delete"}),
     "missing_rows.append": ("missing_rows", {"rows": "SELECT 1", "target": BRANCH, "mode": "append", "recreated": []}),
     "missing_rows.delete": ("missing_rows", {"rows": "SELECT 1", "target": BRANCH, "mode": "delete", "recreated": []}),

@@ -1,0 +1,119 @@
+"""One try at one commit that replaces rows: new data files, and the positions of the rows that are gone.
+
+What is gone was found at the base, so the commit is valid on that snapshot alone: on any other it is refused, and the
+changes are merged again. No branch is needed, and nothing is left of a try that dies but files that no snapshot has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
+from pyiceberg.typedef import Record
+
+from jobs.iceberg.append import Append
+from jobs.iceberg.key_scan import Keys, KeyScan, can_be_scanned_for, scanned_files
+from jobs.iceberg.position_deletes import NewDeletes, by_data_file, only_data_file
+from jobs.iceberg.staging import live_files
+from jobs.iceberg.table_commit import Found
+from resources.errors import CommitFailed
+from resources.iceberg import catalog_errors
+
+
+class RowDelta(Append):
+    """Files that are added together, and rows of others that go with the same commit."""
+
+    @cached_property
+    def _deletes(self) -> list[NewDeletes]:
+        return []
+
+    @property
+    def can_be_taken(self) -> bool:
+        """Whether rows of this table can be replaced by position deletes; other tables are merged by Spark.
+
+        Where the partition spec has changed, files of the old one have partitions that we do not write.
+        """
+        metadata = self._table.metadata
+        return (
+            metadata.format_version == 2
+            and len(metadata.partition_specs) == 1
+            and metadata.properties.get("write.merge.mode", "copy-on-write") == "merge-on-read"
+            and metadata.properties.get("write.format.default", "parquet").lower() == "parquet"
+        )
+
+    @property
+    def path(self) -> tuple[str, ...] | None:
+        """The base as a table of Spark SQL; None where there are no rows yet."""
+        name = (self._catalog.name, *self.identifier.split("."))
+        return (*name, f"snapshot_id_{self.base}") if self.base is not None else None
+
+    def known_at_base(self, names: Iterable[str]) -> frozenset[str]:
+        """Which of these columns the base can be asked for: Spark reads a snapshot by the schema of its time.
+
+        Names are the same in upper and lower case, as Spark resolves them.
+        """
+        metadata = self._table.metadata
+        snapshot = metadata.snapshot_by_id(self.base) if self.base is not None else None
+        schemas = {schema.schema_id: schema for schema in metadata.schemas}
+        known = schemas.get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
+        there = {name.lower() for name in (known or self._table.schema()).column_names}
+        return frozenset(name for name in names if name.lower() in there)
+
+    def deletes_by_data_file(self) -> Mapping[str, tuple[str, ...]]:
+        """Paths of the base's delete files that are of one data file alone, by its path."""
+        if self.base is None:
+            return {}
+        with catalog_errors(self.identifier):
+            return by_data_file(live_files(self._table, self.base, ManifestContent.DELETES))
+
+    def scan_for(self, keys: pa.Table, others: Iterable[str], tasks: int) -> KeyScan | None:
+        """How the rows of these keys are found in the base's files; None: by Spark alone.
+
+        Args:
+            keys: a column for each column of the key.
+            others: columns that are asked for beside them.
+            tasks: so many go through the files at most.
+        """
+        assert self.base is not None, "there are rows"
+        schema = self.files.arrow_schema
+        names = [*keys.column_names, *(name for name in others if name not in keys.column_names)]
+        mapped = "schema.name-mapping.default" in self.properties
+        if mapped or not can_be_scanned_for(keys.schema) or not set(names) <= set(schema.names):
+            return None
+        with catalog_errors(self.identifier):
+            deletes = list(live_files(self._table, self.base, ManifestContent.DELETES))
+            data = list(live_files(self._table, self.base, ManifestContent.DATA))
+        if any(only_data_file(d) is None for d in deletes) or any(f.file_format != FileFormat.PARQUET for f in data):
+            return None
+        columns = pa.schema([schema.field(name).with_nullable(True) for name in names])
+        wanted = Keys(keys.cast(pa.schema([pa.field(name, columns.field(name).type) for name in keys.column_names])))
+        files = scanned_files(data, by_data_file(deletes), wanted, self._table.schema())
+        shares = [files[n::tasks] for n in range(min(tasks, len(files)))]
+        return KeyScan(self.identifier, wanted, columns, shares, self.files.storage)
+
+    def remove(self, described: Iterable[Mapping[str, Any]]) -> None:
+        """Position delete files that were written (`NewDeletes`), for the commit."""
+        self._deletes.extend(NewDeletes.from_json(file) for file in described)
+
+    def _found(self) -> Found:
+        found = super()._found()
+        if not self._deletes:
+            return found
+        replaced = frozenset(path for file in self._deletes for path in file.replaced)
+        return Found(found.files, deletes=self._delete_files(), replaced=replaced)
+
+    def _delete_files(self) -> list[DataFile]:
+        spec = self._table.spec()
+        if spec.is_unpartitioned():
+            return [file.to_file(spec.spec_id, Record()) for file in self._deletes]
+        wanted = {file.data_file for file in self._deletes}
+        assert self.base is not None, "only rows of the base can go"
+        with catalog_errors(self.identifier):
+            known = live_files(self._table, self.base, ManifestContent.DATA)
+            partitions = {file.file_path: (file.spec_id, file.partition) for file in known if file.file_path in wanted}
+        if len(partitions) < len(wanted):
+            raise CommitFailed("rows were found in files that the base does not have", where=self.identifier)
+        return [file.to_file(*partitions[file.data_file]) for file in self._deletes]

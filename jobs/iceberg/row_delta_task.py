@@ -1,0 +1,122 @@
+"""What each Spark task does with changes and the places of the rows that they replace: it writes both to files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.new_files import NewFiles
+from jobs.iceberg.position_deletes import Positions, write_deletes
+from jobs.spark_tasks import Batches, told
+from resources.iceberg import catalog_errors
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What changes do to a table, in rows.
+
+    Attributes:
+        changes: how many there are.
+        duplicates: keys of which the table had more than one row.
+    """
+
+    changes: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    duplicates: int = 0
+
+    def __add__(self, other: Effect) -> Effect:
+        return Effect(**{name: count + vars(other)[name] for name, count in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class RowDeltaReport:
+    """What a task, or all of them together, wrote.
+
+    Attributes:
+        files, deletes: descriptions of them (`jobs.iceberg.new_files`, `jobs.iceberg.position_deletes`).
+    """
+
+    effect: Effect = field(default_factory=Effect)
+    files: Sequence[Mapping[str, Any]] = ()
+    deletes: Sequence[Mapping[str, Any]] = ()
+
+    def to_text(self) -> str:
+        return json.dumps({**vars(self), "effect": vars(self.effect)})
+
+    @classmethod
+    def sum_of(cls, texts: Sequence[str]) -> RowDeltaReport:
+        found = [json.loads(text) for text in texts]
+        effect = sum((Effect(**one["effect"]) for one in found), Effect())
+        files, deletes = ([file for one in found for file in one[name]] for name in ("files", "deletes"))
+        return cls(effect, files, deletes)
+
+
+@dataclass(frozen=True)
+class RowDeltaTask:
+    """The function of a task: rows of `sql/spark/row_delta.sql.j2` in, one report out. All of a data file's are here.
+
+    Attributes:
+        where: the table, for errors.
+        deletes: the delete files that a data file has already, by its path.
+    """
+
+    where: str
+    files: NewFiles
+    deletes: Mapping[str, Sequence[str]]
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        effect, gone = Effect(), dict[str, list[Positions]]()
+        with catalog_errors(self.where):
+            with FileWriter(self.files) as writer:
+                for rows in batches:
+                    effect += _effect(rows)
+                    self._write(rows, writer)
+                    _note_gone(rows, gone)
+            storage = self.files.open_storage()
+            deletes = [
+                write_deletes(self.files, storage, path, np.concatenate(positions), self.deletes.get(path, ()))
+                for path, positions in gone.items()
+            ]
+        files = [file.to_json(self.files) for file in writer.written]
+        yield told(RowDeltaReport(effect, files, [asdict(one) for one in deletes]).to_text())
+
+    def _write(self, rows: pa.RecordBatch, writer: FileWriter) -> None:
+        new = rows.filter(rows["__writes"])
+        if new.num_rows:
+            columns = {name: new[name] for name in new.schema.names if name not in _OWN}
+            writer.write(conformed(columns, self.files.arrow_schema))
+
+
+_OWN = ("__op", "__hit", "__file", "__pos", "__writes", "__removes")
+
+
+def _effect(rows: pa.RecordBatch) -> Effect:
+    hit, writes, removes = rows["__hit"], rows["__writes"], rows["__removes"]
+    known, is_delete = pc.greater(hit, 0), pc.equal(rows["__op"], "delete")
+    masks = {
+        "changes": pc.less_equal(hit, 1),
+        "inserted": pc.and_(writes, pc.invert(known)),
+        "updated": pc.and_(writes, known),
+        "deleted": pc.and_(removes, is_delete),
+        "duplicates": pc.equal(hit, 2),
+    }
+    return Effect(**{name: pc.sum(mask).as_py() or 0 for name, mask in masks.items()})
+
+
+def _note_gone(rows: pa.RecordBatch, gone: dict[str, list[Positions]]) -> None:
+    found = rows.filter(rows["__removes"])
+    if not found.num_rows:
+        return
+    paths = pc.dictionary_encode(found["__file"])
+    numbers, positions = paths.indices.to_numpy(), found["__pos"].to_numpy()
+    for number, path in enumerate(paths.dictionary.to_pylist()):
+        gone.setdefault(path, []).append(positions[numbers == number])

@@ -1,0 +1,213 @@
+"""Rows that are replaced in one commit, on a real SQLite catalog: what is gone, what is refused. No Spark here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.manifest import ManifestContent
+
+from jobs.batch import CommittedState
+from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.history import state_properties
+from jobs.iceberg.position_deletes import by_data_file, write_deletes
+from jobs.iceberg.row_delta import RowDelta
+from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
+from jobs.iceberg.schema import iceberg_schema, partition_spec
+from jobs.iceberg.staging import live_files
+from resources.connections import IcebergConnection
+from resources.errors import CommitFailed
+from resources.iceberg import IcebergCatalog
+from tests.kit.batches import committed
+
+NAME = "n.t"
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+MERGE_ON_READ = {"format-version": "2", "write.merge.mode": "merge-on-read"}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> IcebergCatalog:
+    (tmp_path / "c.db").touch()
+    uri = f"sqlite:///{tmp_path / 'c.db'}"
+    return IcebergCatalog(
+        "lake", IcebergConnection(kind="iceberg", type="sql", uri=uri, warehouse=f"file://{tmp_path}")
+    )
+
+
+def create(catalog: IcebergCatalog, by: Sequence[str] = (), **properties: str) -> None:
+    schema = iceberg_schema(SCHEMA)
+    options = {**MERGE_ON_READ, **{name.replace("_", "."): value for name, value in properties.items()}}
+    catalog.create(NAME, schema, partition_spec(schema, by), options)
+
+
+def begin(catalog: IcebergCatalog, expected: int) -> RowDelta:
+    return RowDelta(catalog, NAME, "p", committed(expected) if expected else None)
+
+
+def rows_of(catalog: IcebergCatalog) -> list[tuple[int, str]]:
+    found = catalog.require(NAME).scan().to_arrow().to_pylist()
+    return sorted((row["id"], row["name"]) for row in found)
+
+
+def add(delta: RowDelta, rows: Sequence[tuple[int, str]]) -> None:
+    table = pa.Table.from_pylist([{"id": i, "name": name} for i, name in rows], SCHEMA)
+    with FileWriter(delta.files) as writer:
+        writer.write(conformed({name: table[name] for name in table.column_names}, delta.files.arrow_schema))
+    delta.add(file.to_json(delta.files) for file in writer.written)
+
+
+def remove(catalog: IcebergCatalog, delta: RowDelta, positions: Sequence[int], file: int = 0) -> None:
+    """Rows at these positions of the first data files, in the order that they were added in."""
+    files = delta.files
+    entries = [task.file.file_path for task in catalog.require(NAME).scan().plan_files()]
+    before = delta.deletes_by_data_file()
+    path = sorted(entries, key=lambda path: Path(path.removeprefix("file://")).stat().st_mtime_ns)[file]
+    gone = np.array(positions, np.int64)
+    delta.remove([asdict(write_deletes(files, files.open_storage(), path, gone, before.get(path, ())))])
+
+
+CHANGES = pa.schema(
+    [
+        *SCHEMA,
+        ("__op", pa.string()),
+        ("__hit", pa.int32()),
+        ("__file", pa.string()),
+        ("__pos", pa.int64()),
+        ("__writes", pa.bool_()),
+        ("__removes", pa.bool_()),
+    ]
+)
+
+
+def test_a_task_writes_rows_and_places_and_counts_what_they_do(catalog: IcebergCatalog) -> None:
+    create(catalog)
+    first = begin(catalog, 0)
+    add(first, [(1, "a"), (2, "b"), (3, "c"), (3, "twice"), (4, "d"), (5, "newer")])
+    publish(first, 1)
+    delta = begin(catalog, 1)
+    (path,) = (task.file.file_path for task in catalog.require(NAME).scan().plan_files())
+    changes = [
+        (1, "A", "update", 1, path, 0, True, True),
+        (2, None, "delete", 1, path, 1, False, True),
+        (3, "C", "update", 1, path, 2, True, True),
+        (3, "C", "update", 2, path, 3, False, True),
+        (5, "older", "update", 1, path, 5, False, False),
+        (6, "F", "insert", 0, None, None, True, False),
+        (7, None, "delete", 0, None, None, False, False),
+    ]
+    rows = [dict(zip(CHANGES.names, change, strict=True)) for change in changes]
+    batches = [pa.RecordBatch.from_pylist(part, CHANGES) for part in (rows[:3], rows[3:])]
+    told = list(RowDeltaTask(NAME, delta.files, delta.deletes_by_data_file())(batches))
+    report = RowDeltaReport.sum_of([text for batch in told for text in batch["report"].to_pylist()])
+    delta.add(report.files)
+    delta.remove(report.deletes)
+    publish(delta, 2)
+    assert report.effect == Effect(changes=6, inserted=1, updated=2, deleted=1, duplicates=1)
+    assert rows_of(catalog) == [(1, "A"), (3, "C"), (4, "d"), (5, "newer"), (6, "F")]
+
+
+def publish(delta: RowDelta, batch: int) -> int:
+    state: CommittedState = committed(batch)
+    return delta.publish_append(state.to_properties(), state_properties(state, "main"), rebase=False)
+
+
+def totals(catalog: IcebergCatalog) -> dict[str, Any]:
+    snapshot = catalog.require(NAME).current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    names = ("total-records", "total-delete-files", "total-position-deletes")
+    return {name: int(snapshot.summary.additional_properties[name]) for name in names}
+
+
+@pytest.mark.parametrize("by", [(), ("bucket(2, id)",)])
+def test_each_data_file_has_one_delete_file_that_replaces_its_predecessor(
+    catalog: IcebergCatalog, by: Sequence[str]
+) -> None:
+    create(catalog, by)
+    first = begin(catalog, 0)
+    add(first, [(2, "a"), (2, "b"), (2, "c")])
+    publish(first, 1)
+    for batch, (gone, new) in enumerate([(0, "d"), (2, "e")], 2):
+        delta = begin(catalog, batch - 1)
+        remove(catalog, delta, [gone])
+        add(delta, [(2, new)])
+        publish(delta, batch)
+    assert rows_of(catalog) == [(2, "b"), (2, "d"), (2, "e")]
+    assert totals(catalog) == {"total-records": 5, "total-delete-files": 1, "total-position-deletes": 2}
+    table = catalog.require(NAME)
+    snapshot = table.current_snapshot()
+    assert snapshot
+    deletes = list(live_files(table, snapshot.snapshot_id, ManifestContent.DELETES))
+    assert [len(own) for own in by_data_file(deletes).values()] == [1]
+    assert sum(m.content == ManifestContent.DELETES for m in snapshot.manifests(table.io)) == 1
+
+
+def test_whoever_computed_from_another_base_is_refused(catalog: IcebergCatalog) -> None:
+    create(catalog)
+    first = begin(catalog, 0)
+    add(first, [(1, "a"), (2, "b")])
+    publish(first, 1)
+    slow, fast = begin(catalog, 1), begin(catalog, 1)
+    remove(catalog, slow, [0])
+    add(slow, [(1, "slow")])
+    catalog.require(NAME).append(pa.table({"id": [7], "name": ["by hand"]}))
+    with pytest.raises(CommitFailed, match="another writer has changed the table"):
+        publish(slow, 2)
+    assert begin(catalog, 1).base != fast.base
+    assert rows_of(catalog) == [(1, "a"), (2, "b"), (7, "by hand")]
+
+
+@pytest.mark.parametrize(
+    ("properties", "possible"),
+    [
+        ({}, True),
+        ({"write_merge_mode": "copy-on-write"}, False),
+        ({"format-version": "1"}, False),
+        ({"write_format_default": "orc"}, False),
+    ],
+)
+def test_only_tables_that_it_knows_are_taken(
+    catalog: IcebergCatalog, properties: dict[str, str], possible: bool
+) -> None:
+    create(catalog, **properties)
+    assert begin(catalog, 0).can_be_taken == possible
+
+
+def test_a_table_with_files_of_an_older_partition_spec_is_not_taken(catalog: IcebergCatalog) -> None:
+    create(catalog)
+    with catalog.require(NAME).update_spec() as update:
+        update.add_identity("name")
+    assert not begin(catalog, 0).can_be_taken
+
+
+@pytest.mark.parametrize(
+    "wanted", [[(1,), (4,)], [(1, "a"), (4, "x"), (2, "b"), (None, "n")]], ids=["one column", "two"]
+)
+def test_scan_finds_the_rows_of_the_keys_that_are_not_deleted(
+    catalog: IcebergCatalog, wanted: list[tuple[Any, ...]]
+) -> None:
+    create(catalog)
+    first = begin(catalog, 0)
+    add(first, [(1, "a"), (2, "b"), (4, "d")])
+    add(first, [(70, "z"), (71, "y")])
+    publish(first, 1)
+    second = begin(catalog, 1)
+    remove(catalog, second, [1])
+    publish(second, 2)
+    delta = begin(catalog, 2)
+    names = ["id", "name"][: len(wanted[0])]
+    keys = pa.Table.from_pylist(
+        [dict(zip(names, key, strict=True)) for key in wanted], pa.schema([SCHEMA.field(n) for n in names])
+    )
+    scan = delta.scan_for(keys, ["name"], tasks=4)
+    assert scan
+    assert len(scan.shares) == 1, "the other file has no such key"
+    shares = pa.RecordBatch.from_pydict({"id": list(range(len(scan.shares)))})
+    found = [row for batch in scan([shares]) for row in batch.to_pylist()]
+    expected = [(1, "a", 0), (4, "d", 2)] if len(names) == 1 else [(1, "a", 0)]
+    assert [(row["id"], row["name"], row["_pos"]) for row in found] == expected
