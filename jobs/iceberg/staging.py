@@ -42,7 +42,7 @@ def stage(
         The updates of the table's metadata, and the snapshot's id.
     """
     # Iceberg's own writers look for new deletes in snapshots of this operation, before they commit beside them.
-    operation = Operation.OVERWRITE if deletes else Operation.APPEND
+    operation = Operation.OVERWRITE if deletes or replaced else Operation.APPEND
     producer = _Producer(operation, _Unchanged(table), table.io, snapshot_properties=summary, branch=target)
     producer.deletes, producer.replaced = deletes, replaced
     for file in files:
@@ -59,7 +59,7 @@ class _Producer(_FastAppendFiles):
 
     def _existing_manifests(self) -> list[ManifestFile]:
         known = super()._existing_manifests()
-        if not self.deletes:
+        if not (self.deletes or self.replaced):
             return known
         kept, by_spec = list[ManifestFile](), defaultdict[int, list[ManifestEntry]](list)
         for manifest in known:

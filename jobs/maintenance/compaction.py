@@ -7,15 +7,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotRefUpdate
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    SetSnapshotRefUpdate,
+)
 from pyspark.sql import SparkSession
 
 from jobs.iceberg.branches import maintenance_branch
+from jobs.iceberg.position_deletes import only_data_file
+from jobs.iceberg.staging import live_files, stage
 from jobs.iceberg.table_commit import point
 from jobs.maintenance.maintained_table import MaintainedTable, before_and_after, sizes
 from jobs.spec.maintenance import Compaction
 from resources.errors import ConfigurationError
+from resources.iceberg import catalog_errors
 
 
 def compact(spark: SparkSession, maintained: MaintainedTable, options: Compaction) -> Mapping[str, int]:
@@ -31,6 +40,7 @@ def compact(spark: SparkSession, maintained: MaintainedTable, options: Compactio
             counts = _rewrite(spark, maintained, options, branch)
             maintained.give_way()
             _publish(maintained, before, branch)
+        drop_dangling_deletes(maintained)
     else:
         counts = _rewrite(spark, maintained, options, maintained.branch)
     after = maintained.load()
@@ -82,6 +92,34 @@ def order_of_files(maintained: MaintainedTable, options: Compaction, table: Tabl
             "there is no order to sort by", where=maintained.identifier, remedy="name `maintenance.compaction.sort_by`"
         )
     return "binpack", ()
+
+
+def drop_dangling_deletes(maintained: MaintainedTable) -> None:
+    """Removes the delete files of data files that are gone. Iceberg's own compaction leaves them.
+
+    Raises:
+        CommitFailed: the table is being changed; the next maintenance removes them.
+    """
+    table = maintained.load()
+    ref = table.metadata.refs[maintained.branch]
+    with catalog_errors(maintained.identifier):
+        data = {file.file_path for file in live_files(table, ref.snapshot_id, ManifestContent.DATA)}
+        deletes = list(live_files(table, ref.snapshot_id, ManifestContent.DELETES))
+        dangling = frozenset(f.file_path for f in deletes if (of := only_data_file(f)) and of not in data)
+        if not dangling:
+            return
+        updates, snapshot = stage(table, maintained.branch, [], [], dangling, {})
+    maintained.catalog.commit(
+        table,
+        [
+            AssertTableUUID(uuid=table.metadata.table_uuid),
+            AssertRefSnapshotId(ref=maintained.branch, snapshot_id=ref.snapshot_id),
+        ],
+        [
+            *(u for u in updates if not isinstance(u, SetSnapshotRefUpdate)),
+            point(maintained.branch, snapshot, like=ref),
+        ],
+    )
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema, partition_spec
 from jobs.iceberg.staging import live_files
+from jobs.maintenance.compaction import drop_dangling_deletes
+from jobs.maintenance.maintained_table import MaintainedTable
 from resources.connections import IcebergConnection
 from resources.errors import CommitFailed
 from resources.iceberg import IcebergCatalog
@@ -211,3 +213,19 @@ def test_scan_finds_the_rows_of_the_keys_that_are_not_deleted(
     found = [row for batch in scan([shares]) for row in batch.to_pylist()]
     expected = [(1, "a", 0), (4, "d", 2)] if len(names) == 1 else [(1, "a", 0)]
     assert [(row["id"], row["name"], row["_pos"]) for row in found] == expected
+
+
+def test_compaction_drops_the_deletes_of_data_files_that_are_gone(catalog: IcebergCatalog) -> None:
+    create(catalog)
+    for batch, rows in enumerate([[(1, "a"), (1, "b")], [(2, "c"), (2, "d")]]):
+        delta = begin(catalog, batch)
+        add(delta, rows)
+        publish(delta, batch + 1)
+    delta = begin(catalog, 2)
+    remove(catalog, delta, [0], file=0)
+    remove(catalog, delta, [1], file=1)
+    publish(delta, 3)
+    catalog.require(NAME).delete("id = 1")
+    drop_dangling_deletes(MaintainedTable("p", catalog, NAME, "main", True, (), 60))
+    assert rows_of(catalog) == [(2, "c")]
+    assert totals(catalog) == {"total-records": 2, "total-delete-files": 1, "total-position-deletes": 1}
