@@ -124,7 +124,7 @@ def test_merge_runs_again_on_another_writer(
 def test_more_keys_than_are_scanned_for_are_joined_by_spark(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = engine("upsert_delete")
+    one = engine("upsert_delete").with_table_options(write="merge_on_read")
     tell(one, put(1), put(2), put(3))
     one.advance()
     monkeypatch.setattr("jobs.destinations.iceberg.merge._SCANNED_KEYS", 0)

@@ -190,7 +190,7 @@ class IcebergDestination(Destination):
         clock = Stages()
         summary = {**state.to_properties(), **self._run(context)}
         delta = self._commit(RowDelta, committed, context.transaction)
-        if delta.can_be_taken:
+        if delta.can_be_taken and not changes.keeps:
             failpoint("merge.begun")
             with spark_errors(self.name):
                 effect = clock.time("write", lambda: changes.write_to(delta))

@@ -29,7 +29,7 @@ class IcebergTable(Table):
         "rewrites few of them; left out: the key columns, or none for append",
     )
     write: Literal["copy_on_write", "merge_on_read"] = Field(
-        "merge_on_read", description="how updates and deletes are written, set when we create the table"
+        "copy_on_write", description="how updates and deletes are written, set when we create the table"
     )
     properties: dict[str, str] = Field(default_factory=dict, description="table properties, set when we create it")
     on_rollback: Literal["hold", "replay", "skip"] = Field(
