@@ -192,11 +192,16 @@ def _steps(job: dg.JobDefinition, result: dg.ExecuteInProcessResult) -> list[Ste
     return [_step(key, made.get(key), failed.get(op_name(job.name, key))) for key in keys]
 
 
+def plain(value: dg.MetadataValue[Any]) -> Any:
+    """A metadata value as a plain one; of a table (the topics of `for_each`) its rows."""
+    return [dict(row.data) for row in value.records] if isinstance(value, dg.TableMetadataValue) else value.value
+
+
 def _step(key: dg.AssetKey, made: dg.DagsterEvent | None, failed: dg.DagsterEvent | None) -> Step:
     asset = "/".join(key.path)
     metadata = {}
     if made is not None:
-        metadata = {name: value.value for name, value in made.materialization.metadata.items()}
+        metadata = {name: plain(value) for name, value in made.materialization.metadata.items()}
     if failed is None:
         return Step(asset, metadata, None if made else "not run: a step before it failed", transient=not made)
     data = failed.step_failure_data

@@ -20,6 +20,7 @@ from jobs.spec.automation import Trigger
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.verify import invariants
 from jobs.watermark import Watermark
+from orchestration.cli.job_runs import plain
 from orchestration.components import KafkaPipeline, checks, metadata
 from orchestration.components.config import LandConfig, Mode
 from orchestration.components.failures import raise_for_checks
@@ -335,3 +336,11 @@ def test_a_failed_run_settles_nothing(instance: dg.DagsterInstance) -> None:
     record = instance.get_run_record_by_id(run.run_id)
     assert record
     assert not settles(record, _FLOW.spec, time.time())
+
+
+def test_a_table_in_a_runs_metadata_is_rows_of_plain_values() -> None:
+    """As `batchmerge run --json` prints the topics of a pipeline with `for_each`."""
+    columns = [dg.TableColumn("topic"), dg.TableColumn("read", "int")]
+    table = dg.TableMetadataValue([dg.TableRecord({"topic": "a", "read": 3})], dg.TableSchema(columns))
+    assert plain(table) == [{"topic": "a", "read": 3}]
+    assert plain(dg.MetadataValue.int(5)) == 5

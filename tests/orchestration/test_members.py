@@ -120,7 +120,7 @@ def test_topics_of_different_schema_one_that_fails_and_one_that_appears(
     assert shop.iceberg("orders") == [{"id": 1, "name": "c"}, {"id": 2, "name": "b"}]
     assert shop.clickhouse("orders", "id", "name") == [(1, "c"), (2, "b")]
     assert shop.iceberg("lines") == [{"order": 1, "line": 1, "price": 2.5}]
-    assert {row.data["topic"]: row.data["read"] for row in first.landing.metadata["topics"].records} == {
+    assert {row["topic"]: row["read"] for row in first.landing.metadata["topics"]} == {
         shop.topics["orders"]: 3,
         lines: 1,
     }
