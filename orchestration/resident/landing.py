@@ -23,9 +23,10 @@ _REFUSALS = 5
 def stay_landing(stay: Staying) -> None:
     """Lands what is new in Kafka at every tick, in as many batches as it takes, until the step is over."""
     with stay.at_work() as ticks:
-        pipeline, done, refused = stay.open(), _Landed(), 0
-        first = True
+        # Opened at the first tick: a step that failed by a mistake in a file is to wait before it looks again.
+        pipeline, done, refused, first = None, _Landed(), 0, True
         for _ in ticks:
+            pipeline = pipeline or stay.open()
             # The first time also without news: a run that died may have left events unpublished.
             if first or protocol.plan(pipeline).batch:
                 try:
@@ -39,7 +40,7 @@ def stay_landing(stay: Staying) -> None:
             first = False
             if stay.is_due(bool(done.batches)):
                 _tell(stay, pipeline, done)
-        if done.batches:
+        if pipeline and done.batches:
             _tell(stay, pipeline, done)
 
 

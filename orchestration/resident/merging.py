@@ -21,10 +21,12 @@ def stay_merging(stay: Staying) -> None:
     """Merges at every tick what is landed and not yet in the table, until the step is over."""
     assert stay.table
     with stay.at_work() as ticks:
-        pipeline, done = stay.open(), None
-        destination = pipeline.destination_of(stay.table)
-        first = True
+        # Opened at the first tick: a step that failed by a mistake in a file is to wait before it looks again.
+        pipeline, destination, done, first = None, None, None, True
         for _ in ticks:
+            if pipeline is None or destination is None:
+                pipeline = stay.open()
+                destination = pipeline.destination_of(stay.table)
             # The first time also without news: a run that died may have left events unpublished.
             if first or _is_behind(pipeline, destination):
                 merged = _merge(stay, pipeline, destination)
@@ -34,7 +36,7 @@ def stay_merging(stay: Staying) -> None:
             if stay.is_due(done is not None or pipeline.spec.intermediate.direct):
                 _tell(stay, pipeline, destination, done)
                 done = None
-        if done:
+        if pipeline and destination and done:
             _tell(stay, pipeline, destination, done)
 
 

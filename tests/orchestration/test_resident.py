@@ -52,7 +52,7 @@ class _Dagster:
 def silent_table(silent_server: str, stack: Path, tmp_path: Path) -> Path:
     """A connections file with a ClickHouse that never answers."""
     usual = yaml.safe_load((stack / "connections.yaml").read_text())["connections"]
-    silent = {"kind": "clickhouse", "endpoints": [f"http://{silent_server}"], "user": "u", "timeout_seconds": 600}
+    silent = {"kind": "clickhouse", "endpoints": [silent_server], "timeout_seconds": 600}
     (tmp_path / "connections.yaml").write_text(yaml.safe_dump({"connections": usual | {"silent": silent}}))
     return tmp_path / "connections.yaml"
 
