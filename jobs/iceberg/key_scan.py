@@ -173,7 +173,7 @@ class KeyScan:
 
     @property
     def _width(self) -> int:
-        return self.keys.rows.num_columns
+        return len(self.keys.rows.column_names)
 
 
 def scanned_files(
