@@ -51,7 +51,8 @@ class KafkaConnection(Connection):
     certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
     key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
     key_password: SecretStr | None = None
-    timeout_seconds: float = Field(20, gt=0)
+    # librdkafka takes no longer one.
+    timeout_seconds: float = Field(20, gt=0, le=300)
 
     @model_validator(mode="after")
     def _security_is_complete(self) -> KafkaConnection:

@@ -98,7 +98,7 @@ def test_a_run_ends_and_frees_what_it_held(
 ) -> None:
     log = tmp_path / "log"
     connections = {
-        "kafka": {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": 600},
+        "kafka": {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": 300},
         "lake": {"kind": "iceberg", "type": "sql", "uri": f"sqlite:///{tmp_path}/lake.db", "warehouse": str(tmp_path)},
         "spark": {"kind": "spark", "master": "local[1]"},
     }

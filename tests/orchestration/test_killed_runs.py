@@ -92,7 +92,7 @@ def test_a_killed_run_holds_nobody_up_and_a_live_one_is_waited_for(
     monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path / "pipelines"))
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
     usual = yaml.safe_load((stack / "connections.yaml").read_text())["connections"]
-    silent = {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": 600}
+    silent = {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": 300}
     command = [str(Path(sys.executable).with_name("batchmerge"))]
 
     def kafka_is(kafka: dict[str, object]) -> None:

@@ -106,6 +106,8 @@ def test_unknown_name_and_wrong_kind(loaded: Connections) -> None:
          ["1:51: connections.k.bootstrap_servers: cannot read /no/such: No such file or directory."]),
         ("connections: {k: {kind: kafka, bootstrap_servers: a, password: 5}}",
          ["1:64: connections.k.password: the value is not text."]),
+        ("connections: {k: {kind: kafka, bootstrap_servers: a, timeout_seconds: 301}}",
+         ["1:71: connections.k.timeout_seconds: the value is"]),
         ("connections:\n  k: {kind: kafka, bootstrap_servers: a, timeout_seconds: soon, username: 1}\n"
          "  s: {kind: spark, remote: '${env:NOT_SET_HERE}', master: '${env:NOT_SET_EITHER}'}\n  k: {}\n",
          ["3:28: connections.s.remote: environment variable NOT_SET_HERE is not set.",
