@@ -103,9 +103,11 @@ def test_a_killed_run_holds_nobody_up_and_a_live_one_is_waited_for(
         kafka_is(silent)
         with _process([*command, "run", flow.name], first) as holder:
             _until(lambda: holders(instance, [f"landing/{flow.name}"]), first)
+            run_id = instance.get_runs(limit=1)[0].run_id
+            # From then on it waits for Kafka, and writes nothing to the instance's files that would stay locked.
+            _until(lambda: instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_START), first)
             holder.send_signal(signal.SIGSTOP)  # or it would give up Kafka, sooner or later
             kafka_is(usual["kafka"])
-            run_id = instance.get_runs(limit=1)[0].run_id
             refused = _call([*command, "run", flow.name, "--no-wait"])
             assert refused.returncode == 3, refused.stderr
             assert f"run {run_id[:8]} of {flow.name} (process {holder.pid}) works on landing/" in refused.stderr
