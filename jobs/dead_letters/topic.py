@@ -82,12 +82,14 @@ class DeadLetterTopic:
 
     def _letters_by_batch(self) -> tuple[Sequence[LandedBatch], Collection[int]]:
         """The batches whose letters may be sent, and which of them have some; none of a table without any."""
-        landed = self._pipeline.intermediate.landed().batches
         if self._table is None:
+            landed = self._pipeline.intermediate.landed().batches
             return landed, {b.number for b in landed if b.counts.quarantined}
-        refused, state = self._table.refused(), self._table.committed()
-        if not refused or state is None:
+        refused = self._table.refused()
+        state = self._table.committed() if refused else None
+        if state is None:
             return [], ()
+        landed = self._pipeline.intermediate.landed().batches
         return [b for b in landed if b.number <= state.batch_number], refused.keys()
 
     def _letters(self, batch: int, spark: SparkSession | None) -> Iterator[DeadLetter]:
