@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +28,9 @@ from resources.local.ports import free_port
 from tests.kit.dagster_dev import ask, running
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
+from tests.kit.waiting import until
 
 RUNS, RECORDS, WARM_UP = 20, 1_000, 2
-_PATIENCE = 600
 _LAUNCH = """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 _PARTS = ("asked -> process", "process -> first step", "first step -> last commit", "asked -> last commit")
@@ -115,7 +115,7 @@ def _one(flow: Flow, instance: dg.DagsterInstance, page: str) -> Timed:
     answer = ask(page, _LAUNCH, {"p": {"selector": selector, "mode": "default", **tags}})["launchRun"]
     assert answer["__typename"] == "LaunchRunSuccess", answer
     run_id = answer["run"]["runId"]
-    _until(lambda: (run := instance.get_run_by_id(run_id)) and run.is_finished)
+    until(lambda: (run := instance.get_run_by_id(run_id)) and run.is_finished)
     run = instance.get_run_by_id(run_id)
     assert run
     assert run.is_success, [e.message for e in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)]
@@ -127,13 +127,6 @@ def _one(flow: Flow, instance: dg.DagsterInstance, page: str) -> Timed:
 
 def _times(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEventType) -> list[float]:
     return sorted(entry.timestamp for entry in instance.all_logs(run_id, of_type=kind))
-
-
-def _until(wanted: Callable[[], object]) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not wanted():
-        assert time.monotonic() < end, "not in time"
-        time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from resources.local import stack as local_stack
 from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, destination, loads, rows, service
 from tests.kit.flow import ROOT, Flow
+from tests.kit.processes import asleep, end_of
 from tests.kit.records import Record, bootstrap, produce, random_changes
 
 pytestmark = [pytest.mark.crash, pytest.mark.usefixtures("bigquery")]
@@ -89,34 +90,18 @@ def test_killed_again_and_again(log: Log, stack: Path, connections: Connections)
     log.check(connections, "again and again")
 
 
-def _wait_until_stopped(process: subprocess.Popen[str]) -> None:
-    while Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "T":
-        assert process.poll() is None, "ended before the boundary"
-        time.sleep(0.05)
-
-
-def _finish(process: subprocess.Popen[str]) -> str:
-    assert process.stdout
-    output = process.stdout.read()
-    process.wait(timeout=300)
-    return output
-
-
 @pytest.mark.parametrize("point", ["bigquery.begun", "bigquery.first-load", "bigquery.loaded", "bigquery.merged"])
 def test_run_that_wakes_up_late_changes_nothing(point: str, log: Log, stack: Path, connections: Connections) -> None:
     """It sleeps before each of its effects, while another run with a longer range goes past it, and another after."""
     log.grow(connections)
     sleeper = log.flow.start(stack, failpoint=f"{point}=stop")
-    try:
-        _wait_until_stopped(sleeper)
+    with asleep(sleeper):
         log.grow(connections)
         for _ in range(2):
             code, output = log.flow.run(stack)
             assert code == 0, output
         log.check(connections, point)
-    finally:
-        os.kill(sleeper.pid, signal.SIGCONT)
-    output = _finish(sleeper)
+    _, output = end_of(sleeper)
     assert "another run has committed" in output, output
     log.check(connections, f"after {point} woke up")
 
@@ -130,7 +115,7 @@ def test_two_runs_at_once(
     for _ in range(1 if load_rows else 3):
         log.grow(connections)
         for run in [log.flow.start(stack), log.flow.start(stack)]:
-            _finish(run)
+            end_of(run)
         # One of them may have been interrupted or refused for good; whatever is left, the next run finishes.
         code, output = log.flow.run(stack)
         assert code == 0, output
@@ -142,13 +127,10 @@ def test_killed_bigquery(point: str, log: Log, stack: Path, connections: Connect
     """The service dies while the run is between two of its steps, and comes back before the run goes on."""
     log.grow(connections)
     run = log.flow.start(stack, failpoint=f"{point}=stop")
-    try:
-        _wait_until_stopped(run)
+    with asleep(run):
         _kill_emulator(stack)
         local_stack.up(stack, ["bigquery"], print)
-    finally:
-        os.kill(run.pid, signal.SIGCONT)
-    _finish(run)
+    end_of(run)
     code, output = log.flow.run(stack)
     assert code == 0, output
     log.check(connections, point)
@@ -159,14 +141,12 @@ def test_killed_bigquery_in_the_middle_of_a_merge(log: Log, stack: Path, connect
     for pause in (0.0, 0.05, 0.15):
         log.grow(connections)
         run = log.flow.start(stack, failpoint="bigquery.loaded=stop")
-        try:
-            _wait_until_stopped(run)
-        finally:
-            os.kill(run.pid, signal.SIGCONT)
+        with asleep(run):
+            pass
         time.sleep(pause)
         _kill_emulator(stack)
         local_stack.up(stack, ["bigquery"], print)
-        _finish(run)
+        end_of(run)
         code, output = log.flow.run(stack)
         assert code == 0, output
         log.check(connections, pause)
@@ -217,14 +197,11 @@ def test_replay_that_dies_or_wakes_up_late(stack: Path, connections: Connections
     assert code == 0, output
     assert _start_replay(log.flow, stack, "kill").wait(timeout=300) == -signal.SIGKILL
     sleeper = _start_replay(log.flow, stack, "stop")
-    try:
-        _wait_until_stopped(sleeper)
+    with asleep(sleeper):
         log.grow(connections)
         code, output = log.flow.run(stack)
         assert code == 0, output
-    finally:
-        os.kill(sleeper.pid, signal.SIGCONT)
-    output = _finish(sleeper)
+    _, output = end_of(sleeper)
     assert "Replayed(" in output, output
     assert "another run" in output, output
     log.check(connections, "after the replay")

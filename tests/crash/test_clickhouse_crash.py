@@ -11,7 +11,6 @@ import http.client
 import os
 import random
 import signal
-import subprocess
 import time
 import urllib.parse
 from base64 import b64encode
@@ -31,7 +30,9 @@ from resources.local import stack as local_stack
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
 from tests.kit.flow import Flow
+from tests.kit.processes import asleep, end_of, until_stopped
 from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.crash
 
@@ -104,15 +105,11 @@ def test_run_that_wakes_up_late_is_refused(point: str, make_load: Callable[..., 
     load = make_load(["append"])
     load.grow()
     sleeper = load.flow.start(load.home, failpoint=f"{point}=stop")
-    try:
-        _wait_until_stopped(sleeper)
+    with asleep(sleeper):
         load.grow()
         load.finish()
-    finally:
-        os.kill(sleeper.pid, signal.SIGCONT)
-    assert sleeper.stdout
-    output = sleeper.stdout.read()
-    assert sleeper.wait(timeout=300) == 3, output
+    code, output = end_of(sleeper)
+    assert code == 3, output
     assert "Interrupted" in output, output
     load.check()
 
@@ -120,11 +117,9 @@ def test_run_that_wakes_up_late_is_refused(point: str, make_load: Callable[..., 
 def test_two_runs_at_once(make_load: Callable[..., Load]) -> None:
     load = make_load(["append", "upsert_delete"])
     load.grow(400)
-    runs = [load.flow.start(load.home), load.flow.start(load.home)]
-    for run in runs:
-        assert run.stdout
-        output = run.stdout.read()
-        assert run.wait(timeout=300) in (0, 3), output
+    for run in [load.flow.start(load.home), load.flow.start(load.home)]:
+        code, output = end_of(run)
+        assert code in (0, 3), output
     load.finish()
     load.check()
 
@@ -160,7 +155,7 @@ def test_late_insert_of_a_dead_run_is_stopped(make_load: Callable[..., Load]) ->
     late.endheaders()
     # Up to 256 KB are read before a query begins (max_query_size).
     late.send(body[: len(body) // 2])
-    _wait_until(lambda: _running(shard.server, query_id) == 1)
+    until(lambda: _running(shard.server, query_id) == 1)
 
     load.finish()
     assert _running(shard.server, query_id) == 0
@@ -174,13 +169,12 @@ def test_clickhouse_is_killed_in_the_middle_of_an_insert(make_load: Callable[...
     load.grow(60_000)
     run = load.flow.start(load.home)
     shard = destination(load.flow.pipeline(load.connections), load.flow.table("append")).shards[0]
-    _wait_until(lambda: _running(shard.server, shard.query_prefix) > 0 or run.poll() is not None)
+    until(lambda: _running(shard.server, shard.query_prefix) > 0 or run.poll() is not None)
     _kill(load.home, "clickhouse")
     local_stack.up(load.home, ["clickhouse"], print)
-    assert run.stdout
-    output = run.stdout.read()
+    code, output = end_of(run)
     # It may have waited for the server and gone on, or given up for the next run.
-    assert run.wait(timeout=300) in (0, 3), output
+    assert code in (0, 3), output
     load.finish()
     load.check()
 
@@ -191,16 +185,15 @@ def test_zookeeper_is_killed_before_each_state_write(point: str, make_load: Call
     load.grow()
     run = load.flow.start(load.home, failpoint=f"{point}=stop")
     try:
-        _wait_until_stopped(run)
+        until_stopped(run)
         _kill(load.home, "zookeeper")
         os.kill(run.pid, signal.SIGCONT)
         time.sleep(random.Random(point).random())
     finally:
         local_stack.up(load.home, ["clickhouse"], print)
-    assert run.stdout
-    output = run.stdout.read()
-    assert run.wait(timeout=300) in (0, 3), output
-    _wait_until(lambda: _keeper_answers(load.connections))
+    code, output = end_of(run)
+    assert code in (0, 3), output
+    until(lambda: _keeper_answers(load.connections))
     load.finish()
     load.check()
 
@@ -212,34 +205,18 @@ def test_keeper_hangs_in_the_middle_of_a_run(make_load: Callable[..., Load]) -> 
     run = load.flow.start(load.home, failpoint="clickhouse.before=stop")
     keeper = next(s.pid for s in local_stack.status(load.home) if s.name == "zookeeper")
     assert keeper
-    _wait_until_stopped(run)
+    until_stopped(run)
     os.kill(keeper, signal.SIGSTOP)
     try:
         os.kill(run.pid, signal.SIGCONT)
-        _wait_until(lambda: not _keeper_answers(load.connections) or run.poll() is not None)
+        until(lambda: not _keeper_answers(load.connections) or run.poll() is not None)
     finally:
         os.kill(keeper, signal.SIGCONT)
-    assert run.stdout
-    output = run.stdout.read()
-    assert run.wait(timeout=300) in (0, 3), output
-    _wait_until(lambda: _keeper_answers(load.connections))
+    code, output = end_of(run)
+    assert code in (0, 3), output
+    until(lambda: _keeper_answers(load.connections))
     load.finish()
     load.check()
-
-
-def _wait_until_stopped(run: subprocess.Popen[str]) -> None:
-    def is_stopped() -> bool:
-        assert run.poll() is None, "ended before the boundary"
-        return Path(f"/proc/{run.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
-
-    _wait_until(is_stopped)
-
-
-def _wait_until(condition: Callable[[], bool], limit: float = 180) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def _running(server: object, prefix: str) -> int:
@@ -264,7 +241,7 @@ def _kill(home: Path, service: str) -> None:
     pid = next(s.pid for s in local_stack.status(home) if s.name == service)
     assert pid
     os.kill(pid, signal.SIGKILL)
-    _wait_until(lambda: next(s.state for s in local_stack.status(home) if s.name == service) != "running")
+    until(lambda: next(s.state for s in local_stack.status(home) if s.name == service) != "running")
 
 
 def _answer(late: http.client.HTTPConnection, rest: bytes) -> int | None:

@@ -14,7 +14,8 @@ from jobs.dead_letters.retry import retry
 from resources.connections import Connections
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
-from tests.kit.letters import LARGE, WHERE, narrowed, put, tell
+from tests.kit.letters import LARGE, WHERE, narrowed
+from tests.kit.records import put
 
 pytestmark = pytest.mark.crash
 
@@ -25,7 +26,7 @@ def test_letters_of_a_batch_that_was_never_committed_wait_for_it(
     """Direct landing publishes them first; the batch may be cut otherwise when it is landed after all."""
     flow = Flow(topic(), ["append"], overrides={"intermediate": {"direct": True}}, table_options=WHERE)
     before, after = narrowed(Engine(flow, connections, spark))
-    tell(before, put(1, "first"), put(2, "large", amount=LARGE), put(3, "large", amount=LARGE))
+    before.tell(put(1, "first"), put(2, "large", amount=LARGE), put(3, "large", amount=LARGE))
     flow.overrides["source"] = before.document["source"]
     code, output = flow.run(stack, failpoint="land.written")
     assert code == -signal.SIGKILL, output

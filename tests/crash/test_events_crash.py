@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from resources.connections import Connections
 from tests.kit import model
 from tests.kit.events import check_all_published, check_groups, events
 from tests.kit.flow import Flow, rows
+from tests.kit.processes import asleep, end_of
 from tests.kit.records import Record, bootstrap, produce, random_changes
 
 pytestmark = pytest.mark.crash
@@ -65,10 +64,6 @@ def test_killed_before_the_very_first_events(
     told.check(connections)
 
 
-def _stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
-
-
 @pytest.mark.parametrize("point", ["events.ready.written", "events.table.written"])
 def test_a_run_that_wakes_up_late_tells_nothing(
     point: str, stack: Path, connections: Connections, topic: Callable[..., str]
@@ -77,19 +72,13 @@ def test_a_run_that_wakes_up_late_tells_nothing(
     told = _told(topic)
     told.grow(connections)
     sleeper = told.flow.start(stack, failpoint=f"{point}=stop")
-    try:
-        while not _stopped(sleeper.pid):
-            assert sleeper.poll() is None, "ended before the boundary"
-            time.sleep(0.05)
+    with asleep(sleeper):
         code, output = told.flow.run(stack)
         assert code == 0, output
         assert "could not be published" not in output
         before = events(connections, told.control)
-    finally:
-        os.kill(sleeper.pid, signal.SIGCONT)
-    assert sleeper.stdout
-    output = sleeper.stdout.read()
-    assert sleeper.wait(timeout=300) == 0, output
+    code, output = end_of(sleeper)
+    assert code == 0, output
     assert "could not be published" in output, (
         output,
         [(e.type, e.timestamp) for e in events(connections, told.control)[len(before) :]],
@@ -105,11 +94,8 @@ def test_two_runs_at_once_tell_every_batch_once(
     told = _told(topic)
     told.grow(connections)
     told.grow(connections)
-    runs = [told.flow.start(stack), told.flow.start(stack)]
-    for run in runs:
-        assert run.stdout
-        run.stdout.read()
-        run.wait(timeout=300)
+    for run in [told.flow.start(stack), told.flow.start(stack)]:
+        end_of(run)
     # One of them may have been interrupted, refused or silenced; whatever is left, the next run finishes.
     code, output = told.flow.run(stack)
     assert code == 0, output

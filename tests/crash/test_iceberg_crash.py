@@ -5,9 +5,7 @@ Kills at every boundary are in `test_every_boundary.py`.
 
 from __future__ import annotations
 
-import os
 import signal
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +17,7 @@ from resources.connections import Connections
 from resources.local import stack as local_stack
 from tests.kit import model
 from tests.kit.flow import Flow, rows
+from tests.kit.processes import asleep, end_of
 from tests.kit.records import bootstrap, produce, random_changes
 
 pytestmark = pytest.mark.crash
@@ -26,10 +25,6 @@ pytestmark = pytest.mark.crash
 MODES = ["append", "upsert_delete"]
 TRANSIENT = 3
 COORDINATES = {"metadata_columns": ["topic", "partition", "offset"]}
-
-
-def _stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
 
 
 @pytest.mark.parametrize("victim", ["run", "spark worker"])
@@ -51,9 +46,8 @@ def test_killed_while_spark_writes(
         for worker in spark_workers(stack):
             with suppress(psutil.NoSuchProcess):
                 worker.kill()
-    assert run.stdout
-    output = run.stdout.read()
-    assert run.returncode != 1, f"no error of ours: {output}"
+    code, output = end_of(run)
+    assert code != 1, f"no error of ours: {output}"
     code, output = flow.run(stack)
     if victim == "spark worker" and code == TRANSIENT:
         # It met a worker that had been killed while it waited for work.
@@ -107,17 +101,10 @@ def test_run_that_wakes_up_late_is_refused(
     records = random_changes(3, 300, 30, 2)
     produce(bootstrap(connections), flow.topic, records)
     sleeper = flow.start(stack, failpoint=f"{point}=stop")
-    try:
-        while not _stopped(sleeper.pid):
-            assert sleeper.poll() is None, "ended before the boundary"
-            time.sleep(0.05)
+    with asleep(sleeper):
         code, output = flow.run(stack)
         assert code == 0, output
-    finally:
-        os.kill(sleeper.pid, signal.SIGCONT)
-    assert sleeper.stdout
-    output = sleeper.stdout.read()
-    sleeper.wait(timeout=300)
+    _, output = end_of(sleeper)
     assert "swept this attempt away" in output or "has committed" in output, output
     for mode in MODES:
         assert rows(connections, flow.table(mode)) == model.expected(records, mode)
@@ -127,11 +114,8 @@ def test_two_runs_at_once(stack: Path, connections: Connections, topic: Callable
     flow = Flow(topic(partitions=2), MODES, max_records=100)
     records = random_changes(4, 400, 30, 2)
     produce(bootstrap(connections), flow.topic, records)
-    runs = [flow.start(stack), flow.start(stack)]
-    for run in runs:
-        assert run.stdout
-        run.stdout.read()
-        run.wait(timeout=300)
+    for run in [flow.start(stack), flow.start(stack)]:
+        end_of(run)
     # One of them may have been interrupted or refused for good; whatever is left, the next run finishes.
     code, output = flow.run(stack)
     assert code == 0, output

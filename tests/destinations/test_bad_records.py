@@ -16,9 +16,9 @@ from tests.destinations.conftest import MakeStory
 from tests.kit.interrupting import Died, at_failpoints
 from tests.kit.kind import KindUnderTest
 from tests.kit.kinds import KINDS
-from tests.kit.letters import LARGE, put, read_all
+from tests.kit.letters import LARGE, read_all
 from tests.kit.model import Row
-from tests.kit.records import COLUMNS, Record
+from tests.kit.records import COLUMNS, Record, put
 from tests.kit.story import TableUnderTest, Target, asked_for, on_targets
 
 # ---- dead letters that are tried again ------------------------------------------------------------------------------

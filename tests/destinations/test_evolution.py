@@ -13,15 +13,11 @@ from jobs.spec.changes import Key
 from resources.errors import SchemaRefused
 from tests.destinations.conftest import MakeStory
 from tests.kit.interrupting import die_at_each
-from tests.kit.records import COLUMNS, Record
+from tests.kit.records import COLUMNS, Record, put
 from tests.kit.story import Story, TableUnderTest, Target, on_targets
 
 FIRST = {**COLUMNS, "size": "int", "price": "decimal(5,2)"}
 WIDER = {**COLUMNS, "size": "long", "price": "decimal(9,2)", "extra": "date"}
-
-
-def put(key: int, **more: object) -> Record:
-    return Record(0, key, {"id": key, "name": "a", "amount": 1.0, "op": "u", **more})
 
 
 @pytest.fixture(scope="module")

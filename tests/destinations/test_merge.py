@@ -20,7 +20,7 @@ from tests.kit import model
 from tests.kit.examples import few
 from tests.kit.interrupting import at_failpoints, die_at_each
 from tests.kit.kind import KindUnderTest
-from tests.kit.records import Record, random_changes
+from tests.kit.records import Record, put, random_changes
 from tests.kit.story import Story, Target, on_targets
 
 SIZES = [(40, 40, 40, 40), (90, 7, 53, 100)]
@@ -78,10 +78,6 @@ def test_layout_of_a_table_makes_no_difference(target: Target, story: Story) -> 
         table.merge_some(2)
         table.merge()
         assert table.rows() == model.expected(story.records, target.mode), layout
-
-
-def put(key: int, name: str, op: str = "u") -> Record:
-    return Record(0, key, {"id": key, "name": name, "amount": 1.0, "op": op})
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ STATE = f"tests.{STATE_TABLE}"
 
 def tell(engine: Engine, seed: int) -> list[Record]:
     records = random_changes(seed, 40, 10, 2, bad=0)
-    produce(bootstrap(engine.connections), engine.flow.topic, records)
+    engine.tell(*records)
     return records
 
 

@@ -20,8 +20,8 @@ from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
-from tests.kit.letters import LARGE, narrowed, put, read_all, tell
-from tests.kit.records import Record
+from tests.kit.letters import LARGE, narrowed, read_all
+from tests.kit.records import Record, put
 
 Headers = list[tuple[str, bytes]]
 
@@ -32,7 +32,7 @@ def test_rows_that_clickhouse_cannot_take_are_listed(
 ) -> None:
     flow = clickhouse_flow(topic(), ["upsert_delete"], column_types={"amount": "Int8"})
     before, after = narrowed(Engine(flow, connections, spark))
-    tell(before, put(1, "a"), put(2, "b", amount=987_654_321), put(3, "c", amount=LARGE))
+    before.tell(put(1, "a"), put(2, "b", amount=987_654_321), put(3, "c", amount=LARGE))
     before.advance()
     (landed, unfit) = summary(before.pipeline)
     assert (landed.kind, landed.records, unfit.kind, unfit.records) == ("range", 1, "refused", 1)
@@ -55,7 +55,7 @@ def test_retry_is_refused_where_rows_cannot_be_told_apart(
 
 def test_limits_and_skip(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
     engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
-    tell(engine, put(1, "a"), put(2, 9_876_543_210), put(3, 18), put(4, "d"))
+    engine.tell(put(1, "a"), put(2, 9_876_543_210), put(3, 18), put(4, "d"))
     share = {"max_share": 0.4, "share_from": 4}
     for limits, said in ((share, "max_share: 0.4"), ({"max_records": 1}, "max_records: 1")):
         for policy in ("quarantine", "skip"):
@@ -74,9 +74,9 @@ def test_topic_gets_each_letter_once(connections: Connections, spark: SparkSessi
     queue = topic("dlq")
     options: dict[str, object] = {"dead_letters": {"topic": queue}}
     engine = Engine(Flow(topic(), ["upsert"], overrides=options), connections, spark)
-    tell(engine, put(1, "a"), Record(0, 2, "{bad"), Record(0, None, {"id": 3, "name": "a", "amount": 1, "op": "u"}))
+    engine.tell(put(1, "a"), Record(0, 2, "{bad"), Record(0, None, {"id": 3, "name": "a", "amount": 1, "op": "u"}))
     engine.advance()
-    tell(engine, Record(0, 4, "{worse"))
+    engine.tell(Record(0, 4, "{worse"))
     engine.advance()
     engine.advance()  # nothing new; what was sent is known
     received = read_all(connections, queue, 3)
@@ -104,7 +104,7 @@ def test_command_line(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = narrowed(Engine(Flow(topic(), ["upsert"]), connections, spark))
-    tell(before, put(1, "a"), put(2, "b", amount=LARGE), Record(0, 3, "{bad"))
+    before.tell(put(1, "a"), put(2, "b", amount=LARGE), Record(0, 3, "{bad"))
     before.advance()
 
     def run(engine: Engine, *arguments: str) -> str:
@@ -127,7 +127,7 @@ def test_listing_shows_values_only_when_asked(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
-    tell(engine, put(1, "a"), Record(0, 2, "{secret"))
+    engine.tell(put(1, "a"), Record(0, 2, "{secret"))
     engine.advance()
     (plain,) = letters(engine.pipeline, 10)
     assert (plain.topic, plain.partition, plain.offset, plain.batch, plain.stage) == (

@@ -20,8 +20,8 @@ from resources.connections import Connections
 from resources.errors import TerminalError
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
-from tests.kit.letters import LARGE, WHERE, narrowed, put, tell
-from tests.kit.records import Record, bootstrap
+from tests.kit.letters import LARGE, WHERE, narrowed
+from tests.kit.records import Record, bootstrap, put
 
 VALUE = {"id": "long", "name": "string", "amount": "string", "op": "string"}
 
@@ -33,10 +33,10 @@ def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
     maintenance = {"landed": {"keep_days": 1e-6}, "compaction": {"enabled": False}, "manifests": {"enabled": False}}
     flow = Flow(topic(), ["append"], table_options=WHERE, overrides={"maintenance": maintenance})
     narrow, engine = narrowed(Engine(flow, connections, spark))
-    tell(engine, put(1, "large", amount=LARGE))
+    engine.tell(put(1, "large", amount=LARGE))
     narrow.advance()
     for key in (2, 3):
-        tell(engine, put(key, "later"))
+        engine.tell(put(key, "later"))
         narrow.advance()
 
     def dies(point: str) -> None:
@@ -63,14 +63,14 @@ def test_dead_letters_of_another_meaning_take_their_place_too(
     """`changes` was changed and accepted. The tables have what was landed before as it was meant then."""
     flow = Flow(topic(), ["upsert"], table_options=WHERE)
     narrow, engine = narrowed(Engine(flow, connections, spark))
-    tell(engine, put(1, "large", amount=LARGE))
+    engine.tell(put(1, "large", amount=LARGE))
     narrow.advance()
     changes: Any = engine.document["changes"]
     other = engine.edited(changes={**changes, "op": {**changes["op"], "delete": ["d", "x"]}})
     known = offset_reset.read_state(other.pipeline)
     batch = offset_reset.plan_reset(known, known.base(), {}, (), other.pipeline.spec.meaning_hash)
     offset_reset.commit(other.pipeline, known, known.base(), batch)
-    tell(engine, put(2, "fine"), Record(0, 3, "{bad"))
+    engine.tell(put(2, "fine"), Record(0, 3, "{bad"))
     other.advance()
     assert other.read("upsert") == [(2, "fine", 1)]
     done = retry(other.pipeline)
@@ -91,8 +91,8 @@ def test_a_letter_that_the_transform_fails_on_stops_no_other(
     engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
     before = transforming(engine, "select id, name, op, cast(amount as int) as amount from records")
     amounts = ["5", "six", "seven", "leave out", "six", "eight"]
-    tell(engine, *(put(n, "a", amount=amount) for n, amount in enumerate(amounts)))  # type: ignore[arg-type]
-    tell(engine, Record(0, 6, "{bad"))
+    engine.tell(*(put(n, "a", amount=amount) for n, amount in enumerate(amounts)))
+    engine.tell(Record(0, 6, "{bad"))
     before.advance()
     assert before.read("upsert") == [(0, "a", 5)]
     number = "cast(case when amount = 'six' then '6' else amount end as int)"
@@ -156,11 +156,11 @@ def test_direct_landing_takes_recovered_dead_letters_once(
 ) -> None:
     flow = Flow(topic(), ["append"], overrides={"intermediate": {"direct": True}}, table_options=WHERE)
     narrow, engine = narrowed(Engine(flow, connections, spark))
-    tell(engine, put(1, "first"), put(1, "large", amount=LARGE), Record(0, 2, "{bad for ever"))
-    tell(engine, put(3, "large", op="d", amount=LARGE))
+    engine.tell(put(1, "first"), put(1, "large", amount=LARGE), Record(0, 2, "{bad for ever"))
+    engine.tell(put(3, "large", op="d", amount=LARGE))
     narrow.advance()
     for _ in range(2):
-        tell(engine, put(4, "more"))
+        engine.tell(put(4, "more"))
         narrow.advance()
     done = retry(engine.pipeline)
     assert (done.tried, done.recovered, [letter.offset for letter in done.stay]) == (3, 2, [2])
@@ -175,6 +175,6 @@ def test_direct_landing_takes_recovered_dead_letters_once(
     assert (landed[0].counts.landed, landed[0].counts.quarantined) == (1, 3)
     again = retry(engine.pipeline)
     assert (again.tried, again.recovered) == (1, 0)
-    tell(engine, put(5, "last"))
+    engine.tell(put(5, "last"))
     engine.advance()
     assert engine.read("append") == [*expected, (5, "last", 1.0)]

@@ -29,7 +29,7 @@ from resources.iceberg import IcebergCatalog
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.network import with_connection
-from tests.kit.records import Record, bootstrap, produce
+from tests.kit.records import Record
 
 
 def put(key: int | None, value: object = ...) -> Record:
@@ -45,10 +45,6 @@ def clear(problem: BatchmergeError) -> str:
         assert trace not in text, text
     assert len(text) < 700, text
     return text
-
-
-def tell(engine: Engine, *records: Record) -> None:
-    produce(bootstrap(engine.connections), engine.flow.topic, records)
 
 
 def ids(connections: Connections, catalog: str, table: str) -> list[int]:
@@ -70,7 +66,7 @@ def test_broker_that_is_not_there(connections: Connections, spark: SparkSession,
             engine.land()
     assert address in clear(caught.value)
     back = Engine(engine.flow, connections, spark)
-    tell(back, put(1))
+    back.tell(put(1))
     back.advance()
     assert back.read("append") == [(1, "a", 1.0)]
 
@@ -84,7 +80,7 @@ def test_missing_topic_then_empty_topic(
     empty = Engine(Flow(topic(), ["append", "upsert"]), connections, spark)
     assert empty.advance() == []
     assert (empty.read("append"), empty.destination("append").committed()) == ([], None)
-    tell(empty, put(1))
+    empty.tell(put(1))
     empty.advance()
     assert empty.read("append") == empty.read("upsert") == [(1, "a", 1.0)]
 
@@ -102,7 +98,7 @@ def test_bad_records_stop_the_batch_or_land_as_dead_letters(
         put(3, {"id": 3, "name": 9_876_543_210, "amount": 1.0, "op": "u"}),
         put(4, {"id": 4, "name": "a", "amount": 1.0, "op": "unheard of"}),
     ]
-    tell(engine, put(1), *wrong, put(5))
+    engine.tell(put(1), *wrong, put(5))
     strict = engine.edited(on_bad_record="fail")
     with pytest.raises(BadRecords) as caught:
         strict.advance()
@@ -156,7 +152,7 @@ class Frail:
 @pytest.fixture
 def frail(tmp_path: Path, connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> Frail:
     made = Frail(tmp_path, connections, spark, topic())
-    tell(made.engine, put(1))
+    made.engine.tell(put(1))
     return made
 
 
@@ -185,7 +181,7 @@ def locked(database: Path) -> Iterator[None]:
 
 def test_locked_catalog(frail: Frail) -> None:
     frail.engine.advance()
-    tell(frail.engine, put(2))
+    frail.engine.tell(put(2))
     with locked(frail.database), pytest.raises(TransientError) as caught:
         frail.engine.land()
     assert "locked" in clear(caught.value)
@@ -199,7 +195,7 @@ def test_locked_catalog(frail: Frail) -> None:
 
 def test_catalog_that_is_gone(frail: Frail) -> None:
     frail.engine.advance()
-    tell(frail.engine, put(2))
+    frail.engine.tell(put(2))
     away = frail.database.with_suffix(".away")
     frail.database.rename(away)
     with pytest.raises(Unavailable, match="does not exist") as caught:
@@ -230,7 +226,7 @@ def test_warehouse_that_cannot_be_made(frail: Frail) -> None:
 
 def test_data_folder_that_spark_cannot_write(frail: Frail) -> None:
     frail.engine.advance()
-    tell(frail.engine, put(2))
+    frail.engine.tell(put(2))
     (data,) = [p for p in frail.warehouse.rglob("data") if p.parent.name.endswith("_tmp")]
     kept = data.rename(data.with_name("kept"))
     data.write_text("a file where the folder should be")
@@ -255,14 +251,14 @@ def test_full_disk(tmp_path: Path, connections: Connections, spark: SparkSession
         pytest.skip("this machine does not let us mount a small disk")
     try:
         small = Frail(disk, connections, spark, topic())
-        tell(small.engine, put(1))
+        small.engine.tell(put(1))
         small.engine.advance()
         filler = disk / "filler"
         with filler.open("wb") as file, pytest.raises(OSError, match="No space left"):
             os.posix_fallocate(file.fileno(), 0, 1 << 20)
         with filler.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk).free)
-        tell(small.engine, put(2))
+        small.engine.tell(put(2))
         with pytest.raises(BatchmergeError) as caught:
             small.engine.advance()
         assert "disk" in clear(caught.value)

@@ -12,7 +12,7 @@ from resources.errors import BadRecords, ConfigurationError
 from tests.kit import model
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
-from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.records import Record, random_changes
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def dead_letters(engine: Engine) -> list[tuple[int, int]]:
 
 def test_table_and_dead_letters_equal_the_model(engine: Engine) -> None:
     records = random_changes(21, 120, 12, 2, bad=0.05)
-    produce(bootstrap(engine.connections), engine.flow.topic, records)
+    engine.tell(*records)
     engine.edited(batch={"max_records": 50}).advance(1)
     engine.advance()
     assert engine.read("append") == model.expected(records, "append")
@@ -55,7 +55,7 @@ def test_table_and_dead_letters_equal_the_model(engine: Engine) -> None:
 
 def test_bad_records_that_stop_the_batch_and_columns_that_go(engine: Engine) -> None:
     good = Record(0, 1, {"id": 1, "name": "a", "amount": 1.0, "op": "u"})
-    produce(bootstrap(engine.connections), engine.flow.topic, [good, Record(0, 2, "{")])
+    engine.tell(good, Record(0, 2, "{"))
     with pytest.raises(BadRecords):
         engine.edited(on_bad_record="fail").advance()
     assert engine.pipeline.intermediate.committed() is None
@@ -64,7 +64,7 @@ def test_bad_records_that_stop_the_batch_and_columns_that_go(engine: Engine) -> 
     source = engine.document["source"]
     assert isinstance(source, dict)
     fewer = engine.edited(source={**source, "value": {"columns": {"id": "long", "name": "string", "op": "string"}}})
-    produce(bootstrap(engine.connections), engine.flow.topic, [Record(1, 3, {"id": 3, "name": "b", "op": "u"})])
+    engine.tell(Record(1, 3, {"id": 3, "name": "b", "op": "u"}))
     fewer.advance()
     table = catalog(engine.connections).require(engine.flow.table("append")).scan().to_arrow()
     assert sorted((r["id"], r["amount"]) for r in table.to_pylist()) == [(1, 1.0), (3, None)]

@@ -19,11 +19,8 @@ from tests.kit import model
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.interrupting import at_failpoints
-from tests.kit.records import Record, bootstrap, produce
-
-
-def put(key: int, name: str = "a", partition: int = 0, op: str = "u") -> Record:
-    return Record(partition, key, {"id": key, "name": name, "amount": 1.0, "op": op})
+from tests.kit.records import bootstrap, produce, put
+from tests.kit.waiting import until
 
 
 @pytest.fixture
@@ -41,13 +38,6 @@ def engine(connections: Connections, spark: SparkSession) -> Callable[..., Engin
         return made.edited(source={**source, "start": start}) if start else made
 
     return make
-
-
-def until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < limit, "the condition never came true"
-        time.sleep(0.1)
 
 
 def test_only_committed_transactions_are_read_and_their_gaps_are_no_loss(

@@ -20,11 +20,7 @@ from resources.connections import Connections
 from resources.errors import ConfigurationError, InvariantBroken, SchemaRefused, TableReplaced
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
-from tests.kit.records import COLUMNS, Record, bootstrap, produce
-
-
-def put(key: int, name: str = "a", **more: object) -> Record:
-    return Record(0, key, {"id": key, "name": name, "amount": 1.0, "op": "u", **more})
+from tests.kit.records import COLUMNS, Record, put
 
 
 @pytest.fixture
@@ -33,10 +29,6 @@ def engine(connections: Connections, spark: SparkSession, topic: Callable[..., s
         return Engine(Flow(topic(), list(modes), **options), connections, spark)  # type: ignore[arg-type]
 
     return make
-
-
-def tell(engine: Engine, *records: Record) -> None:
-    produce(bootstrap(engine.connections), engine.flow.topic, records)
 
 
 def roll_back(engine: Engine, table: str, steps: int) -> None:
@@ -93,7 +85,7 @@ def test_append_is_rebased_on_another_writer(
         written.update(f.file.file_path for f in found.scan().use_ref(branch).plan_files())
         found.append(THEIRS.cast(found.schema().as_arrow()))
 
-    tell(one, put(1), put(2))
+    one.tell(put(1), put(2))
     seen = meanwhile("merge.written", append)
     one.advance()
     assert seen == ["merge.begun", "merge.written", "merge.published"], "one attempt is enough"
@@ -114,7 +106,7 @@ def test_merge_runs_again_on_another_writer(
         found = catalog(one.connections).require(table)
         found.append(THEIRS.cast(found.schema().as_arrow()))
 
-    tell(one, put(1), put(99, "ours"))
+    one.tell(put(1), put(99, "ours"))
     seen = meanwhile("merge.written", append)
     one.advance()
     assert seen.count("merge.begun") == 2
@@ -125,10 +117,10 @@ def test_more_keys_than_are_scanned_for_are_joined_by_spark(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = engine("upsert_delete").with_table_options(write="merge_on_read")
-    tell(one, put(1), put(2), put(3))
+    one.tell(put(1), put(2), put(3))
     one.advance()
     monkeypatch.setattr("jobs.destinations.iceberg.merge._SCANNED_KEYS", 0)
-    tell(one, put(2, "b"), Record(0, 1, None), put(4))
+    one.tell(put(2, "b"), Record(0, 1, None), put(4))
     one.advance()
     assert one.read("upsert_delete") == [(2, "b", 1.0), (3, "a", 1.0), (4, "a", 1.0)]
 
@@ -143,7 +135,7 @@ def test_attempt_that_is_swept_away_while_spark_writes_is_made_again(
         (branch,) = [name for name in found.metadata.refs if name.startswith("attempt--")]
         found.manage_snapshots().remove_branch(branch).commit()
 
-    tell(one, put(1))
+    one.tell(put(1))
     seen = meanwhile("merge.begun", sweep)
     one.advance()
     assert seen.count("merge.begun") == 2
@@ -156,7 +148,7 @@ def test_attempt_that_is_swept_away_while_spark_writes_is_made_again(
 def test_rollback_of_a_destination(engine: Callable[..., Engine]) -> None:
     one = engine("append", "upsert")
     for n in (1, 2, 3):
-        tell(one, put(n))
+        one.tell(put(n))
         one.advance()
     for mode in one.flow.modes:
         roll_back(one, one.flow.table(mode), 2)
@@ -167,12 +159,12 @@ def test_rollback_of_a_destination(engine: Callable[..., Engine]) -> None:
     assert isinstance(tables, list)
     choices = zip(tables, ("replay", "skip"), strict=True)
     chosen = one.edited(tables=[{**table, "on_rollback": choice} for table, choice in choices])
-    tell(one, put(4))
+    one.tell(put(4))
     chosen.advance()
     assert [row[0] for row in one.read("append")] == [1, 2, 3, 4]
     assert [row[0] for row in one.read("upsert")] == [1, 4]
     # From here on there is nothing special about the tables.
-    tell(one, put(5))
+    one.tell(put(5))
     one.advance()
     assert [row[0] for row in one.read("append")] == [1, 2, 3, 4, 5]
     assert [row[0] for row in one.read("upsert")] == [1, 4, 5]
@@ -194,7 +186,7 @@ def test_table_whose_files_have_no_field_ids_is_continued(engine: Callable[..., 
     with catalog(test.connections).require(name).update_schema() as update:
         update.rename_column("title", "name")
     more = with_columns(test, extra="date")
-    tell(more, put(2, "new", extra="2026-01-01"), Record(0, 3, None), put(4, "d"))
+    more.tell(put(2, "new", extra="2026-01-01"), Record(0, 3, None), put(4, "d"))
     more.land()
     more.merge_all()
     assert more.read("upsert_delete") == [(1, "a", 1.0), (2, "new", 1.0), (4, "d", 1.0)]
@@ -203,9 +195,9 @@ def test_table_whose_files_have_no_field_ids_is_continued(engine: Callable[..., 
 
 def test_change_that_no_rule_allows_is_refused_before_anything_is_written(engine: Callable[..., Engine]) -> None:
     one = engine("append")
-    tell(one, put(1))
+    one.tell(put(1))
     one.advance()
-    tell(one, put(2))
+    one.tell(put(2))
     snapshot = catalog(one.connections).require(one.pipeline.intermediate.identifier).current_snapshot()
     with pytest.raises(SchemaRefused, match="amount is double in the table and string in the file"):
         with_columns(one, amount="string").advance()
@@ -216,7 +208,7 @@ def test_change_that_no_rule_allows_is_refused_before_anything_is_written(engine
 
 def test_changed_meaning_is_another_generation(engine: Callable[..., Engine]) -> None:
     one = engine("upsert")
-    tell(one, put(1))
+    one.tell(put(1))
     one.advance()
     with pytest.raises(ConfigurationError, match="is not what the committed batches were made with"):
         one.edited(changes={"key": {"columns": ["id"]}, "op": {"field": "op", "delete": ["x"]}}).advance()
@@ -246,10 +238,10 @@ def test_keys_of_time_do_not_depend_on_the_clients_time_zone(
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     try:
-        tell(one, record(0, "old"), record(1, "old"))
+        one.tell(record(0, "old"), record(1, "old"))
         one.advance()
         for n in (1, 0):
-            tell(one, record(n, "new"))
+            one.tell(record(n, "new"))
             one.advance()
         assert one.read("upsert") == [(0, "new", 1.0), (1, "new", 1.0)]
     finally:
@@ -270,9 +262,9 @@ def test_null_parts_of_a_key_match_where_the_pipeline_says_so(engine: Callable[.
     def record(key: int, name: str | None, amount: float, op: str) -> Record:
         return Record(0, None, {"id": key, "name": name, "amount": amount, "op": op})
 
-    tell(one, record(1, None, 1.0, "c"), record(1, "a", 1.0, "c"), record(2, None, 1.0, "c"))
+    one.tell(record(1, None, 1.0, "c"), record(1, "a", 1.0, "c"), record(2, None, 1.0, "c"))
     one.advance()
-    tell(one, record(1, None, 2.0, "u"), record(2, None, 0.0, "d"))
+    one.tell(record(1, None, 2.0, "u"), record(2, None, 0.0, "d"))
     one.advance()
 
     def stored() -> list[tuple[int, str | None, float]]:
@@ -297,7 +289,7 @@ def test_tasks_that_run_twice_double_nothing(engine: Callable[..., Engine], monk
         return tries[-1]
 
     monkeypatch.setattr(BatchRecords, "write", again)
-    tell(one, put(1), put(2), Record(0, 3, "{"))
+    one.tell(put(1), put(2), Record(0, 3, "{"))
     one.advance()
     first, second = ({file["path"] for report in found for file in report.files} for found in tries)
     assert first
@@ -307,7 +299,7 @@ def test_tasks_that_run_twice_double_nothing(engine: Callable[..., Engine], monk
     assert {task.file.file_path for task in landed.scan().plan_files()} == second
     assert one.read("append") == [(1, "a", 1.0), (2, "a", 1.0)]
     monkeypatch.setattr(BatchRecords, "write", lambda *given: [*write(*given), *write(*given)])
-    tell(one, put(4))
+    one.tell(put(4))
     with pytest.raises(InvariantBroken, match="twice"):
         one.advance()
     assert len(one.pipeline.intermediate.landed().batches) == 1

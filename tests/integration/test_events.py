@@ -32,7 +32,7 @@ from resources.errors import TopicMissing
 from tests.kit.engine import Engine, session
 from tests.kit.events import check_all_published, check_groups, cluster, effective, events
 from tests.kit.flow import Flow
-from tests.kit.records import bootstrap, produce, random_changes
+from tests.kit.records import bootstrap, random_changes
 
 PAGE = Path(__file__).parents[2] / "docs" / "events.md"
 
@@ -57,7 +57,7 @@ def engine(spark: SparkSession, connections: Connections, topic: Callable[..., s
 
 
 def _grow(engine: Engine, seed: int, count: int = 120) -> None:
-    produce(bootstrap(engine.connections), engine.flow.topic, random_changes(seed, count, 30, 2))
+    engine.tell(*random_changes(seed, count, 30, 2))
 
 
 def _control(engine: Engine) -> str:

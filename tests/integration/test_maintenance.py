@@ -29,7 +29,7 @@ from resources.errors import CommitFailed, ConfigurationError, TerminalError
 from tests.kit import model
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
-from tests.kit.records import Record, bootstrap, produce
+from tests.kit.records import Record, put
 
 EAGER = {
     "compaction": {"min_input_files": 2},
@@ -37,10 +37,6 @@ EAGER = {
     "snapshots": {"keep_days": 1e-6, "keep_last": 1},
     "landed": {"keep_days": 1e-6},
 }
-
-
-def put(key: int, name: str = "a") -> Record:
-    return Record(0, key, {"id": key, "name": name, "amount": 1.0, "op": "u"})
 
 
 @pytest.fixture
@@ -51,10 +47,6 @@ def engine(connections: Connections, spark: SparkSession, topic: Callable[..., s
         return Engine(Flow(topic(), list(modes), table_options=options, overrides=overrides), connections, spark)
 
     return make
-
-
-def tell(engine: Engine, *records: Record) -> None:
-    produce(bootstrap(engine.connections), engine.flow.topic, records)
 
 
 def maintain(engine: Engine) -> dict[tuple[str, str], Done]:
@@ -93,10 +85,10 @@ MODES = ["append", "upsert_delete"]
 def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None:
     one = engine(*MODES)
     told = []
-    tell(one, Record(0, 0, "{bad"))
+    one.tell(Record(0, 0, "{bad"))
     for n in range(6):
         told += [put(n), put(n % 2, f"n{n}")]
-        tell(one, *told[-2:])
+        one.tell(*told[-2:])
         one.advance()
     landing = f"{one.flow.name}_tmp"
     dead = attempt_branch(one.flow.name, "main", uuid.uuid4().hex, datetime.now(UTC) - timedelta(days=9))
@@ -127,7 +119,7 @@ def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None
 
     for n in (20, 21):
         told.append(put(n))
-        tell(one, told[-1])
+        one.tell(told[-1])
         one.advance()
         for mode in MODES:
             assert one.read(mode) == model.expected(told, mode), mode
@@ -142,7 +134,7 @@ def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None
 def test_landed_batches_wait_for_a_table_that_is_behind(engine: Callable[..., Engine]) -> None:
     one = engine("append", "upsert")
     for n in range(4):
-        tell(one, put(n))
+        one.tell(put(n))
         one.land()
         one.merge("append")
         if n < 2:
@@ -159,7 +151,7 @@ def test_retention_that_died_in_the_middle_is_finished_by_the_next(
 ) -> None:
     one = engine("append")
     for n in range(3):
-        tell(one, put(n))
+        one.tell(put(n))
         one.advance()
 
     def dies(*_: object, **__: object) -> int:
@@ -177,14 +169,14 @@ def test_direct_pipeline_goes_on_after_maintenance(engine: Callable[..., Engine]
     one = engine("append")
     one = one.edited(intermediate={"direct": True})
     for n in range(3):
-        tell(one, put(n), Record(0, n, "{bad"))
+        one.tell(put(n), Record(0, n, "{bad"))
         one.land()
     done = maintain(one)
     assert done[f"{one.flow.name}_tmp", "landed"].counts == {"rows deleted": 0}, "nobody has read them yet"
     limited = one.edited(maintenance={**EAGER, "landed": {"dead_letters_keep_days": 1e-6}})
     assert maintain(limited)[f"{one.flow.name}_tmp", "landed"].counts == {"rows deleted": 3}
     assert done["append", "compaction"].counts["files after"] == 1
-    tell(one, put(3))
+    one.tell(put(3))
     one.land()
     assert [row[0] for row in one.read("append")] == [0, 1, 2, 3]
 
@@ -193,7 +185,7 @@ def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeyp
     """In the middle of a MERGE nothing is done that would make it void: it commits in its first attempt."""
     one = engine("upsert").with_table_options(write="copy_on_write")
     for n in range(3):
-        tell(one, put(n))
+        one.tell(put(n))
         one.advance()
     seen: list[str] = []
     notes: dict[str, str] = {}
@@ -204,7 +196,7 @@ def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeyp
             notes.update({task: done.note for (_, task), done in maintain(one).items()})
 
     monkeypatch.setattr(iceberg_destination, "failpoint", failpoint)
-    tell(one, put(0, "b"))
+    one.tell(put(0, "b"))
     one.advance()
     assert seen == ["merge.begun", "merge.written", "merge.published"]
     assert notes["compaction"] == notes["manifests"] == "gave way: a merge is under way"
@@ -218,9 +210,9 @@ def test_compaction_that_was_overtaken_is_dropped(
 ) -> None:
     one = engine("upsert")
     for n in range(3):
-        tell(one, put(n))
+        one.tell(put(n))
         one.advance()
-    tell(one, put(0, "b"))
+    one.tell(put(0, "b"))
     one.land()
     merged: list[MergedBatches | None] = []
 
@@ -289,14 +281,14 @@ def _append(table: Table, key: int) -> None:
 def test_pipeline_goes_on_beside_appends_and_compaction(engine: Callable[..., Engine]) -> None:
     one = engine("append", "upsert_delete")
     told = [put(n) for n in range(4)]
-    tell(one, *told)
+    one.tell(*told)
     one.advance()
     with writing_beside(one, MODES, 0.2) as appended:
         for n in range(2):
             while appended() <= n:
                 time.sleep(0.05)
             told += [put(n, f"n{n}"), put(50 + n)]
-            tell(one, *told[-2:])
+            one.tell(*told[-2:])
             one.advance()
     for mode in MODES:
         ours = [row for row in one.read(mode) if row[1] != "theirs"]
@@ -309,9 +301,9 @@ def test_writer_that_is_always_faster_ends_in_a_clear_error(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = engine("upsert")
-    tell(one, put(1))
+    one.tell(put(1))
     one.advance()
-    tell(one, put(2))
+    one.tell(put(2))
     one.land()
     tables = one.document["tables"]
     assert isinstance(tables, list)

@@ -21,15 +21,11 @@ from tests.kit.flow import Flow
 from tests.kit.kinds import READ
 from tests.kit.letters import narrowed
 from tests.kit.model import Row
-from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, recreate
-
-
-def put(key: int, name: str, partition: int = 0) -> Record:
-    return Record(partition, key, {"id": key, "name": name, "amount": float(key), "op": "u"})
+from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, put, recreate
 
 
 def row(key: int, name: str) -> Row:
-    return key, name, float(key)
+    return key, name, 1.0
 
 
 def test_recreated_topic_and_a_step_back_in_all_kinds_of_tables(

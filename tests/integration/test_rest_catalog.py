@@ -18,7 +18,7 @@ from resources.errors import ConfigurationError, SchemaRefused
 from tests.kit import model
 from tests.kit.engine import Engine, catalog, session
 from tests.kit.flow import Flow, rows
-from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, random_changes
+from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, put, random_changes
 from tests.kit.rest_catalog import rest_catalog
 from tests.orchestration.launching import advance
 
@@ -95,9 +95,6 @@ def test_tables_of_a_batch_are_committed_together(
     """Another writer changes one table in the middle: neither table gets the batch, and both get it in the next try."""
     flow = Flow(topic(), ["upsert", "upsert_delete"], overrides=TOGETHER)
     one = Engine(flow, rest, rest_spark)
-
-    def put(key: int) -> Record:
-        return Record(0, key, {"id": key, "name": "a", "amount": 1.0, "op": "u"})
 
     produce(bootstrap(rest), flow.topic, [put(1)])
     one.advance()

@@ -20,7 +20,7 @@ from tests.kit import clickhouse as in_clickhouse
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow, rows
 from tests.kit.model import Row
-from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce
+from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, put
 
 PATTERNS = [
     "A+",
@@ -95,12 +95,8 @@ def test_spark_and_arrow_decide_alike(pattern: str, spark: SparkSession) -> None
     assert sorted(r["n"] for r in found) == [n for n, one in enumerate(by_arrow) if one]
 
 
-def put(partition: int, key: int, name: str, op: str = "u") -> Record:
-    return Record(partition, key, {"id": key, "name": name, "amount": float(key), "op": op})
-
-
 def row(key: int, name: str) -> Row:
-    return key, name, float(key)
+    return key, name, 1.0
 
 
 def routed(flow: Flow, routes: dict[str, dict[str, Any]], mode: str = "upsert_delete", kind: str = "iceberg") -> Flow:
@@ -109,8 +105,8 @@ def routed(flow: Flow, routes: dict[str, dict[str, Any]], mode: str = "upsert_de
     return flow
 
 
-FIRST = [put(0, 1, "AA"), put(1, 2, "UA"), put(0, 3, "XX"), put(1, 4, "UA"), put(0, 5, "AA")]
-THEN = [put(1, 4, "UA", "d"), Record(0, 5, None), put(0, 1, "AA2", "u")]
+FIRST = [put(1, "AA"), put(2, "UA", partition=1), put(3, "XX"), put(4, "UA", partition=1), put(5, "AA")]
+THEN = [put(4, "UA", "d", partition=1), Record(0, 5, None), put(1, "AA2", "u")]
 ROUTES = {
     "american": {"route": {"field": "name", "matches": "AA.?"}},
     "united": {"route": {"field": "name", "matches": "UA"}},
@@ -178,8 +174,8 @@ def test_two_topics_with_equal_coordinates(
     options = {"metadata_columns": ["topic", "partition", "offset"]}
     routed(flow, {"both": options, "first": {**options, "route": {"topics": [one]}}}, mode="append")
     engine = Engine(flow, connections, spark)
-    produce(bootstrap(connections), one, [put(0, n, "one") for n in range(3)])
-    produce(bootstrap(connections), two, [put(0, n, "two") for n in range(3)])
+    produce(bootstrap(connections), one, [put(n, "one") for n in range(3)])
+    produce(bootstrap(connections), two, [put(n, "two") for n in range(3)])
     engine.advance()
     firsts, seconds = [row(n, "one") for n in range(3)], [row(n, "two") for n in range(3)]
     assert rows(connections, flow.table("both")) == sorted([*firsts, *seconds])
@@ -197,11 +193,11 @@ def test_field_names_the_table_and_the_policy_may_be_to_fail(
     flow.overrides["route_by"] = "name"
     engine = Engine(flow, connections, spark)
     short = flow.table("a").split(".")[1]
-    produce(bootstrap(connections), flow.topic, [put(0, 1, short.upper()), put(0, 2, flow.table("b"))])
+    produce(bootstrap(connections), flow.topic, [put(1, short.upper()), put(2, flow.table("b"))])
     engine.advance()
     assert rows(connections, flow.table("a")) == [row(1, short.upper())]
     assert rows(connections, flow.table("b")) == [row(2, flow.table("b"))]
-    produce(bootstrap(connections), flow.topic, [put(0, 3, "c")])
+    produce(bootstrap(connections), flow.topic, [put(3, "c")])
     with pytest.raises(BadRecords, match="route: no table takes this record"):
         engine.edited(on_bad_record="fail").land()
     assert rows(connections, flow.table("a")) == [row(1, short.upper())]
@@ -213,7 +209,7 @@ def test_a_failing_table_does_not_hold_the_others_back(
     flow = routed(Flow(topic(), ["a", "b"]), {"a": {}, "b": {"create": False}})
     engine = Engine(flow, connections, spark)
     for batch in range(2):
-        produce(bootstrap(connections), flow.topic, [put(0, batch, "x")])
+        produce(bootstrap(connections), flow.topic, [put(batch, "x")])
         engine.land()
         engine.merge("a")
         with pytest.raises(ConfigurationError, match="does not exist"):

@@ -14,13 +14,9 @@ from resources.connections import Connections
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow, rows
 from tests.kit.letters import WHERE
-from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce
+from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, put
 
 EU, US, ALL = "eu", "us", "big"
-
-
-def put(key: int, name: str, amount: float = 1.0, op: str = "u") -> Record:
-    return Record(0, key, {"id": key, "name": name, "amount": amount, "op": op})
 
 
 def routed(flow: Flow, tables: dict[str, dict[str, Any]], transform: object, **parts: Any) -> dict[str, Any]:
@@ -101,7 +97,7 @@ def test_by_an_expression(
     transform = "select *, named_struct('big', amount > 10) as size, left(name, 2) as part from records"
     flow.overrides = routed(flow, tables, transform, intermediate={"direct": direct})
     engine = Engine(flow, connections, spark)
-    produce(bootstrap(connections), flow.topic, [put(1, "eu", 20), put(2, "eu"), put(3, "us", 30), put(4, "us")])
+    engine.tell(put(1, "eu", amount=20), put(2, "eu"), put(3, "us", amount=30), put(4, "us"))
     (landed,) = engine.land()
     for name in tables:
         engine.merge(name)

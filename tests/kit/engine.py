@@ -21,6 +21,7 @@ from resources.iceberg import IcebergCatalog
 from resources.spark import open_session
 from tests.kit.flow import Flow, OneSession, rows
 from tests.kit.model import Row
+from tests.kit.records import Record, bootstrap, produce
 
 
 def catalog(connections: Connections) -> IcebergCatalog:
@@ -75,6 +76,9 @@ class Engine:
 
     def read(self, mode: str) -> list[Row]:
         return rows(self.connections, self.flow.table(mode))
+
+    def tell(self, *records: Record) -> None:
+        produce(bootstrap(self.connections), self.flow.topic, records)
 
     def land(self, batches: int = 0) -> list[LandedBatch]:
         return list(protocol.land(self.pipeline, batches))

@@ -19,6 +19,7 @@ from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
 from tests.kit.model import Row
+from tests.kit.processes import end_of
 from tests.kit.records import COLUMNS, KEY
 
 ROOT = Path(__file__).parents[2]
@@ -106,10 +107,7 @@ class Flow:
         self, home: Path, failpoint: str | None = None, batches: int = 0, driver: str = "tests.kit.advance"
     ) -> tuple[int, str]:
         """Exit code (negative: the signal) and output of one driver process."""
-        process = self.start(home, failpoint, batches, driver)
-        assert process.stdout
-        output = process.stdout.read()
-        return process.wait(timeout=600), output
+        return end_of(self.start(home, failpoint, batches, driver))
 
 
 def rows(connections: Connections, table: str, catalog_name: str = "lake") -> list[Row]:

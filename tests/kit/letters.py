@@ -8,20 +8,12 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from resources.connections import Connections
 from tests.kit.engine import Engine
-from tests.kit.records import Record, bootstrap, produce
+from tests.kit.records import bootstrap
 
 WHERE: dict[str, object] = {"metadata_columns": ["topic", "partition", "offset"]}
 
 
 LARGE = 2**40
-
-
-def put(key: int, name: object, op: str = "u", amount: int = 1) -> Record:
-    return Record(0, key, {"id": key, "name": name, "amount": amount, "op": op})
-
-
-def tell(engine: Engine, *records: Record) -> None:
-    produce(bootstrap(engine.connections), engine.flow.topic, records)
 
 
 def narrowed(engine: Engine) -> tuple[Engine, Engine]:

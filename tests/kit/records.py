@@ -26,6 +26,10 @@ class Record:
     value: dict[str, object] | str | None
 
 
+def put(key: int, name: object = "a", op: str = "u", partition: int = 0, **more: object) -> Record:
+    return Record(partition, key, {"id": key, "name": name, "amount": 1, "op": op, **more})
+
+
 def bootstrap(connections: Connections) -> str:
     return connections.get("kafka", KafkaConnection).bootstrap_servers
 

@@ -19,7 +19,7 @@ from resources.local.java import Java, find_java
 from resources.local.locks import exclusive
 from resources.local.ports import free_port
 from resources.local.service import cache_folder
-from tests.kit.stopping import stop
+from tests.kit.processes import stop
 
 VERSION = "3.3.3"
 _IVY = f"""<ivy-module version='2.0' xmlns:m='http://ant.apache.org/ivy/maven'>

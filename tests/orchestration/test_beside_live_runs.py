@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,13 +19,13 @@ from tests.kit.dagster_dev import ask, running
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
 from tests.kit.records import bootstrap, produce, random_changes
+from tests.kit.waiting import until
 
 Topic = Callable[..., str]
 
 _LAUNCH = """mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
     __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
 _STATE = "query($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }"
-_PATIENCE = 400
 
 
 @pytest.fixture
@@ -37,14 +36,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copyfile(SETTINGS, folder / "dagster.yaml")
     monkeypatch.setenv("DAGSTER_HOME", str(folder))
     return folder
-
-
-def _until(wanted: Callable[[], object], what: str) -> object:
-    end = time.monotonic() + _PATIENCE
-    while not (found := wanted()):
-        assert time.monotonic() < end, f"no {what} in time"
-        time.sleep(0.2)
-    return found
 
 
 def _program(flow: Flow, folder: Path) -> Path:
@@ -81,9 +72,9 @@ def test_a_backfill_beside_the_schedule(
             every = instance.get_runs(dg.RunsFilter(job_name=flow.name, statuses=list(statuses)))
             return [run for run in every if "dagster/backfill" not in run.tags]
 
-        _until(lambda: live(dg.DagsterRunStatus.SUCCESS), "live run")
+        until(lambda: live(dg.DagsterRunStatus.SUCCESS), what="live run")
         # While a live run is at work, so that they meet.
-        at_work = _until(lambda: live(dg.DagsterRunStatus.STARTED), "second live run")
+        at_work = until(lambda: live(dg.DagsterRunStatus.STARTED), what="second live run")
         assert isinstance(at_work, list)
         now = datetime.now(UTC)
         hours = [(now - timedelta(hours=h)).strftime("%Y-%m-%d-%H:00") for h in (1, 0)]
@@ -95,11 +86,11 @@ def test_a_backfill_beside_the_schedule(
         def state() -> str:
             return str(ask(address, _STATE, {"id": backfill})["partitionBackfillOrError"]["status"])
 
-        _until(lambda: "COMPLETED" in state() or "FAILED" in state(), "end of the backfill")
+        until(lambda: "COMPLETED" in state() or "FAILED" in state(), what="end of the backfill")
         assert state() == "COMPLETED_SUCCESS"
         end = flow.pipeline(connections).topic_state().stable
-        _until(lambda: flow.pipeline(connections).destinations()[0].committed().offsets == end, "last live run")  # type: ignore[union-attr]
-        _until(lambda: not live(dg.DagsterRunStatus.STARTED), "end of the live runs")
+        until(lambda: flow.pipeline(connections).destinations()[0].committed().offsets == end, what="last live run")  # type: ignore[union-attr]
+        until(lambda: not live(dg.DagsterRunStatus.STARTED), what="end of the live runs")
 
         runs = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]))
         assert runs == []

@@ -6,10 +6,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,9 +21,10 @@ from orchestration.cli.instance import dagster_instance
 from orchestration.pool_waits import holders
 from resources.local.ports import free_port
 from tests.kit.flow import ROOT, Flow
+from tests.kit.processes import lives
+from tests.kit.waiting import until
 
 FLOW = Flow("t", ["append"], overrides={"retry": {"max_retries": 9, "delay_seconds": 5}})
-_PATIENCE = 600
 _BATCHMERGE = Path(sys.executable).with_name("batchmerge")
 
 
@@ -52,25 +52,14 @@ def _in_background(arguments: str, log: Path) -> Iterator[psutil.Process]:
     try:
         yield process
     finally:
-        if _lives(process):
+        if lives(process):
             for one in [*process.children(recursive=True), process]:
                 one.kill()
-
-
-def _lives(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def _has_seen(instance: dg.DagsterInstance, kind: dg.DagsterEventType) -> bool:
     (run,) = instance.get_runs()
     return bool(instance.all_logs(run.run_id, of_type=kind))
-
-
-def _until(wanted: Callable[[], object], log: Path) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not wanted():
-        assert time.monotonic() < end, log.read_text()[-3000:]
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("way", ["INT", "down"])
@@ -85,7 +74,7 @@ def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) ->
         return True
 
     with _in_background(f"ui --port {port}", log) as page:
-        _until(answers, log)
+        until(answers, log)
         family = [page, *page.children(recursive=True)]
         assert len(family) > 2
         if way == "INT":
@@ -93,7 +82,7 @@ def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) ->
         else:
             done = subprocess.run([_BATCHMERGE, "down"], check=True, capture_output=True, text=True)
             assert f"ui {port}: stopped" in done.stdout
-        _until(lambda: not any(_lives(one) for one in family), log)
+        until(lambda: not any(lives(one) for one in family), log)
     assert "Dagster services shut down" in log.read_text()
     assert not re.findall(r"\w+Warning: .*", log.read_text())
 
@@ -112,12 +101,12 @@ def test_a_run_ends_and_frees_what_it_held(
     (tmp_path / "lake.db").touch()
     # The instance is made here or there, by whoever comes first.
     with _in_background(f"run {FLOW.name}", log) as run, dagster_instance() as instance:
-        _until(lambda: holders(instance, [f"landing/{FLOW.name}"]) or not _lives(run), log)
-        assert _lives(run), log.read_text()
+        until(lambda: holders(instance, [f"landing/{FLOW.name}"]) or not lives(run), log)
+        assert lives(run), log.read_text()
         # Dagster tries a step again that is interrupted while it works; in the pause before that it ends.
-        _until(lambda: _has_seen(instance, dg.DagsterEventType.STEP_UP_FOR_RETRY) or not _lives(run), log)
+        until(lambda: _has_seen(instance, dg.DagsterEventType.STEP_UP_FOR_RETRY) or not lives(run), log)
         run.send_signal(asked)
-        _until(lambda: not _lives(run), log)
+        until(lambda: not lives(run), log)
         assert log.read_text().strip().endswith("cancelled")
         assert not holders(instance, [f"landing/{FLOW.name}"])
         assert instance.get_runs()[0].is_finished

@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,16 +24,9 @@ from tests.kit.dagster_dev import running
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
 from tests.kit.records import bootstrap, produce, random_changes
+from tests.kit.waiting import until
 
 STATUS = dg.DagsterRunStatus
-_PATIENCE = 900
-
-
-def _until(wanted: Callable[[], object], what: str, log: Path) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not wanted():
-        assert time.monotonic() < end, f"no {what} in time: {log.read_text()[-3000:]}"
-        time.sleep(0.2)
 
 
 @pytest.fixture
@@ -115,9 +107,9 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
         def first() -> dg.DagsterRun:
             return instance.get_runs(dg.RunsFilter(job_name=flow.name))[-1]
 
-        _until(lambda: committed(flow.table("upsert_delete")), "merge of the first records", log)
+        until(lambda: committed(flow.table("upsert_delete")), log, "merge of the first records")
         produce(bootstrap(connections), flow.topic, records[60:])
-        _until(lambda: committed(flow.table("upsert_delete")), "merge of what came while tables hang", log)
+        until(lambda: committed(flow.table("upsert_delete")), log, "merge of what came while tables hang")
         assert rows(connections, flow.table("upsert_delete")) == expected(records, "upsert_delete")
         assert first().status == STATUS.STARTED
         others = instance.get_runs(dg.RunsFilter(job_name=flow.name))[:-1]
@@ -129,6 +121,6 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
         second_is(file["connections"]["lake"])
         stopped_clickhouse()
         silent.close()
-        _until(lambda: committed(f"iceberg {hangs}", f"clickhouse {hangs}"), "end of the tables' catching up", log)
+        until(lambda: committed(f"iceberg {hangs}", f"clickhouse {hangs}"), log, "end of the tables' catching up")
     assert rows(connections, hangs, "second") == expected(records, "upsert_delete")
     assert in_clickhouse.rows(connections, hangs) == expected(records, "upsert_delete")

@@ -27,17 +27,11 @@ from resources.connections import Connections
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import ROOT, Flow, rows
 from tests.kit.model import expected
+from tests.kit.processes import lives
 from tests.kit.records import bootstrap, produce, random_changes
+from tests.kit.waiting import PATIENCE, until
 
 STATUS = dg.DagsterRunStatus
-_PATIENCE = 600
-
-
-def _until(wanted: Callable[[], object], log: Path) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not wanted():
-        assert time.monotonic() < end, log.read_text()[-3000:]
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -53,13 +47,13 @@ def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
 
 
 def _call(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=_PATIENCE)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def _is_asleep(waiting: psutil.Process, log: Path) -> None:
     """It goes to sleep again and again, and takes hardly any of a processor's time meanwhile."""
     began, before, slept = time.monotonic(), waiting.cpu_times(), waiting.num_ctx_switches().voluntary
-    _until(lambda: waiting.num_ctx_switches().voluntary > slept + 150, log)
+    until(lambda: waiting.num_ctx_switches().voluntary > slept + 150, log)
     now = waiting.cpu_times()
     used = now.user + now.system - before.user - before.system
     assert used / (time.monotonic() - began) < 0.4
@@ -102,22 +96,22 @@ def test_a_killed_run_holds_nobody_up_and_a_live_one_is_waited_for(
     with dg.DagsterInstance.from_config(str(home)) as instance:
         kafka_is(silent)
         with _process([*command, "run", flow.name], first) as holder:
-            _until(lambda: holders(instance, [f"landing/{flow.name}"]), first)
+            until(lambda: holders(instance, [f"landing/{flow.name}"]), first)
             run_id = instance.get_runs(limit=1)[0].run_id
             # From then on it waits for Kafka, and writes nothing to the instance's files that would stay locked.
-            _until(lambda: instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_START), first)
+            until(lambda: instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_START), first)
             holder.send_signal(signal.SIGSTOP)  # or it would give up Kafka, sooner or later
             kafka_is(usual["kafka"])
             refused = _call([*command, "run", flow.name, "--no-wait"])
             assert refused.returncode == 3, refused.stderr
             assert f"run {run_id[:8]} of {flow.name} (process {holder.pid}) works on landing/" in refused.stderr
             with _process([*command, "run", flow.name], second) as waiting:
-                _until(lambda: f"waiting: run {run_id[:8]} of {flow.name}" in second.read_text(), second)
+                until(lambda: f"waiting: run {run_id[:8]} of {flow.name}" in second.read_text(), second)
                 _is_asleep(psutil.Process(waiting.pid), second)
                 assert waiting.poll() is None
                 holder.send_signal(signal.SIGKILL)
                 # Nobody has waited for it yet: it is a zombie, as in many a container.
-                assert waiting.wait(_PATIENCE) == 0, second.read_text()
+                assert waiting.wait(PATIENCE) == 0, second.read_text()
             assert f"process {holder.pid} is gone" in second.read_text()
             assert f"freed landing/{flow.name}" in second.read_text()
         assert rows(connections, flow.table("upsert")) == expected(records, "upsert")
@@ -228,7 +222,7 @@ def test_the_steps_of_a_killed_run_are_ended_with_it(
 
     with dg.DagsterInstance.from_config(str(home)) as instance:
         with _process([sys.executable, str(program)], first) as killed:
-            _until(steps, first)
+            until(steps, first)
             killed.send_signal(signal.SIGKILL)
             killed.wait()
         (step,) = map(psutil.Process, steps())
@@ -236,10 +230,10 @@ def test_the_steps_of_a_killed_run_are_ended_with_it(
             assert step.is_running()
             dead = instance.get_runs()[0]
             with _process([sys.executable, str(program)], second) as waiting:
-                _until(lambda: len(steps()) == 2, second)
+                until(lambda: len(steps()) == 2, second)
                 (pids / "hang").unlink()
-                assert waiting.wait(_PATIENCE) == 0, second.read_text()
-            _until(lambda: not step.is_running() or step.status() == psutil.STATUS_ZOMBIE, second)
+                assert waiting.wait(PATIENCE) == 0, second.read_text()
+            until(lambda: not lives(step), second)
             told = [entry.message for entry in instance.all_logs(instance.get_runs(limit=1)[0].run_id)]
             assert [line for line in told if "processes of its steps" in line and "freed the/table" in line]
             assert instance.get_run_by_id(dead.run_id).status == STATUS.FAILURE  # type: ignore[union-attr]
@@ -267,10 +261,10 @@ def test_the_run_of_a_daemon_waits_for_a_live_one_asleep(
                 line = f"waiting: run {live.run_id[:8]} of p (process {os.getpid()}) works on the/table since "
                 return any(entry.message.startswith(line) for run in runs for entry in instance.all_logs(run.run_id))
 
-            _until(told, log)
+            until(told, log)
             _is_asleep(psutil.Process(waiting.pid), log)
             instance.event_log_storage.free_concurrency_slots_for_run(live.run_id)
-            assert waiting.wait(_PATIENCE) == 0, log.read_text()
+            assert waiting.wait(PATIENCE) == 0, log.read_text()
 
 
 @pytest.mark.parametrize("hangs", [False, True])
@@ -285,14 +279,14 @@ def test_a_person_ends_a_run_even_one_that_hangs(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with dg.DagsterInstance.from_config(str(home)) as instance:
         with _process([sys.executable, str(program)], log) as started:
-            _until(lambda: len(list(pids.iterdir())) == 2, log)
+            until(lambda: len(list(pids.iterdir())) == 2, log)
             (step,) = [psutil.Process(int(path.name)) for path in pids.iterdir() if path.name.isdigit()]
             if hangs:
                 started.send_signal(signal.SIGSTOP)
                 monkeypatch.setattr("orchestration.stopping._PATIENCE", 0.0)
             (line,) = stop_runs(instance, instance.get_runs())
             assert ("was killed" in line) == hangs
-            _until(lambda: started.poll() is not None, log)
-            _until(lambda: not step.is_running() or step.status() == psutil.STATUS_ZOMBIE, log)
+            until(lambda: started.poll() is not None, log)
+            until(lambda: not lives(step), log)
         assert instance.get_runs()[0].status == STATUS.CANCELED
         assert not holders(instance, ["the/table"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -24,9 +23,9 @@ from tests.kit.engine import catalog
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
 from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.waiting import until
 
 STATUS = dg.DagsterRunStatus
-_PATIENCE = 300
 
 
 class _Dagster:
@@ -34,10 +33,7 @@ class _Dagster:
         self.instance, self.log = instance, log
 
     def until(self, wanted: Callable[[], object]) -> None:
-        end = time.monotonic() + _PATIENCE
-        while not wanted():
-            assert time.monotonic() < end, self.log.read_text()[-5000:]
-            time.sleep(0.05)
+        until(wanted, self.log)
 
     def runs(self, flow: Flow, *statuses: dg.DagsterRunStatus) -> Sequence[dg.DagsterRun]:
         return self.instance.get_runs(dg.RunsFilter(tags={RESIDENT_TAG: flow.name}, statuses=list(statuses)))

@@ -7,10 +7,8 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import dagster as dg
 import pytest
@@ -27,17 +25,7 @@ from tests.kit.dagster_dev import started
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
 from tests.kit.records import bootstrap, produce, random_changes
-
-T = TypeVar("T")
-_PATIENCE = 300
-
-
-def _until(wanted: Callable[[], T], what: str, log: Path) -> T:
-    end = time.monotonic() + _PATIENCE
-    while not (found := wanted()):
-        assert time.monotonic() < end, f"no {what} in time: {log.read_text()[-3000:]}"
-        time.sleep(0.2)
-    return found
+from tests.kit.waiting import until
 
 
 @pytest.mark.slow
@@ -80,10 +68,10 @@ def test_a_pipeline_goes_on_after_everything_was_killed(
         log = tmp_path / "first.log"
         table_is_in({"kind": "iceberg", "type": "rest", "uri": f"http://{silent_server}"})
         with started(command, free_port(()), environment, log) as (_, process):
-            (hung,) = _until(runs(dg.DagsterRunStatus.STARTED), "run", log)
+            (hung,) = until(runs(dg.DagsterRunStatus.STARTED), log, "run")
             # It has landed, and its next step holds the pool of the table.
             landed = dg.AssetKey(["landing", flow.name])
-            _until(lambda: instance.get_latest_materialization_event(landed), "landing", log)
+            until(lambda: instance.get_latest_materialization_event(landed), log, "landing")
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         assert runs(dg.DagsterRunStatus.STARTED)(), "nobody has told Dagster"
@@ -91,7 +79,7 @@ def test_a_pipeline_goes_on_after_everything_was_killed(
         log = tmp_path / "second.log"
         table_is_in(lake)
         with started(command, free_port(()), environment, log):
-            _until(runs(dg.DagsterRunStatus.SUCCESS), "run after the restart", log)
+            until(runs(dg.DagsterRunStatus.SUCCESS), log, "run after the restart")
 
         dead = instance.get_run_by_id(hung.run_id)
         assert dead

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +19,11 @@ from orchestration.cli.instance import SETTINGS
 from orchestration.run_process import fate, pid_of
 from resources.local.ports import free_port
 from tests.kit.dagster_dev import ask, started
+from tests.kit.processes import lives
+from tests.kit.waiting import until
 
 T = TypeVar("T")
 STATUS = dg.DagsterRunStatus
-_PATIENCE = 300
 
 # Real engines: each works after the fork.
 _LOCATION = """
@@ -82,11 +82,7 @@ class _Dagster:
         self.address, self.group, self.instance, self.pids, self.log = address, group, instance, pids, log
 
     def until(self, wanted: Callable[[], T]) -> T:
-        end = time.monotonic() + _PATIENCE
-        while not (found := wanted()):
-            assert time.monotonic() < end, self.log.read_text()[-5000:]
-            time.sleep(0.05)
-        return found
+        return until(wanted, self.log)
 
     def launch(self) -> str:
         selector = {"repositoryLocationName": "location", "repositoryName": "__repository__", "jobName": "job"}
@@ -143,10 +139,6 @@ def _dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Dagst
         yield _Dagster(address, process.pid, instance, pids, log)
 
 
-def _lives(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-
-
 def _said(instance: dg.DagsterInstance, run_id: str) -> bytes:
     """What a step of the run has printed, as Dagster's page shows it."""
     (captured,) = [
@@ -165,14 +157,14 @@ def test_a_forked_run_works_is_cancelled_dies_and_is_renewed(dagster: _Dagster, 
     cancelled, step = dagster.hanging()
     ask(dagster.address, _TERMINATE, {"r": cancelled})
     dagster.until(dagster.is_(cancelled, STATUS.CANCELED))
-    dagster.until(lambda: not _lives(step))
+    dagster.until(lambda: not lives(step))
 
     # Killed: its steps end with it, run monitoring tells Dagster, and the pool is free for the next run.
     killed, step = dagster.hanging()
     pid = pid_of(dagster.run(killed).tags, killed)
     assert pid
     os.kill(pid, signal.SIGKILL)
-    dagster.until(lambda: not _lives(step))
+    dagster.until(lambda: not lives(step))
     dagster.until(lambda: dagster.run(killed).is_finished)
     assert fate(dagster.run(killed).tags, killed) == "ended"
     (dagster.pids / "hang").unlink()
@@ -192,4 +184,4 @@ def test_runs_end_with_everything_else(dagster: _Dagster) -> None:
     assert pid
     run = psutil.Process(pid)
     os.killpg(dagster.group, signal.SIGKILL)
-    dagster.until(lambda: not _lives(run) and not _lives(step))
+    dagster.until(lambda: not lives(run) and not lives(step))

@@ -22,8 +22,8 @@ from tests.kit.flow import Flow, rows
 from tests.kit.guides import PRODUCTION, blocks
 from tests.kit.model import expected
 from tests.kit.postgres import binaries, running_postgres
+from tests.kit.processes import stop
 from tests.kit.records import bootstrap, produce, random_changes
-from tests.kit.stopping import stop
 
 pytestmark = pytest.mark.production
 BIN = Path(sys.executable).parent

@@ -23,8 +23,8 @@ from resources.local.ports import accepts, free_port
 from resources.local.spark_server import LIBRARIES
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
+from tests.kit.processes import stop
 from tests.kit.records import bootstrap, produce, random_changes
-from tests.kit.stopping import stop
 from tests.orchestration.launching import advance
 
 pytestmark = pytest.mark.production

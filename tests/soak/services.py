@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,18 +19,9 @@ from tests.kit.flow import ROOT
 from tests.kit.kinds import KINDS, unavailable
 from tests.kit.project import Project
 from tests.kit.rest_catalog import RestCatalog
+from tests.kit.waiting import until
 
 CATALOG = "catalog"
-_PATIENCE = 300
-
-
-def until(wanted: Callable[[], object], what: str) -> None:
-    """Waits, and fails with `what` when it has waited very long."""
-    end = time.monotonic() + _PATIENCE
-    while not wanted():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {_PATIENCE} s in vain: {what}")
-        time.sleep(0.05)
 
 
 @dataclass
@@ -84,7 +73,7 @@ class Services:
         pid = next(s.pid for s in local_stack.status(self.home) if s.name == name)
         assert pid, f"{name} does not run"
         os.kill(pid, signal.SIGKILL)
-        until(lambda: _state(self.home, name) != "running", f"{name} ends")
+        until(lambda: _state(self.home, name) != "running", what=f"end of {name}")
 
     def restart(self, name: str) -> None:
         if name == CATALOG:
@@ -92,7 +81,7 @@ class Services:
         else:
             self._stack_up()
         if name in ("clickhouse", "zookeeper"):
-            until(self._keeper_answers, "ClickHouse reaches its keeper again")
+            until(self._keeper_answers, what="answer of the keeper")
 
     def stop(self) -> None:
         self.catalog.stop()

@@ -29,7 +29,8 @@ from tests.kit.kinds import KINDS
 from tests.kit.model import sorted_rows
 from tests.kit.project import Project
 from tests.kit.records import bootstrap, produce
-from tests.soak.services import Daemon, Services, until
+from tests.kit.waiting import until
+from tests.soak.services import Daemon, Services
 from tests.soak.traffic import PARTITIONS, Traffic, difference
 
 # Six tables, all modes.
@@ -301,7 +302,7 @@ class Soak:
                 found[:] = [run for run in instance.get_runs(wanted) if PROCESS_TAG in run.tags]
             return bool(found)
 
-        until(started, "the daemon starts a run")
+        until(started, what="run of the daemon")
         return found[0]
 
     def _process(self, run: dg.DagsterRun) -> psutil.Process | None:

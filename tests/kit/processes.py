@@ -1,0 +1,53 @@
+"""Processes that a test has started: how they sleep, and how they end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+from tests.kit.waiting import PATIENCE, until
+
+
+def stop(process: subprocess.Popen[bytes], patience: float = 60) -> None:
+    """Asks it to end, and kills it if it has not done so after so many seconds."""
+    process.terminate()
+    try:
+        process.wait(timeout=patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def lives(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def end_of(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit code (negative: the signal) and output, once it has ended."""
+    assert process.stdout
+    output = process.stdout.read()
+    return process.wait(timeout=PATIENCE), output
+
+
+def until_stopped(process: subprocess.Popen[str]) -> None:
+    """Until it stops itself at a boundary (`failpoint="…=stop"`)."""
+
+    def is_stopped() -> bool:
+        assert process.poll() is None, "ended before the boundary"
+        return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
+
+    until(is_stopped)
+
+
+@contextmanager
+def asleep(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Meanwhile it sleeps at a boundary (`failpoint="…=stop"`); afterwards it goes on."""
+    try:
+        until_stopped(process)
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)

@@ -1,0 +1,21 @@
+"""Waiting for what another process does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+# Only what hangs takes as long.
+PATIENCE = 600
+
+
+def until(wanted: Callable[[], T], log: Path | None = None, what: str = "sign of what was waited for") -> T:
+    """What it gives once that is true; fails with the end of the log."""
+    end = time.monotonic() + PATIENCE
+    while not (found := wanted()):
+        assert time.monotonic() < end, f"no {what} in time: {log.read_text()[-5000:] if log else ''}"
+        time.sleep(0.05)
+    return found
