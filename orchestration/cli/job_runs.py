@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-from dagster._core.events import RunFailureReason
 from dagster._core.utils import make_new_run_id
 
 from jobs.spec.pipeline import PipelineSpec
+from orchestration.cli.interrupts import ending_when_asked
 from orchestration.dead_runs import end_dead_runs
 from orchestration.names import PIPELINE_TAG, landing_key, op_name
 from orchestration.pauses import read_pauses
@@ -127,7 +127,7 @@ def execute(
         raise in_the_way(found)
     run_id, waits = make_new_run_id(), PoolWaits(instance, _LOG.info, wait)
     try:
-        with waiting_for_pools(waits):
+        with ending_when_asked(), waiting_for_pools(waits):
             result = job.execute_in_process(
                 instance=instance,
                 partition_key=partition,
@@ -141,8 +141,7 @@ def execute(
         instance.event_log_storage.free_concurrency_slots_for_run(run_id)
     if waits.refusal:
         raise waits.refusal
-    ends = [event.job_failure_data for event in result.all_events if event.is_job_failure]
-    if any(end.failure_reason == RunFailureReason.UNEXPECTED_TERMINATION for end in ends):
+    if result.dagster_run.status == dg.DagsterRunStatus.CANCELED:
         raise KeyboardInterrupt
     return result
 

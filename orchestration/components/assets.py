@@ -22,7 +22,6 @@ from jobs.spec.tables import Table
 from orchestration import names
 from orchestration.components import checks
 from orchestration.components.config import LandConfig, MergeConfig
-from orchestration.components.failures import retry_policy
 from orchestration.components.landing import run_landing
 from orchestration.components.launch import Launch
 from orchestration.components.member_steps import run_landing_of_members, run_merges_of_members
@@ -94,7 +93,6 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.Ass
         check_specs=checks.landing_checks(key),
         pool=names.pool(key),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        retry_policy=retry_policy(spec.retry),
     )
     def landing(context: dg.AssetExecutionContext, config: LandConfig) -> Iterator[dg.MaterializeResult[Any]]:
         run = run_landing_of_members if spec.source.for_each else run_landing
@@ -131,7 +129,6 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
         check_specs=checks.table_checks(key, table, spec.freshness),
         pool=names.table_pool(launch.name, spec, table),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        retry_policy=retry_policy(spec.retry),
     )
     def merge(context: dg.AssetExecutionContext, config: MergeConfig) -> Iterator[dg.MaterializeResult[Any]]:
         if spec.source.for_each:

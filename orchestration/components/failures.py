@@ -11,23 +11,28 @@ from jobs.spec.automation import Retry
 from resources.errors import BatchmergeError, InvariantBroken, TimeLimitReached, TransientError
 
 
-def retry_policy(retry: Retry) -> dg.RetryPolicy:
-    return dg.RetryPolicy(
-        max_retries=retry.max_retries,
-        delay=retry.delay_seconds,
-        backoff=dg.Backoff.EXPONENTIAL,
-        jitter=dg.Jitter.PLUS_MINUS,
-    )
-
-
 @contextmanager
-def as_failures() -> Iterator[None]:
-    """Raises `dg.Failure` for each of our errors. Anything else is a bug: it keeps its traceback, and a second try
-    would only hide it."""
+def as_failures(retry: Retry | None = None, tries: int = 0) -> Iterator[None]:
+    """Raises `dg.Failure` for each of our errors, and asks for another try of a transient one. Anything else is a bug:
+    it keeps its traceback, and a second try would only hide it.
+
+    No op has a retry policy of Dagster's, which would also try a step again that was asked to end.
+
+    Args:
+        tries: before this one; the context's `retry_number`.
+    """
     try:
         yield
     except BatchmergeError as problem:
-        raise failure(problem) from None
+        told = failure(problem)
+        if retry is None or not told.allow_retries:
+            raise told from None
+        again = dg.RetryPolicy(
+            delay=retry.delay_seconds, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
+        ).calculate_delay(tries + 1)
+        raise dg.RetryRequested(retry.max_retries, again) from told
+    except dg.Failure:
+        raise
     except Exception as bug:
         raise dg.Failure(f"unexpected {type(bug).__name__}: {bug}", allow_retries=False) from bug
 

@@ -31,7 +31,7 @@ def run_landing(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, config: LandConfig
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Lands, or in a replay only says what was landed in those hours."""
-    with as_failures(), engine_log_in_run(context.log):
+    with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run.run_id)
         place = open_lineage.landing(pipeline.intermediate)

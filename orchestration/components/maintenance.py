@@ -13,7 +13,7 @@ from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
 from orchestration import names
 from orchestration.components.config import TopicsConfig
-from orchestration.components.failures import as_failures, retry_policy
+from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.executor import step_processes
@@ -104,10 +104,9 @@ def _op(
         name=f"{names.op_name(launch.name, key)}__maintenance",
         out=dg.Out(dg.Nothing),
         pool=pool,
-        retry_policy=retry_policy(launch.spec.retry),
     )
     def maintain(context: dg.OpExecutionContext, config: TopicsConfig) -> None:
-        with as_failures(), engine_log_in_run(context.log):
+        with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
             if held := launch.held(context, table):
                 context.log.info("no maintenance: %s", held)
                 return

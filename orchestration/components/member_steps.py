@@ -20,7 +20,7 @@ from jobs.spec.tables import Table
 from orchestration import names
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig, MergeConfig
-from orchestration.components.failures import as_failures, failure, raise_for_checks
+from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
 from orchestration.components.merging import Done, advance_or_replay, report, within_limit
 from orchestration.components.metadata import table_columns
@@ -36,7 +36,7 @@ def run_landing_of_members(
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Lands every topic that has something new. A replay lands nothing."""
     began, outcomes, seen = time.monotonic(), list[Outcome[list[LandedBatch]]](), None
-    with as_failures(), engine_log_in_run(context.log):
+    with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
         members = launch.members(context.run.run_id, config.topics)
         if held := None if replayed else launch.held(context):
@@ -63,7 +63,7 @@ def run_merges_of_members(
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Merges the tables that one entry of `tables` stands for, and reports each of them by itself."""
     merged, problems = list[_Merged](), dict[str, BatchmergeError]()
-    with as_failures(), engine_log_in_run(context.log):
+    with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
         members = launch.members(context.run.run_id, config.topics)
 
@@ -85,7 +85,8 @@ def run_merges_of_members(
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
     if problems or before:
-        raise failure(_together(launch.name, problems, before))
+        with as_failures(launch.spec.retry, context.retry_number):
+            raise _together(launch.name, problems, before)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def run_merge(
     config: MergeConfig,
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Merges within the table's time limit, so that a hanging system delays nobody else for longer."""
-    with as_failures(), engine_log_in_run(context.log):
+    with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run.run_id)
         destination = pipeline.destination_of(table)

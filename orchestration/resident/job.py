@@ -6,7 +6,6 @@ import dagster as dg
 
 from jobs.spec.tables import Table
 from orchestration import names
-from orchestration.components.failures import retry_policy
 from orchestration.components.launch import Launch
 from orchestration.executor import PRELOAD, step_processes
 from orchestration.resident.landing import stay_landing
@@ -48,9 +47,7 @@ def _op(
 ) -> dg.OpDefinition:
     """Without the pool: the step would hold it as long as it stays."""
 
-    @dg.op(
-        name=names.resident_op(launch.name, key), out=dg.Out(dg.Nothing), retry_policy=retry_policy(launch.spec.retry)
-    )
+    @dg.op(name=names.resident_op(launch.name, key), out=dg.Out(dg.Nothing))
     def stay(context: dg.OpExecutionContext, config: StayConfig) -> None:
         work(Staying(context, launch, config, key, pool, table))
 

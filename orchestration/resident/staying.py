@@ -68,7 +68,7 @@ class Staying:
         interval = self.launch.spec.interval_seconds
         assert interval is not None
         with (
-            as_failures(),
+            as_failures(self.launch.spec.retry, self.context.retry_number),
             engine_log_in_run(self.context.log, logging.WARNING, _WARN_EVERY),
             closing(Bell(self.context.run_id, names.resident_op(self.launch.name, self.key))) as bell,
         ):

@@ -16,20 +16,20 @@ from pydantic import ValidationError
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.spec.automation import Trigger
+from jobs.spec.automation import Retry, Trigger
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.verify import invariants
 from jobs.watermark import Watermark
 from orchestration.cli.job_runs import plain
 from orchestration.components import KafkaPipeline, checks, metadata
 from orchestration.components.config import LandConfig, Mode
-from orchestration.components.failures import raise_for_checks
+from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.window import Window, replays
 from orchestration.names import FILE_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
 from orchestration.sensors.idle import file_hash, settles
 from orchestration.sensors.waiting import Cursor, Waiting, observe, reason_to_run, requested, waiting
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, TimeLimitReached, Unavailable
 from tests.kit.flow import Flow
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -174,6 +174,24 @@ def test_a_broken_promise_stops_the_step_and_is_not_tried_again() -> None:
     with pytest.raises(dg.Failure, match="offsets_contiguous") as stopped:
         raise_for_checks(results, "landing/p")
     assert stopped.value.allow_retries is False
+    with pytest.raises(dg.Failure) as same, as_failures(Retry()):
+        raise stopped.value
+    assert same.value is stopped.value
+
+
+def test_only_what_may_pass_is_tried_again() -> None:
+    retry = Retry(max_retries=2, delay_seconds=1)
+    with pytest.raises(dg.RetryRequested) as again, as_failures(retry, tries=1):
+        raise Unavailable("Kafka is away")
+    assert again.value.max_retries == 2
+    assert 2 <= float(again.value.seconds_to_wait or 0) <= 4, "three times the delay, give or take one"
+    assert isinstance(again.value.__cause__, dg.Failure), "what Dagster shows"
+    for terminal in (ConfigurationError("no such table"), TimeLimitReached("it hangs"), RuntimeError("a bug")):
+        with pytest.raises(dg.Failure, match=str(terminal)) as stopped, as_failures(retry):
+            raise terminal
+        assert stopped.value.allow_retries is False
+    with pytest.raises(KeyboardInterrupt), as_failures(retry):
+        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(("said", "passed"), [(None, False), ("ignore", True)])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +20,14 @@ import yaml
 
 from orchestration.cli.instance import dagster_instance
 from orchestration.pool_waits import holders
+from orchestration.run_process import process_tags
 from resources.local.ports import free_port
 from tests.kit.flow import ROOT, Flow
 from tests.kit.processes import lives
 from tests.kit.waiting import until
 
-FLOW = Flow("t", ["append"], overrides={"retry": {"max_retries": 9, "delay_seconds": 5}})
+FLOW = Flow("t", ["append"], overrides={"retry": {"max_retries": 9, "delay_seconds": 3600}})
+STARTED = dg.DagsterRunStatus.STARTED
 _BATCHMERGE = Path(sys.executable).with_name("batchmerge")
 
 
@@ -57,11 +60,6 @@ def _in_background(arguments: str, log: Path) -> Iterator[psutil.Process]:
                 one.kill()
 
 
-def _has_seen(instance: dg.DagsterInstance, kind: dg.DagsterEventType) -> bool:
-    (run,) = instance.get_runs()
-    return bool(instance.all_logs(run.run_id, of_type=kind))
-
-
 @pytest.mark.parametrize("way", ["INT", "down"])
 def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) -> None:
     port, log = free_port(()), tmp_path / "log"
@@ -87,26 +85,46 @@ def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) ->
     assert not re.findall(r"\w+Warning: .*", log.read_text())
 
 
-@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_ends_and_frees_what_it_held(
-    asked: signal.Signals, home: Path, tmp_path: Path, silent_server: str
+@pytest.mark.parametrize(
+    ("asked", "moment", "patience"),
+    [(signal.SIGINT, "STEP_START", 300), (signal.SIGTERM, "STEP_UP_FOR_RETRY", 1), (signal.SIGINT, "waiting", 1)],
+)
+def test_a_run_ends_at_once_and_frees_what_it_held(
+    asked: signal.Signals, moment: str, patience: float, home: Path, tmp_path: Path, silent_server: str
 ) -> None:
-    log = tmp_path / "log"
+    """At work, in the pause before another try, and while another run has its table."""
+    log, pool, other = tmp_path / "log", f"landing/{FLOW.name}", str(uuid.uuid4())
     connections = {
-        "kafka": {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": 1},
+        "kafka": {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": patience},
         "lake": {"kind": "iceberg", "type": "sql", "uri": f"sqlite:///{tmp_path}/lake.db", "warehouse": str(tmp_path)},
         "spark": {"kind": "spark", "master": "local[1]"},
     }
     (home / "connections.yaml").write_text(yaml.safe_dump({"connections": connections}))
     (tmp_path / "lake.db").touch()
-    # The instance is made here or there, by whoever comes first.
-    with _in_background(f"run {FLOW.name}", log) as run, dagster_instance() as instance:
-        until(lambda: holders(instance, [f"landing/{FLOW.name}"]) or not lives(run), log)
-        assert lives(run), log.read_text()
-        # Dagster tries a step again that is interrupted while it works; in the pause before that it ends.
-        until(lambda: _has_seen(instance, dg.DagsterEventType.STEP_UP_FOR_RETRY) or not lives(run), log)
-        run.send_signal(asked)
-        until(lambda: not lives(run), log)
+    with dagster_instance() as instance:
+        if moment == "waiting":
+            instance.add_run(dg.DagsterRun("other", other, status=STARTED, tags=process_tags(other)))
+            instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
+            instance.event_log_storage.claim_concurrency_slot(pool, other, "landing")
+
+        def has_come() -> bool:
+            runs = instance.get_runs(dg.RunsFilter(job_name=FLOW.name))
+            kinds = [
+                e.dagster_event.event_type_value
+                for run in runs
+                for e in instance.all_logs(run.run_id)
+                if e.dagster_event
+            ]
+            return moment in kinds or f"{moment}: run {other[:8]}" in log.read_text()
+
+        with _in_background(f"run {FLOW.name}", log) as run:
+            until(lambda: has_come() or not lives(run), log)
+            assert lives(run), log.read_text()
+            run.send_signal(asked)
+            until(lambda: not lives(run), log)
+        (ended,) = instance.get_runs(dg.RunsFilter(job_name=FLOW.name))
         assert log.read_text().strip().endswith("cancelled")
-        assert not holders(instance, [f"landing/{FLOW.name}"])
-        assert instance.get_runs()[0].is_finished
+        assert ended.status == dg.DagsterRunStatus.CANCELED
+        retries = instance.all_logs(ended.run_id, of_type=dg.DagsterEventType.STEP_UP_FOR_RETRY)
+        assert len(retries) == (moment == "STEP_UP_FOR_RETRY")
+        assert not holders(instance, [pool], besides=other)
