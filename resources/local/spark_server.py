@@ -1,7 +1,7 @@
 """A warm Spark Connect server in local mode, with Kafka, Avro, Iceberg and SQLite libraries.
 
-Catalogs are settings of a session, not of the server. Its main class is started directly, because Spark's launcher
-script demands a Java module that the wheel's Java does not have.
+Catalogs are settings of a session, not of the server. SparkSubmit is started directly, because Spark's launcher script
+demands a Java module that the wheel's Java does not have.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import uuid
+from pathlib import Path
 from typing import Any, ClassVar
 
 from resources.errors import ConfigurationError
@@ -19,6 +20,14 @@ from resources.local.jvm import jvm
 from resources.local.lake import create_lake, lake_connection
 from resources.local.ports import accepts
 from resources.local.service import HOST, Command, Say, Service, Site
+
+PROGRAM = Path(__file__).parent.parent / "spark_connect" / "server.py"
+# What PROGRAM needs.
+SHARED_SESSIONS = {
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+    "spark.sql.artifact.isolation.enabled": "false",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",
+}
 
 LIBRARIES = Bundle(
     "spark",
@@ -69,8 +78,7 @@ class SparkServer(Service):
         options = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
         options += ["-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true"]
         argv = jvm(java, folder, _memory(), classpath(pyspark_folder() / "jars", *jars), options)
-        argv += ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(settings)]
-        argv += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        argv += ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(settings), str(PROGRAM)]
         return Command(argv, {"SPARK_HOME": str(pyspark_folder()), "PYSPARK_PYTHON": sys.executable})
 
     def _settings(self, site: Site) -> dict[str, str]:
@@ -84,6 +92,7 @@ class SparkServer(Service):
             "spark.local.dir": str(folder / "tmp"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            **SHARED_SESSIONS,
             # Each batch has a group of its own, so a cached consumer is never used again: let go of it soon.
             "spark.kafka.consumer.cache.capacity": "8",
             "spark.kafka.consumer.cache.timeout": "20s",

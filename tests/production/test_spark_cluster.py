@@ -20,7 +20,7 @@ from resources.connections import Connections, SparkConnection, load_connections
 from resources.local.jars import classpath, fetch, pyspark_folder
 from resources.local.java import find_java
 from resources.local.ports import accepts, free_port
-from resources.local.spark_server import LIBRARIES
+from resources.local.spark_server import LIBRARIES, PROGRAM, SHARED_SESSIONS
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
 from tests.kit.processes import stop
@@ -68,13 +68,9 @@ class _Cluster:
     def submitted(self, settings: dict[str, str]) -> subprocess.Popen[bytes]:
         """A Spark Connect server on the cluster; executors get the libraries from it."""
         jars = ",".join(str(jar) for jar in sorted(self._jars.glob("*.jar")))
-        options = [
-            part for key, value in {**settings, "spark.jars": jars}.items() for part in ("--conf", f"{key}={value}")
-        ]
-        service = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        return self.start(
-            "connect", "org.apache.spark.deploy.SparkSubmit", *options, "--class", service, "spark-internal"
-        )
+        settings = {**settings, **SHARED_SESSIONS, "spark.jars": jars}
+        options = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+        return self.start("connect", "org.apache.spark.deploy.SparkSubmit", *options, str(PROGRAM))
 
     def wait(self, name: str, process: subprocess.Popen[bytes], done: Callable[[str], bool]) -> None:
         until = time.monotonic() + _PATIENCE
