@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from resources.connections import Connections, SparkConnection
 from resources.spark import open_session
 
 
-def _parents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _parents(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         yield pa.RecordBatch.from_pydict({"parent": [os.getppid()]})
 
