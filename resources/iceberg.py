@@ -47,7 +47,7 @@ from resources.errors import (
     TableReplaced,
     Unavailable,
 )
-from resources.iceberg_transaction import TableChange, commit_transaction, require_transactions
+from resources.iceberg_transaction import TableChange, commit_transaction, require_transactions, same_table
 
 _COMMIT_TURNS = 3
 _LATER = (ServiceUnavailableError, ServerError, TooManyRequestsError)
@@ -190,8 +190,8 @@ class IcebergCatalog:
                 return False
             return True
 
-    def commit(self, table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
-        """One conditional commit: all updates or none.
+    def commit(self, table: Table, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> None:
+        """One conditional commit to this very table, as it was read: all updates or none.
 
         A catalog also refuses where another commit got in between that none of the requirements is about, as by
         maintenance. So a refused commit is tried again at once: one that is really too late is refused again.
@@ -205,7 +205,7 @@ class IcebergCatalog:
             with catalog_errors(where):
                 for turn in range(1, _COMMIT_TURNS + 1):
                     try:
-                        self._catalog.commit_table(table, tuple(requirements), tuple(updates))
+                        self._catalog.commit_table(table, (same_table(table), *requirements), tuple(updates))
                         return
                     except CommitFailedException:
                         if turn == _COMMIT_TURNS:

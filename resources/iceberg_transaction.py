@@ -14,7 +14,7 @@ from pyiceberg.catalog.rest import Endpoint, RestCatalog
 from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import UTF8
 from requests import HTTPError
 
@@ -31,6 +31,11 @@ class TableChange:
     table: Table
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
+
+
+def same_table(table: Table) -> TableRequirement:
+    """The table is still the one that was read, and no other of its name."""
+    return AssertTableUUID(uuid=table.metadata.table_uuid)
 
 
 def require_transactions(catalog: Catalog, name: str) -> RestCatalog:
@@ -58,7 +63,7 @@ def commit_transaction(catalog: RestCatalog, changes: Sequence[TableChange]) -> 
     requests = [
         CommitTableRequest(
             identifier=TableIdentifier(namespace=change.table.name()[:-1], name=change.table.name()[-1]),
-            requirements=change.requirements,
+            requirements=(same_table(change.table), *change.requirements),
             updates=change.updates,
         ).model_dump_json()
         for change in changes

@@ -25,24 +25,28 @@ from datetime import UTC, datetime
 from jobs import offsets
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination
-from jobs.events.files import landed_files
 from jobs.events.messages import (
     CommitComplete,
     CommitReady,
     CommitRequest,
     CommitResponse,
     CommitTable,
+    DataFile,
     Payload,
     encode,
     make_event,
 )
 from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.failpoints import failpoint
+from jobs.iceberg.attempt import added_files
 from jobs.pipeline import Pipeline
 from resources.control_topic import ControlWriter, GroupProgress, read_metadata
+from resources.iceberg import IcebergCatalog, catalog_errors
 
 # So many batches per transaction: after a long outage the events follow step by step.
 _AT_ONCE = 100
+# More would make a message that Kafka refuses (1 MB by default).
+_MOST_FILES = 10_000
 
 
 class Role:
@@ -144,14 +148,14 @@ class LandingRole:
 
     def _response(self, batch: LandedBatch) -> CommitResponse:
         table = self._pipeline.intermediate
-        files = landed_files(table.catalog, table.identifier, batch.snapshot_id)
+        files = _landed_files(table.catalog, table.identifier, batch.snapshot_id)
         return CommitResponse(
             commit_id=batch.batch.commit_id,
             batch_number=batch.number,
             connection=table.catalog.name,
             table=table.identifier,
-            data_files=files.listed,
-            files=files.total,
+            data_files=tuple(files[:_MOST_FILES]),
+            files=len(files),
             counts=dict(batch.counts.__dict__),
         )
 
@@ -205,6 +209,18 @@ class TableRole:
             vtts=_instant(state.watermark.vtts),
             caught_up_through=_instant(state.watermark.caught_up_through),
         )
+
+
+def _landed_files(catalog: IcebergCatalog, identifier: str, snapshot_id: int) -> list[DataFile]:
+    """The files that a snapshot added; none where it has expired."""
+    table = catalog.load(identifier)
+    if table is None:
+        return []
+    with catalog_errors(identifier):
+        return [
+            DataFile(f.file_path, f.file_format.value, f.record_count, f.file_size_in_bytes)
+            for f in added_files(table, snapshot_id)
+        ]
 
 
 def _request(batch: Batch) -> CommitRequest:

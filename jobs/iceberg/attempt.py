@@ -14,7 +14,6 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
-    AssertTableUUID,
     RemoveSnapshotRefUpdate,
 )
 
@@ -47,14 +46,8 @@ class Attempt(TableCommit):
         base = metadata.refs[self.target].snapshot_id
         prefix = attempt_prefix(self._pipeline, self.target)
         left = [name for name in metadata.refs if name.startswith(prefix)]
-        self._catalog.commit(
-            self._table,
-            [AssertTableUUID(uuid=metadata.table_uuid)],
-            [
-                *(RemoveSnapshotRefUpdate(ref_name=name) for name in left),
-                point(self._branch, base),
-            ],
-        )
+        swept = [RemoveSnapshotRefUpdate(ref_name=name) for name in left]
+        self._catalog.commit(self._table, [], [*swept, point(self._branch, base)])
         return base
 
     def _make_root(self) -> None:
@@ -128,11 +121,7 @@ class Attempt(TableCommit):
         """Gives the attempt up; its files are left to orphan removal."""
         table = self._catalog.load(self.identifier)
         if table and self._branch in table.metadata.refs:
-            self._catalog.commit(
-                table,
-                [AssertTableUUID(uuid=table.metadata.table_uuid)],
-                [RemoveSnapshotRefUpdate(ref_name=self._branch)],
-            )
+            self._catalog.commit(table, [], [RemoveSnapshotRefUpdate(ref_name=self._branch)])
 
 
 def added_files(table: Table, snapshot_id: int) -> Iterable[DataFile]:

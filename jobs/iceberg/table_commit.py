@@ -18,7 +18,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
-    AssertTableUUID,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
@@ -187,7 +186,6 @@ class TableCommit(ABC):
     def _publish(self, published: int, added: list[TableUpdate], mirrored: dict[str, str], found: Found) -> None:
         metadata = self._table.metadata
         requirements: list[TableRequirement] = [
-            AssertTableUUID(uuid=metadata.table_uuid),
             AssertRefSnapshotId(ref=self.target, snapshot_id=_head(metadata, self.target)),
             *found.requirements,
         ]

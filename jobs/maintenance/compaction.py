@@ -9,12 +9,7 @@ from datetime import UTC, datetime
 
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
-from pyiceberg.table.update import (
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    RemoveSnapshotRefUpdate,
-    SetSnapshotRefUpdate,
-)
+from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 from pyspark.sql import SparkSession
 
 from jobs.iceberg.branches import maintenance_branch
@@ -54,7 +49,7 @@ def compact(spark: SparkSession, maintained: MaintainedTable, options: Compactio
 
 def _rewrite(spark: SparkSession, maintained: MaintainedTable, options: Compaction, branch: str) -> Mapping[str, int]:
     strategy, sort_by = order_of_files(maintained, options, maintained.load())
-    return maintained.call(
+    (counts,) = maintained.procedure(
         spark,
         "rewrite_data_files",
         branch=branch,
@@ -64,6 +59,7 @@ def _rewrite(spark: SparkSession, maintained: MaintainedTable, options: Compacti
         max_deletes_per_file=options.max_deletes_per_file,
         target_file_mb=options.target_file_mb,
     )
+    return counts.asDict()
 
 
 def order_of_files(maintained: MaintainedTable, options: Compaction, table: Table) -> tuple[str, tuple[str, ...]]:
@@ -111,10 +107,7 @@ def drop_dangling_deletes(maintained: MaintainedTable) -> None:
         updates, snapshot = stage(table, maintained.branch, [], [], dangling, {})
     maintained.catalog.commit(
         table,
-        [
-            AssertTableUUID(uuid=table.metadata.table_uuid),
-            AssertRefSnapshotId(ref=maintained.branch, snapshot_id=ref.snapshot_id),
-        ],
+        [AssertRefSnapshotId(ref=maintained.branch, snapshot_id=ref.snapshot_id)],
         [
             *(u for u in updates if not isinstance(u, SetSnapshotRefUpdate)),
             point(maintained.branch, snapshot, like=ref),
@@ -135,8 +128,7 @@ def _branch(maintained: MaintainedTable, table: Table) -> Iterator[str]:
     finally:
         left = maintained.catalog.load(maintained.identifier)
         if left and name in left.metadata.refs:
-            uuid_then = AssertTableUUID(uuid=left.metadata.table_uuid)
-            maintained.catalog.commit(left, [uuid_then], [RemoveSnapshotRefUpdate(ref_name=name)])
+            maintained.catalog.commit(left, [], [RemoveSnapshotRefUpdate(ref_name=name)])
 
 
 def _publish(maintained: MaintainedTable, before: Table, branch: str) -> None:
@@ -149,7 +141,6 @@ def _publish(maintained: MaintainedTable, before: Table, branch: str) -> None:
     maintained.catalog.commit(
         table,
         [
-            AssertTableUUID(uuid=before.metadata.table_uuid),
             AssertRefSnapshotId(ref=maintained.branch, snapshot_id=base.snapshot_id),
             AssertRefSnapshotId(ref=branch, snapshot_id=head),
         ],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from jobs.iceberg.branches import alive_for, attempts_since
 from jobs.maintenance.report import GaveWay
@@ -43,8 +43,8 @@ class MaintainedTable:
         found = self.catalog.load(self.identifier)
         return found is not None and self.branch in found.metadata.refs
 
-    def call(self, spark: SparkSession, template: str, **arguments: object) -> Mapping[str, int]:
-        """Runs one of Iceberg's procedures; its one row of counts by column name, empty where it has none.
+    def procedure(self, spark: SparkSession, template: str, **arguments: object) -> list[Row]:
+        """Runs one of Iceberg's procedures, and gives its answer.
 
         Raises:
             CommitFailed: another writer was faster, for good.
@@ -53,8 +53,7 @@ class MaintainedTable:
             "spark", template, catalog=self.catalog.name, table=tuple(self.identifier.split(".")), **arguments
         )
         with spark_errors(self.identifier):
-            row = spark.sql(text).first()
-        return row.asDict() if row else {}
+            return spark.sql(text).collect()
 
     def give_way(self) -> None:
         """Called before a commit that would make a running MERGE void.

@@ -23,7 +23,7 @@ def rewrite_manifests(spark: SparkSession, maintained: MaintainedTable, options:
     if before < options.min_count or maintained.branch != "main":
         return {"manifests": before}
     maintained.give_way()
-    maintained.call(spark, "rewrite_manifests")
+    maintained.procedure(spark, "rewrite_manifests")
     return {"manifests before": before, "manifests after": _count(maintained)}
 
 

@@ -71,7 +71,7 @@ def expire_these(spark: SparkSession, maintained: MaintainedTable, ids: list[int
     before = {s.snapshot_id for s in maintained.load().metadata.snapshots}
     files = 0
     for first in range(0, len(ids), _AT_ONCE):
-        counts = maintained.call(spark, "expire_snapshots", snapshots=ids[first : first + _AT_ONCE])
-        files += sum(count or 0 for name, count in counts.items() if name.endswith("_files_count"))
+        (counts,) = maintained.procedure(spark, "expire_snapshots", snapshots=ids[first : first + _AT_ONCE])
+        files += sum(count or 0 for name, count in counts.asDict().items() if name.endswith("_files_count"))
     after = {s.snapshot_id for s in maintained.load().metadata.snapshots}
     return {"snapshots before": len(before), "snapshots removed": len(before - after), "files deleted": files}

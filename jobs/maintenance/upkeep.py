@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
-from jobs.maintenance.branches import sweep
 from jobs.maintenance.compaction import compact
+from jobs.maintenance.leftovers import remove_branches, remove_orphans
 from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.maintenance.manifests import rewrite_manifests
-from jobs.maintenance.orphans import remove_orphans
 from jobs.maintenance.report import Done, do
 from jobs.maintenance.snapshots import expire
 from jobs.spec.maintenance import Maintenance
@@ -29,7 +28,7 @@ def keep_up(
     yield from done(
         maintained.identifier,
         [
-            ("branches", options.orphans.enabled, lambda: sweep(maintained, options.orphans)),
+            ("branches", options.orphans.enabled, lambda: remove_branches(maintained, options.orphans)),
             ("compaction", options.compaction.enabled, lambda: compact(spark, maintained, options.compaction)),
             ("manifests", options.manifests.enabled, lambda: rewrite_manifests(spark, maintained, options.manifests)),
             (

@@ -13,7 +13,6 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from jobs.pipeline import Pipeline
-from orchestration.cli.reset_tables import forget_tables
 from resources.connections import KafkaConnection
 from resources.errors import TopicMissing, Unavailable
 from resources.local.flights.changes import FlightChanges
@@ -77,7 +76,11 @@ class Flights:
         return not all(state and dict(state.offsets) == dict(ends) for state in states)
 
     def _begin_anew(self, say: Callable[[str], None]) -> None:
-        if any([forget_tables(self.pipeline), self._delete_topic()]):
+        landing = self.pipeline.intermediate
+        gone = [landing.catalog.drop(landing.identifier)]
+        for destination in self.pipeline.destinations():
+            gone += [destination.drop(), destination.drop_state()]
+        if any([*gone, self._delete_topic()]):
             say("starting again: the last demo's topic and tables are gone, its runs stay in Dagster")
 
     def _delete_topic(self) -> bool:

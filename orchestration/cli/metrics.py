@@ -50,8 +50,7 @@ def metrics(host: str, port: int, fresh: float, once: bool) -> None:
 
 def _look(instance: dg.DagsterInstance) -> Callable[[], Iterator[Sample]]:
     from orchestration.cli.pipelines import pipeline_status
-    from orchestration.metrics.assets import pipeline_assets
-    from orchestration.metrics.events import EventTotals
+    from orchestration.metrics.events import EventTotals, pipeline_assets
     from orchestration.metrics.tables import table_samples
 
     totals = EventTotals(instance)

@@ -12,9 +12,12 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from orchestration.files import pipeline_names, pipeline_spec
 from orchestration.metrics import measures
 from orchestration.metrics.measures import Measure, Sample
-from orchestration.names import PIPELINE_TAG
+from orchestration.metrics.tables import LANDING
+from orchestration.names import PIPELINE_TAG, landing_key, table_key
+from resources.errors import BatchmergeError
 
 _OUTCOMES = ("read", "landed", "quarantined", "skipped", "filtered", "inserted", "updated", "deleted")
 _ENDED = {
@@ -25,6 +28,19 @@ _ENDED = {
 _STAGE = "seconds "
 _PAGE = 500
 _COARSE = timedelta(seconds=5)
+
+
+def pipeline_assets() -> dict[tuple[str, str], dg.AssetKey]:
+    """Pipeline and table (``landing``, or kind and table) to asset key. Files that are wrong have no tables here."""
+    found = {}
+    for name in pipeline_names():
+        try:
+            tables = pipeline_spec(name).tables
+        except BatchmergeError:
+            continue
+        found[name, LANDING] = landing_key(name)
+        found |= {(name, f"{table.kind} {table.table}"): table_key(table) for table in tables}
+    return found
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What a sensor sees of a lease, and cleaning up versions and deletes for good."""
+"""What a sensor sees of a lease."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from jobs import protocol
-from jobs.replay.landed import replay_batches
 from resources.connections import Connections
-from resources.errors import ConfigurationError
-from tests.kit import model
-from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
+from tests.kit.clickhouse import clickhouse_flow, destination
 from tests.kit.records import bootstrap, produce, random_changes
 
 
@@ -48,26 +43,3 @@ def test_sensor_shows_what_a_dead_run_left_behind(
     assert lease.committed
     assert lease.committed.batch_number == 1
     assert {p.last + 1 for p in lease.partitions} == set(lease.committed.offsets.values())
-
-
-def test_clean_up_removes_versions_and_deletes(
-    connections: Connections, topic: Callable[..., str], spark: SparkSession
-) -> None:
-    flow = clickhouse_flow(topic(), ["upsert_delete", "append"], max_records=100)
-    records = random_changes(2, 300, 20, 1)
-    produce(bootstrap(connections), flow.topic, records)
-    pipeline = flow.pipeline(connections, spark)
-    last = [landed.number for landed in protocol.land(pipeline, 0)][-1]
-    for each in pipeline.destinations():
-        protocol.merge(pipeline, each)
-    table = destination(pipeline, flow.table("upsert_delete"))
-    wanted = model.expected(records, "upsert_delete")
-    table.clean_up()
-    table.clean_up(deletes=True)
-    (server,) = servers(connections)
-    assert server.rows(f"SELECT count() AS n FROM {table.table.table}")[0]["n"] == len(wanted)
-    assert rows(connections, table.table.table) == wanted
-    replay_batches(pipeline, table, 1, last)
-    assert rows(connections, table.table.table) == wanted
-    with pytest.raises(ConfigurationError, match="nothing to clean up"):
-        destination(pipeline, flow.table("append")).clean_up()

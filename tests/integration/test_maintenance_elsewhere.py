@@ -38,6 +38,8 @@ def test_clickhouse_rows_of_old_versions_and_deletes_go(
     (server,) = ch.servers(connections)
     wanted = model.expected(records, "upsert_delete")
     assert server.rows(f"SELECT count() AS n FROM {flow.table('upsert_delete')}")[0]["n"] == len(wanted)
+    one.replay("upsert_delete", 1, 1)
+    assert ch.rows(connections, flow.table("upsert_delete")) == wanted
     more = random_changes(5, 30, 9, 1)
     produce(bootstrap(connections), flow.topic, more)
     one.advance()

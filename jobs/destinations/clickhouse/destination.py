@@ -29,7 +29,7 @@ from jobs.maintenance.report import Done, do
 from jobs.spec.columns import RowColumn, row_columns
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
-from resources.errors import BatchmergeError, ConfigurationError
+from resources.errors import BatchmergeError
 from sql import render
 
 
@@ -111,20 +111,10 @@ class ClickHouseDestination(Destination):
     def _clean_up(self) -> Mapping[str, int]:
         if not self.layout.versioned:
             return {}
-        self.clean_up(deletes=self.spec.maintenance.clean_up.deletes and not self.layout.ordered)
-        return {"endpoints": len(self.shards)}
-
-    def clean_up(self, deletes: bool = False) -> None:
-        """Merges the versions of rows for good; with `deletes` also removes the rows of deleted keys.
-
-        Raises:
-            ConfigurationError: the table has no versions, or its deletes have to stay.
-        """
-        if not self.layout.versioned:
-            raise ConfigurationError("a table of mode append has nothing to clean up", where=self.name)
-        removes = deletes and self.table.mode == "upsert_delete"
+        deletes = self.spec.maintenance.clean_up.deletes and self.table.mode == "upsert_delete"
         for shard in self.shards:
-            clean_up(shard.server, self.layout.path, self.layout.cluster, removes, self.layout.ordered)
+            clean_up(shard.server, self.layout, deletes and not self.layout.ordered)
+        return {"endpoints": len(self.shards)}
 
     def _merged(self, results: Sequence[Inserted], began: float, changes: int) -> Merged:
         done = sum(results, Inserted())

@@ -1,4 +1,4 @@
-"""Hard deletion: removes replaced versions and rows of deletes from a table of upserts.
+"""Removes what ReplacingMergeTree would remove sooner or later: replaced versions and rows of deletes.
 
 Until then they are hidden by FINAL only. A delete that is gone for good cannot hold its place against an older change
 that comes later; the order of batches lets none come, a named order (`changes.order_by`) does: there deletes stay.
@@ -6,25 +6,14 @@ that comes later; the order of batches lets none come, a named order (`changes.o
 
 from __future__ import annotations
 
+from jobs.destinations.clickhouse.tables import Layout
 from resources.clickhouse import ClickHouseServer
-from resources.errors import ConfigurationError
 from sql import render
 
 
-def clean_up(
-    server: ClickHouseServer, path: tuple[str, ...], cluster: str | None, deletes: bool, ordered: bool
-) -> None:
-    """Merges all parts of each table partition and, with `deletes`, drops the rows of deleted keys.
-
-    Raises:
-        ConfigurationError: deletes have to stay because an order is named.
-    """
-    if deletes and ordered:
-        raise ConfigurationError(
-            "deletes of a table with a named order have to stay: an older change may still come",
-            where=f"clickhouse {'.'.join(path)}",
-            remedy="only merge the versions, without removing deletes",
-        )
+def clean_up(server: ClickHouseServer, layout: Layout, deletes: bool) -> None:
+    """Merges all parts of each table partition and, with `deletes`, drops the rows of deleted keys."""
+    where = {"table": layout.path, "cluster": layout.cluster}
     if deletes:
-        server.execute(render("clickhouse", "table_allow_cleanup", table=path, cluster=cluster))
-    server.execute(render("clickhouse", "table_optimize", table=path, cluster=cluster, deletes=deletes))
+        server.execute(render("clickhouse", "table_allow_cleanup", **where))
+    server.execute(render("clickhouse", "table_optimize", **where, deletes=deletes))
