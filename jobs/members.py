@@ -157,8 +157,7 @@ class Members:
 
     def group_offsets(self) -> dict[TopicPartition, int]:
         """How far all tables are, as the consumer group of the pipeline says."""
-        found = self._kafka.group_offsets(f"batchmerge-{self.name}")
-        return {TopicPartition(*partition): offset for partition, offset in found.items()}
+        return self._kafka.group_offsets(f"batchmerge-{self.name}")
 
     @property
     def _kafka(self) -> KafkaCluster:

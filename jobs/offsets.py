@@ -13,19 +13,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from resources.topic_partition import TopicPartition as TopicPartition  # noqa: PLC0414  so it is a word of this module
 
 V = TypeVar("V")
-
-
-class TopicPartition(NamedTuple):
-    """One partition of one topic. Sorts by topic, then partition: the order that `i` follows."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 Offsets = Mapping[TopicPartition, int]

@@ -205,8 +205,7 @@ class Pipeline:
         """The next batch after the committed one."""
         moved = led_anew(committed, topics)
         if committed and moved:
-            cut = self.kafka.cut_off({(tp.topic, tp.partition): at for tp, at in moved.items()})
-            refuse_cut_off(committed, {TopicPartition(*p): end for p, end in cut.items()})
+            refuse_cut_off(committed, self.kafka.cut_off(moved))
         return plan_batch(
             pipeline=self.name,
             spec_hash=self.spec.meaning_hash,
@@ -267,7 +266,7 @@ class Pipeline:
 
     def offsets_at(self, partitions: list[TopicPartition], instant: datetime) -> Offsets:
         """Of each partition the first offset at or after this time; its end where there is none."""
-        return _named(self.kafka.offsets_at(partitions, int(instant.timestamp() * 1000)))
+        return self.kafka.offsets_at(partitions, int(instant.timestamp() * 1000))
 
     def _named_start(self, named: Offsets, partitions: list[TopicPartition], topics: TopicState) -> Offsets:
         unknown = sorted(tp for tp in named if tp not in topics.stable)
@@ -291,12 +290,7 @@ def look(kafka: KafkaCluster, topics: list[str]) -> TopicState:
     """What Kafka has for these topics now, in a few questions however many they are."""
     ids, partitions = kafka.describe(topics)
     stable, epochs = kafka.stable_ends(partitions)
-    return TopicState(
-        first=_named(kafka.first_offsets(partitions)),
-        stable=_named(stable),
-        topic_ids=ids,
-        leader_epochs=_named(epochs),
-    )
+    return TopicState(kafka.first_offsets(partitions), stable, ids, epochs)
 
 
 def _committed_number(destination: Destination) -> int:
@@ -311,7 +305,3 @@ def _committed_number(destination: Destination) -> int:
     except BatchmergeError as problem:
         _LOG.warning("the first batch is planned without %s: %s", destination.name, problem)
         return 0
-
-
-def _named(offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:
-    return {TopicPartition(*partition): offset for partition, offset in offsets.items()}

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as _TopicPartition
 
 from resources.errors import TopicMissing
-from resources.kafka import KafkaCluster, Partition
+from resources.kafka import KafkaCluster
 from resources.kafka_errors import kafka_errors, settled
+from resources.topic_partition import TopicPartition
 
 _LOG = logging.getLogger("batchmerge.kafka")
 # What comes after a failure in a transaction gets this, not what failed.
@@ -39,13 +41,13 @@ class GroupProgress:
     """Offsets to commit for a consumer group without members; `metadata` is kept with the first of them."""
 
     group: str
-    offsets: Mapping[Partition, int]
+    offsets: Mapping[TopicPartition, int]
     metadata: str
 
 
-def read_metadata(cluster: KafkaCluster, group: str, partitions: Iterable[Partition], timeout: float) -> list[str]:
+def read_metadata(cluster: KafkaCluster, group: str, partitions: Iterable[TopicPartition], timeout: float) -> list[str]:
     """The metadata that was committed with a group's offsets; empty where there is no such group."""
-    wanted = [TopicPartition(*p) for p in partitions]
+    wanted = [_TopicPartition(*p) for p in partitions]
     deadline = time.monotonic() + timeout
     # A group that this user may not see: librdkafka's consumer would ask until the time is over (tried).
     cluster.group_members(group)
@@ -156,7 +158,7 @@ class ControlWriter:
 
     def _send_offsets(self, producer: Producer, progress: GroupProgress, timeout: float) -> None:
         wanted = [
-            TopicPartition(topic, partition, offset, progress.metadata if n == 0 else "")
+            _TopicPartition(topic, partition, offset, progress.metadata if n == 0 else "")
             for n, ((topic, partition), offset) in enumerate(sorted(progress.offsets.items()))
         ]
         if not wanted:

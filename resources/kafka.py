@@ -28,9 +28,9 @@ from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError, TopicMissing
 from resources.kafka_errors import REFUSED, kafka_errors, settled
 from resources.kafka_security import librdkafka_settings, spark_options
+from resources.topic_partition import TopicPartition
 
 T = TypeVar("T")
-Partition = tuple[str, int]
 
 # librdkafka prints to stderr unless it is given a logger; its lines name brokers, never credentials.
 _LOG = logging.getLogger("batchmerge.kafka")
@@ -120,29 +120,31 @@ class KafkaCluster:
                 )
         return sorted(names)
 
-    def describe(self, topics: list[str]) -> tuple[dict[str, str], list[Partition]]:
+    def describe(self, topics: list[str]) -> tuple[dict[str, str], list[TopicPartition]]:
         """Kafka's id per topic, and all their partitions."""
         with self._errors("topics"):
             found = self._admin.describe_topics(TopicCollection(topics), request_timeout=self._timeout)
             described = {name: self._result(future) for name, future in found.items()}
         ids = {name: str(d.topic_id) for name, d in described.items()}
-        return ids, [(name, p.id) for name, d in sorted(described.items()) for p in d.partitions]
+        return ids, [TopicPartition(name, p.id) for name, d in sorted(described.items()) for p in d.partitions]
 
-    def first_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    def first_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that is still there, per partition."""
         return self._list_offsets(partitions, OffsetSpec.earliest())
 
-    def stable_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The last stable offset per partition: everything before it is decided (`read_committed`)."""
         return self.stable_ends(partitions)[0]
 
-    def stable_ends(self, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    def stable_ends(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The last stable offset per partition, and its leader's epoch where the broker says it."""
         found = self._list(partitions, OffsetSpec.latest())
         epochs = {p: one.leader_epoch for p, one in found.items() if one.leader_epoch is not None}
         return {p: one.offset for p, one in found.items()}, epochs
 
-    def cut_off(self, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int | None]:
+    def cut_off(self, positions: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int | None]:
         """Where the log was cut off below these offsets, each with the leader's epoch in which it was the log's end.
 
         librdkafka asks the leader where that epoch ends before it fetches (KIP-320); nothing is read or committed.
@@ -160,8 +162,8 @@ class KafkaCluster:
             finally:
                 consumer.close()
 
-    def _cuts(self, consumer: Consumer, waiting: set[Partition]) -> dict[Partition, int | None]:
-        cuts: dict[Partition, int | None] = {}
+    def _cuts(self, consumer: Consumer, waiting: set[TopicPartition]) -> dict[TopicPartition, int | None]:
+        cuts: dict[TopicPartition, int | None] = {}
         until = time.monotonic() + self._timeout
         while waiting:
             if time.monotonic() > until:
@@ -169,14 +171,14 @@ class KafkaCluster:
             message = consumer.poll(0.2)
             if message is None or message.partition() is None:
                 continue
-            where, problem = (str(message.topic()), int(message.partition() or 0)), message.error()
+            where, problem = TopicPartition(str(message.topic()), message.partition() or 0), message.error()
             if problem and problem.code() in _CUT and "truncation" in problem.str():
                 said = re.search(r"end offset is (\d+)", problem.str())
                 cuts[where] = int(said[1]) if said else None
             waiting.discard(where)
         return cuts
 
-    def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int]:
+    def offsets_at(self, partitions: Iterable[TopicPartition], milliseconds: int) -> dict[TopicPartition, int]:
         """The first offset at or after that time, per partition; the end where there is none."""
         at = self._list_offsets(partitions, OffsetSpec.for_timestamp(milliseconds))
         missing = [p for p, offset in at.items() if offset < 0]
@@ -193,7 +195,7 @@ class KafkaCluster:
                 if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 
-    def commit_group(self, group: str, offsets: Mapping[Partition, int]) -> None:
+    def commit_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Sets the offsets of a consumer group that has no members; what every lag exporter then shows."""
         wanted = [_TopicPartition(t, p, o) for (t, p), o in sorted(offsets.items())]
         if not wanted:
@@ -207,7 +209,7 @@ class KafkaCluster:
                 self._timeout,
             )
 
-    def group_offsets(self, group: str) -> dict[Partition, int]:
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """The committed offsets of a consumer group; empty where there is none."""
         # librdkafka's admin client crashes the process where a broker answers that it is not the group's coordinator
         # (librdkafka issue 5040). To this question it takes the same answer well, and is asked until that has settled.
@@ -220,7 +222,7 @@ class KafkaCluster:
                 ),
                 self._timeout,
             )
-        return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
+        return {TopicPartition(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
 
     def group_members(self, group: str) -> int:
         """How many members a consumer group has now; 0 where there is no such group."""
@@ -236,19 +238,21 @@ class KafkaCluster:
                     return 0
                 raise
 
-    def _list_offsets(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+    def _list_offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         return {p: found.offset for p, found in self._list(partitions, spec).items()}
 
-    def _list(self, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, ListOffsetsResultInfo]:
+    def _list(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, ListOffsetsResultInfo]:
         wanted = {_TopicPartition(*p): spec for p in partitions}
         if not wanted:
             return {}
 
-        def ask() -> dict[Partition, ListOffsetsResultInfo]:
+        def ask() -> dict[TopicPartition, ListOffsetsResultInfo]:
             futures = self._admin.list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
             )
-            return {(tp.topic, tp.partition): self._result(future) for tp, future in futures.items()}
+            return {TopicPartition(tp.topic, tp.partition): self._result(future) for tp, future in futures.items()}
 
         with self._errors("offsets"):
             return settled(ask, self._timeout)

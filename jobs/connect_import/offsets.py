@@ -26,11 +26,12 @@ from jobs.iceberg.history import ancestors
 from resources.clickhouse import ClickHouseServer
 from resources.errors import ConfigurationError, SourceError, TopicMissing, Unavailable
 from resources.iceberg import IcebergCatalog
-from resources.kafka import KafkaCluster, Partition
+from resources.kafka import KafkaCluster
+from resources.topic_partition import TopicPartition
 from resources.topic_reading import read_to_end
 from sql import render
 
-Offsets = dict[Partition, int]
+Offsets = dict[TopicPartition, int]
 
 _MAGIC = b"aVR\x01"
 # Event types of the control topic: https://github.com/apache/iceberg kafka-connect-events, PayloadType.
@@ -56,7 +57,7 @@ class Written:
     table: str
 
 
-def committed(cluster: KafkaCluster, configuration: Configuration, partitions: Iterable[Partition]) -> Offsets:
+def committed(cluster: KafkaCluster, configuration: Configuration, partitions: Iterable[TopicPartition]) -> Offsets:
     """The next offset of each partition as the connector's group has it; without one, where the sink would begin.
 
     Raises:
@@ -80,7 +81,7 @@ def committed(cluster: KafkaCluster, configuration: Configuration, partitions: I
     return {**{p: o for p, o in found.items() if p in set(partitions)}, **first}
 
 
-def after_keeper_state(offsets: Mapping[Partition, int], rows: Iterable[KeeperRow], where: str) -> Offsets:
+def after_keeper_state(offsets: Mapping[TopicPartition, int], rows: Iterable[KeeperRow], where: str) -> Offsets:
     """The offsets after what the ClickHouse sink's state says; partitions without a row stay.
 
     Raises:
@@ -88,18 +89,18 @@ def after_keeper_state(offsets: Mapping[Partition, int], rows: Iterable[KeeperRo
     """
     by_key = {row.key: row for row in rows}
     found = dict(offsets)
-    for topic, partition in offsets:
-        row = by_key.get(f"{topic}-{partition}")
+    for tp in offsets:
+        row = by_key.get(str(tp))
         if row is None or row.state == "NONE":
             continue
         if row.state != "AFTER_PROCESSING":
             raise SourceError(
-                f"the sink has begun a batch of {topic}-{partition} that ends at offset {row.last}, and nobody knows "
+                f"the sink has begun a batch of {tp} that ends at offset {row.last}, and nobody knows "
                 "whether it was inserted",
                 where=where,
                 remedy="start the connector again until it has finished the batch, stop it, then import again",
             )
-        found[topic, partition] = row.last + 1
+        found[tp] = row.last + 1
     return found
 
 
@@ -182,7 +183,7 @@ def _decode(message: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def start(offsets: Mapping[Partition, int]) -> dict[str, dict[str, dict[int, int]]]:
+def start(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, dict[int, int]]]:
     """`source.start` of the pipeline file."""
     by_topic: dict[str, dict[int, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):

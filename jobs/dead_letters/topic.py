@@ -73,9 +73,8 @@ class DeadLetterTopic:
                 continue
             state = CommittedState.after(batch)
             messages = (to_message(self._pipeline.name, letter) for letter in self._letters(batch.number, spark))
-            offsets = {(tp.topic, tp.partition): offset for tp, offset in state.offsets.items()}
             newest_sent = PublishedThrough(state.batch_number, state.commit_id).to_metadata()
-            progress = [GroupProgress(self._group, offsets, newest_sent)]
+            progress = [GroupProgress(self._group, state.offsets, newest_sent)]
             sent = messages if batch.number in there else ()
             writer.send_messages(sent, progress, lambda: failpoint("dead-letters.written"))
             failpoint("dead-letters.sent")
@@ -98,9 +97,8 @@ class DeadLetterTopic:
         return self._table.dead_letters(ALL, values=True, batches=(batch, batch))
 
     def _unsent(self, landed: Sequence[LandedBatch], newest: CommittedState) -> Iterator[LandedBatch]:
-        partitions = [(tp.topic, tp.partition) for tp in newest.offsets]
         limit = self._options.time_limit_seconds
-        sent = published_through(read_metadata(self._pipeline.kafka, self._group, partitions, limit))
+        sent = published_through(read_metadata(self._pipeline.kafka, self._group, newest.offsets, limit))
         wanted = {state.batch_number for state in pending(sent, landed, newest, int(time.time() * 1000))}
         return (batch for batch in landed if batch.number in wanted)
 

@@ -80,7 +80,7 @@ def _move_group(pipeline: Pipeline) -> None:
     states = _states(pipeline)
     if states:
         least = offsets.minimum(s.offsets for s in states)
-        pipeline.kafka.commit_group(pipeline.group, {(tp.topic, tp.partition): o for tp, o in least.items()})
+        pipeline.kafka.commit_group(pipeline.group, least)
     failpoint(GROUP)
 
 

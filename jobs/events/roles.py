@@ -65,9 +65,8 @@ class Role:
         """The newest batch that this group's metadata names; it is kept with one of the state's offsets."""
         if self._published and group == self.group:
             return self._published  # nobody else can have moved it
-        partitions = [(tp.topic, tp.partition) for tp in state.offsets]
         limit = self._control.time_limit_seconds
-        return published_through(read_metadata(self._pipeline.kafka, group, partitions, limit))
+        return published_through(read_metadata(self._pipeline.kafka, group, state.offsets, limit))
 
     def publish(self, point: str, payloads: Sequence[Payload], progress: Sequence[GroupProgress] = ()) -> None:
         """Sends these events and moves these groups in one transaction."""
@@ -96,17 +95,13 @@ class Role:
             some = states[first : first + _AT_ONCE]
             newest = PublishedThrough(some[-1].batch_number, some[-1].commit_id)
             together = [payload for state in some for payload in payloads(state)]
-            self.publish(point, together, [_progress(group, some[-1], newest)])
+            self.publish(point, together, [GroupProgress(group, some[-1].offsets, newest.to_metadata())])
             if group == self.group:
                 self._published = newest
 
     def _open(self) -> None:
         if not self._writer.is_open:
             self._writer.open(self._control.create)
-
-
-def _progress(group: str, state: CommittedState, newest: PublishedThrough) -> GroupProgress:
-    return GroupProgress(group, {(tp.topic, tp.partition): o for tp, o in state.offsets.items()}, newest.to_metadata())
 
 
 class LandingRole:

@@ -1,4 +1,4 @@
-"""What dead runs left: branches of their attempts, and files that no snapshot has. Those of a living run are younger."""
+"""What dead runs left: branches of their attempts, and files that no snapshot has. A living run has younger ones."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import dagster as dg
 
 from jobs import offsets
 from jobs.members import Members
-from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
@@ -100,7 +99,7 @@ def look(pipeline: Pipeline) -> Waiting:
     """What waits now. The slowest table is known by the consumer group, so that no table is asked."""
     topics: TopicState = pipeline.topic_state()
     state = pipeline.intermediate.committed()
-    group = {TopicPartition(*tp): o for tp, o in pipeline.kafka.group_offsets(pipeline.group).items()}
+    group = pipeline.kafka.group_offsets(pipeline.group)
     batches = state.batch_number if state else 0
     return waiting(topics.stable, topics.first, state.offsets if state else {}, group, batches)
 

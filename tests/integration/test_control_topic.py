@@ -27,6 +27,7 @@ from resources.control_topic import ControlWriter, GroupProgress, Message, read_
 from resources.errors import ConfigurationError, Interrupted, TopicMissing, Unavailable
 from resources.kafka import KafkaCluster
 from resources.local.java import find_java
+from resources.topic_partition import TopicPartition
 from resources.topic_reading import read_messages
 from tests.kit.events import cluster
 from tests.kit.records import bootstrap
@@ -57,15 +58,15 @@ class TestWriter:
         name = topic(partitions=1)
         group = f"g-{uuid.uuid4()}"
         progress = [
-            GroupProgress(group, {(name, 0): 5}, "as far as five"),
-            GroupProgress(group + "/x", {(name, 0): 7}, ""),
+            GroupProgress(group, {TopicPartition(name, 0): 5}, "as far as five"),
+            GroupProgress(group + "/x", {TopicPartition(name, 0): 7}, ""),
         ]
         _writer(kafka, name).send("p", [b"one", b"two"], progress, lambda: None)
         assert _all(kafka, name) == [b"one", b"two"]
         assert kafka.group_offsets(group) == {(name, 0): 5}
         assert kafka.group_offsets(group + "/x") == {(name, 0): 7}
-        assert read_metadata(kafka, group, [(name, 0)], 30) == ["as far as five"]
-        assert read_metadata(kafka, group + "/nobody", [(name, 0)], 30) == []
+        assert read_metadata(kafka, group, [TopicPartition(name, 0)], 30) == ["as far as five"]
+        assert read_metadata(kafka, group + "/nobody", [TopicPartition(name, 0)], 30) == []
 
     def test_what_fails_before_the_commit_never_was(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, group = topic(partitions=1), f"g-{uuid.uuid4()}"
@@ -75,7 +76,7 @@ class TestWriter:
             raise RuntimeError("on purpose")
 
         with pytest.raises(RuntimeError, match="on purpose"):
-            writer.send("p", [b"lost"], [GroupProgress(group, {(name, 0): 5}, "lost")], fail)
+            writer.send("p", [b"lost"], [GroupProgress(group, {TopicPartition(name, 0): 5}, "lost")], fail)
         assert _all(kafka, name) == []
         assert kafka.group_offsets(group) == {}
         assert not writer.is_open

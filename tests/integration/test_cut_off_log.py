@@ -10,7 +10,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.offsets import TopicPartition
-from jobs.plan import TopicState, led_anew, refuse_cut_off
+from jobs.pipeline import look
+from jobs.plan import led_anew, refuse_cut_off
 from resources.connections import KafkaConnection, load_connections
 from resources.errors import OffsetsGone, Unavailable
 from resources.kafka import KafkaCluster
@@ -32,38 +33,30 @@ def test_cut_off_log_is_told_from_one_that_only_has_another_leader(
         admin = AdminClient({"bootstrap.servers": servers})
         admin.create_topics([NewTopic("t", 1)])["t"].result(timeout=60)
         produce(servers, "t", [Record(0, n, {"id": n}) for n in range(10)])
-        before = _state(KafkaCluster("kafka", connection))
+        before = look(KafkaCluster("kafka", connection), ["t"])
         stack.down(tmp_path, print)
         stack.up(tmp_path, ["kafka"], print)
         cluster = KafkaCluster("kafka", connection)
         produce(servers, "t", [Record(0, n, {"id": n}) for n in range(20)])
-        after = _state(cluster)
+        after = look(cluster, ["t"])
         assert (before.stable[P], after.stable[P]) == (10, 30)
         assert after.leader_epochs[P] > before.leader_epochs[P]
 
         state = replace(committed(2), offsets={P: 10}, topic_ids=before.topic_ids, leader_epochs=before.leader_epochs)
         moved = led_anew(state, after)
         assert moved == {P: (10, before.leader_epochs[P])}
-        assert cluster.cut_off({(tp.topic, tp.partition): at for tp, at in moved.items()}) == {}, "nothing was lost"
+        assert cluster.cut_off(moved) == {}, "nothing was lost"
 
         lost = replace(state, offsets={P: 20})
-        cut = cluster.cut_off({(tp.topic, tp.partition): at for tp, at in led_anew(lost, after).items()})
-        assert cut == {("t", 0): 10}
+        cut = cluster.cut_off(led_anew(lost, after))
+        assert cut == {P: 10}
         with pytest.raises(OffsetsGone, match="cut the log off at offset 10"):
-            refuse_cut_off(lost, {TopicPartition(*p): end for p, end in cut.items()})
+            refuse_cut_off(lost, cut)
     finally:
         stack.down(tmp_path, print)
     silent = KafkaCluster("kafka", connection.model_copy(update={"timeout_seconds": 1.0}))
     with pytest.raises(Unavailable, match="in time"):
-        silent.cut_off({("t", 0): (10, 0)})
+        silent.cut_off({P: (10, 0)})
 
 
 P = TopicPartition("t", 0)
-
-
-def _state(cluster: KafkaCluster) -> TopicState:
-    ids, partitions = cluster.describe(cluster.topics(["t"], None))
-    stable, epochs = cluster.stable_ends(partitions)
-    first = cluster.first_offsets(partitions)
-    offsets, ends, led = ({TopicPartition(*p): n for p, n in values.items()} for values in (first, stable, epochs))
-    return TopicState(offsets, ends, ids, led)
