@@ -15,7 +15,7 @@ from collections import Counter
 VARIABLE = "BATCHMERGE_FAILPOINT"
 
 # Every boundary of the protocol, in its order. The crash suite goes through all of them. Kinds of destination that have
-# several outside effects in a merge have more (`jobs.destinations.base.Kind.failpoints`).
+# several outside effects in a merge have more (`jobs.destinations.kind.Kind.failpoints`).
 LANDING = ("land.planned", "land.begun", "land.written", "land.published")
 # Where records bring new columns, before the batch is written by them (jobs/landing/new_columns.py).
 NEW_COLUMNS = "land.evolved"

@@ -9,18 +9,18 @@ fields that hold one are `SecretStr`, which prints as stars.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from functools import cache, reduce
 from operator import or_
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, create_model, model_validator
 
-from resources.config_files.mistakes import Mistake, Mistakes, Path, refuse
+from resources.config_files.mistakes import Mistake, Mistakes, refuse
 from resources.config_files.models import examine
 from resources.config_files.positions import read_yaml
+from resources.config_files.references import resolve
 from resources.errors import ConfigurationError
 
 
@@ -244,17 +244,17 @@ class Connections:
         return {name: str(getattr(self._by_name[name], "kind", "")) for name in self.names()}
 
 
-def data_folder() -> FilePath:
+def data_folder() -> Path:
     """The folder of local services and their data: ``BATCHMERGE_HOME``, else ``.batchmerge`` here."""
-    return FilePath(os.environ.get("BATCHMERGE_HOME", ".batchmerge")).absolute()
+    return Path(os.environ.get("BATCHMERGE_HOME", ".batchmerge")).absolute()
 
 
-def connections_path() -> FilePath:
+def connections_path() -> Path:
     named = os.environ.get("BATCHMERGE_CONNECTIONS")
-    return FilePath(named) if named else data_folder() / "connections.yaml"
+    return Path(named) if named else data_folder() / "connections.yaml"
 
 
-def load_connections(path: FilePath | None = None) -> Connections:
+def load_connections(path: Path | None = None) -> Connections:
     """Reads and resolves the connections file.
 
     Raises:
@@ -273,41 +273,10 @@ def load_connections(path: FilePath | None = None) -> Connections:
         raise ConfigurationError(f"cannot be read: {problem.strerror}", where=str(path)) from None
     if not isinstance(found.data, dict):
         raise found.refusal([Mistake((), "there are no connections", "begin with `connections:`")])
-    resolved, unresolved = _resolve(found.data, ())
+    resolved, unresolved = resolve(found.data, ())
     # Values may be resolved secrets: none is repeated.
     examined = examine(_file(), resolved, (mistake.path for mistake in unresolved), show_values=False)
     mistakes = [*found.mistakes, *unresolved, *examined.mistakes]
     if examined.value is None or mistakes:
         raise found.refusal(mistakes)
     return Connections(dict(examined.value)["connections"], str(path))
-
-
-_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
-
-
-def _resolve(node: Any, at: Path) -> tuple[Any, list[Mistake]]:
-    """What is written with its references replaced, and those that lead nowhere."""
-    found: list[Mistake] = []
-    if isinstance(node, dict):
-        parts = {key: _resolve(value, (*at, key)) for key, value in node.items()}
-        return {key: value for key, (value, _) in parts.items()}, [m for _, ms in parts.values() for m in ms]
-    if isinstance(node, list):
-        items = [_resolve(value, (*at, number)) for number, value in enumerate(node)]
-        return [value for value, _ in items], [m for _, ms in items for m in ms]
-    if isinstance(node, str):
-        return _REFERENCE.sub(lambda match: _look_up(match, at, found), node), found
-    return node, found
-
-
-def _look_up(reference: re.Match[str], at: Path, found: list[Mistake]) -> str:
-    how, name = reference.groups()
-    if how == "env":
-        if name not in os.environ:
-            found.append(Mistake(at, f"environment variable {name} is not set", f"export {name}, then try again"))
-        return os.environ.get(name, "")
-    try:
-        return FilePath(name).read_text().strip()
-    except OSError as problem:
-        what = f"cannot read {name}: {problem.strerror}"
-        found.append(Mistake(at, what, "mend the path or its permissions"))
-        return ""

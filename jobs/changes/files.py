@@ -23,7 +23,7 @@ from jobs.changes.columns import CHANGES, REVISION
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter
 from jobs.offsets import OffsetRange, TopicPartition
-from resources.iceberg import catalog_errors
+from resources.iceberg_errors import catalog_errors
 
 # Type checkers see the constructors of pydantic's base class instead of these classes' own.
 _IS: Any = EqualTo

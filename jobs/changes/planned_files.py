@@ -26,7 +26,7 @@ from jobs.batch import LandedBatch
 from jobs.changes.columns import REVISION
 from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition
 from jobs.offsets import OffsetRange, TopicPartition
-from resources.iceberg import catalog_errors
+from resources.iceberg_errors import catalog_errors
 
 # Opening small files one after another would wait for the storage most of the time.
 _THREADS = 8

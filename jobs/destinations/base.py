@@ -1,31 +1,4 @@
-"""What a kind of destination is, and what the engine asks of each of its tables. To write one, start here.
-
-A kind is a package with one entry point in the group ``batchmerge.destinations`` that names a `Kind` object::
-
-    [project.entry-points."batchmerge.destinations"]
-    duckdb = "batchmerge_duckdb.kind:KIND"
-
-Nothing else is registered anywhere: pipeline file, connections file, `plan`, `check`, `verify`, `status`, maintenance
-and Dagster's assets find the kind by that name (`jobs.destinations.registry`).
-
-=====================  =================================================================================================
-file of a kind         what is in it
-=====================  =================================================================================================
-``kind``               the `Kind`: names, models, `Capabilities`. Imported whenever a pipeline file is read, so it
-                       imports no client library, no Spark and of the engine only this module and `jobs.spec.tables`
-``spec``               the table's entry in a pipeline file: a `Table` with ``kind: Literal["<name>"]``
-``rules``              what the system cannot do with the columns that are declared (`Kind.mistakes`)
-``destination``        the `Destination`, opened only for pipelines that use the kind
-``prepare``            creates the table, evolves its schema (`jobs.evolution` decides what is allowed)
-``merge``              brings landed changes into the table (`jobs.changes` reads and reduces them)
-``state``              the committed state, kept with the table and moved by compare-and-set
-``read``               the table's rows for `verify`: a `jobs.destinations.reading.TableReader`
-``maintain``           upkeep, where the system needs some
-``sql/``               templates of its dialect, where no other kind has them (`sql.Dialect`)
-=====================  =================================================================================================
-
-Only `Kind.open`, `Kind.columns`, `Kind.statement` and the abstract members of `Destination` have to be written;
-the other members have a default that suits a system without that feature.
+"""What the engine asks of each destination table, of whatever kind (`jobs.destinations.kind`).
 
 What is landed reaches a merge in one of two ways:
 
@@ -49,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -64,117 +37,9 @@ if TYPE_CHECKING:
     from jobs.destinations.side_table import SideTable
     from jobs.landing.intermediate import IntermediateTable
     from jobs.landing.landing_table import LandingTable
-    from jobs.lineage import RecreatedTopics
     from jobs.maintenance.report import Done
-    from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
-    from jobs.spec.tables import Mode, Table
-    from resources.config_files.mistakes import Mistake
-    from resources.connections import Connection, Connections
-    from sql import Dialect
-
-from resources.errors import ConfigurationError
-
-T = TypeVar("T", bound="Table")
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What tables of a kind can do; the engine goes by this and never by the kind's name.
-
-    Attributes:
-        modes: modes that a table may have.
-        commit: how a merge commits, in one line for `plan`.
-        reference: what the system calls a commit: ``snapshot id``, ``job id``. It labels `Merged.reference`.
-        asset_kinds: badges of the tables in Dagster, at most three (Dagster's limit).
-        struct_keys: a struct may be a key column; compared part by part.
-        keeps_unchanged_columns: a merge can leave single columns of a row as they were (modes upsert, upsert_delete).
-        counts_keys_at_merge: `Destination.touched_duplicates` is cheap enough to be asked after every merge; otherwise
-            only `verify` asks for duplicate keys.
-        commits_together: `Destination.transaction` commits several tables of one connection at once.
-        lands_directly: an append table can stand in for the intermediate table (`Destination.as_landing`).
-        refuses: there are rows that can be landed and that its system cannot store (`jobs.destinations.refusal`).
-        nullable_nested: a struct, array or map may be null in a table; otherwise those that records bring are `text`.
-        tells_topics_apart: rows of a recreated topic are told from those of the topic before it of that name, or
-            `Destination.check_replay` says that they cannot be.
-        leases: a run holds a lease while it writes, so that a dead run leaves something behind (`Destination.leases`).
-    """
-
-    modes: frozenset[Mode]
-    commit: str
-    reference: str
-    asset_kinds: frozenset[str]
-    struct_keys: bool = False
-    keeps_unchanged_columns: bool = False
-    counts_keys_at_merge: bool = False
-    commits_together: bool = False
-    lands_directly: bool = False
-    refuses: bool = False
-    nullable_nested: bool = True
-    tells_topics_apart: bool = False
-    leases: bool = False
-
-
-class Kind(ABC, Generic[T]):
-    """A kind of destination table, as its entry point gives it. One object per kind, without state.
-
-    Attributes:
-        name: ``kind:`` of the pipeline and the connections file, and the entry point's name.
-        title: how people write the system's name.
-        table: the model of an entry of `tables`; its field `connection` has the usual connection as default.
-        connection: the model of an entry of the connections file, with ``kind: Literal["<name>"]``.
-        dialect: the SQL that is run for its tables.
-        failpoints: boundaries between two outside effects of a merge, in their order (`jobs.failpoints`); the crash
-            tests kill a run at each.
-    """
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    table: type[T]
-    connection: ClassVar[type[Connection]]
-    capabilities: ClassVar[Capabilities]
-    dialect: ClassVar[Dialect]
-    failpoints: ClassVar[Sequence[str]] = ()
-
-    @abstractmethod
-    def open(self, pipeline: str, spec: PipelineSpec, table: T, connections: Connections) -> Destination:
-        """The destination of a table. Imports what it needs here; asks no system anything yet.
-
-        Raises:
-            ConfigurationError: there is no such connection (`Connections.get` says so).
-        """
-
-    @abstractmethod
-    def columns(self, spec: PipelineSpec, table: T) -> list[RowColumn]:
-        """The columns of the table's rows, under the names that they have there (`jobs.spec.columns.row_columns`).
-
-        From the pipeline file alone: Dagster shows them before anything was connected to.
-
-        """
-
-    def mistakes(self, spec: PipelineSpec, table: T) -> Iterator[Mistake]:
-        """What the system cannot do with these columns, for `batchmerge check`: paths go from the table's entry on.
-
-        From the pipeline file alone. Columns that options name and the table lacks are reported elsewhere
-        (`Table.named_columns`): they are passed over here.
-        """
-        del spec, table
-        return iter(())
-
-    def refuses(self, spec: PipelineSpec, table: T) -> Iterator[str]:
-        """Columns with rows that are certain to be refused, in sentences for `check` and `plan`.
-
-        From the pipeline file alone.
-        """
-        del spec, table
-        return iter(())
-
-    @abstractmethod
-    def statement(self, spec: PipelineSpec, table: T) -> str:
-        """The statement that brings changes into the table, for people (`plan`, Dagster); empty where it is none.
-
-        From the pipeline file alone: what only a run knows (names of its own, bounds of keys) stands there as ``…``.
-        """
+    from jobs.spec.tables import Table
 
 
 @dataclass(frozen=True)
@@ -410,35 +275,3 @@ class Destination(ABC):
             dead_letters: where records go that cannot be read.
         """
         raise NotImplementedError(f"{self.table.kind} is no place to land in")
-
-
-def require_batch_column(recreated: RecreatedTopics, table: Table, where: str) -> None:
-    """For replays of tables without a unique key, whose rows say a topic's name and not its id.
-
-    Args:
-        recreated: since the table has rows.
-
-    Raises:
-        ConfigurationError: the rows do not say which topic of a name they are from.
-    """
-    if recreated and "batch" not in table.metadata_columns:
-        raise ConfigurationError(
-            f"{', '.join(sorted(recreated))} was recreated: rows of two topics may have the same offset, and nothing "
-            "in a row says which topic it is from",
-            where=where,
-            remedy="fill a new table with `metadata_columns: [topic, partition, offset, batch]`",
-        )
-
-
-def require_empty(rows: int | None, where: str) -> None:
-    """For `Destination.drop_state`: refuses a table with rows; None where it is gone.
-
-    Raises:
-        ConfigurationError: it has rows.
-    """
-    if rows:
-        raise ConfigurationError(
-            f"the table has {rows} rows, which would come twice",
-            where=where,
-            remedy="drop the table first, if it is to be filled again",
-        )

@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args
 
-from jobs.destinations.base import Kind
+from jobs.destinations.kind import Kind
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _load(point: EntryPoint, package: str) -> Kind[Any]:
 def _problems(name: str, kind: object) -> list[str]:
     """What does not fit the entry point of this name."""
     if not isinstance(kind, Kind):
-        return [f"the entry point gives a {type(kind).__name__}, not a `jobs.destinations.base.Kind`"]
+        return [f"the entry point gives a {type(kind).__name__}, not a `jobs.destinations.kind.Kind`"]
     models = {"table": kind.table, "connection": kind.connection}
     return [
         *([f"its name is {kind.name!r}"] if kind.name != name else []),

@@ -41,7 +41,8 @@ from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import added_files
 from jobs.pipeline import Pipeline
 from resources.control_topic import ControlWriter, GroupProgress, read_metadata
-from resources.iceberg import IcebergCatalog, catalog_errors
+from resources.iceberg import IcebergCatalog
+from resources.iceberg_errors import catalog_errors
 
 # So many batches per transaction: after a long outage the events follow step by step.
 _AT_ONCE = 100

@@ -26,7 +26,7 @@ from pyiceberg.types import PrimitiveType
 from jobs.iceberg.partitioning import internal
 from jobs.iceberg.position_deletes import Positions, read_positions
 from jobs.spark_tasks import Batches
-from resources.iceberg import catalog_errors
+from resources.iceberg_errors import catalog_errors
 
 FILE, POSITION = "_file", "_pos"
 _FIELD_ID = b"PARQUET:field_id"

@@ -20,7 +20,7 @@ from jobs.iceberg.position_deletes import NewDeletes, by_data_file, only_data_fi
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_commit import Found
 from resources.errors import CommitFailed
-from resources.iceberg import catalog_errors
+from resources.iceberg_errors import catalog_errors
 
 
 class RowDelta(Append):

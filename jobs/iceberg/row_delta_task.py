@@ -15,7 +15,7 @@ from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles
 from jobs.iceberg.position_deletes import Positions, write_deletes
 from jobs.spark_tasks import Batches, told
-from resources.iceberg import catalog_errors
+from resources.iceberg_errors import catalog_errors
 
 
 @dataclass(frozen=True)

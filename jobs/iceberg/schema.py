@@ -25,7 +25,7 @@ from pyiceberg.types import IcebergType
 
 from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, WidenType, plain
 from jobs.iceberg.partition_text import Partition, parse_partition
-from resources.iceberg import catalog_errors
+from resources.iceberg_errors import catalog_errors
 
 _TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
     "year": YearTransform,

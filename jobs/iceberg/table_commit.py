@@ -29,7 +29,8 @@ from jobs.iceberg.history import ancestors, read_history, tag_name
 from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.staging import stage
 from resources.errors import CommitFailed, CommitStateUnknown, TableReplaced
-from resources.iceberg import IcebergCatalog, catalog_errors
+from resources.iceberg import IcebergCatalog
+from resources.iceberg_errors import catalog_errors
 
 ATTEMPT = PREFIX + "attempt"
 _REBASES = 20

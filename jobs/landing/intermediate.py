@@ -41,7 +41,8 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
 from jobs.watermark import Watermark
 from resources.errors import CommitFailed, ConfigurationError, TableReplaced
-from resources.iceberg import IcebergCatalog, catalog_errors
+from resources.iceberg import IcebergCatalog
+from resources.iceberg_errors import catalog_errors
 from resources.kafka import KafkaCluster
 from resources.spark import spark_errors
 

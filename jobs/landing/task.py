@@ -13,7 +13,7 @@ from jobs.iceberg.new_files import NewFiles
 from jobs.landing.records import RecordReader
 from jobs.landing.task_report import Outcome, TaskReport
 from jobs.spark_tasks import told
-from resources.iceberg import catalog_errors
+from resources.iceberg_errors import catalog_errors
 
 
 @dataclass(frozen=True)

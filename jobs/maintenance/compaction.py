@@ -19,7 +19,7 @@ from jobs.iceberg.table_commit import point
 from jobs.maintenance.maintained_table import MaintainedTable, before_and_after, sizes
 from jobs.spec.maintenance import Compaction
 from resources.errors import ConfigurationError
-from resources.iceberg import catalog_errors
+from resources.iceberg_errors import catalog_errors
 
 
 def compact(spark: SparkSession, maintained: MaintainedTable, options: Compaction) -> Mapping[str, int]:

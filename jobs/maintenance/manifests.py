@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.spec.maintenance import Manifests
-from resources.iceberg import catalog_errors
+from resources.iceberg_errors import catalog_errors
 
 
 def rewrite_manifests(spark: SparkSession, maintained: MaintainedTable, options: Manifests) -> Mapping[str, int]:

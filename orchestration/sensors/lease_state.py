@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from jobs.destinations.base import Kind
+from jobs.destinations.kind import Kind
 from jobs.destinations.leases import LeaseState
 from jobs.destinations.registry import kind_of
 from jobs.offsets import Offsets, TopicPartition

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, get_args
 
-from jobs.destinations.base import Capabilities
+from jobs.destinations.kind import Capabilities
 from jobs.destinations.registry import kinds
 from jobs.spec.tables import Mode
 from resources.connections import Connections

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.base import Destination, MergeContext, Merged, require_batch_column, require_empty
+from jobs.destinations.base import Destination, MergeContext, Merged
 from jobs.destinations.bigquery.columns import Column, destination_columns, renamed_columns
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.merge import Merging
@@ -20,6 +20,7 @@ from jobs.destinations.bigquery.replay import Replaying
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import TableState
+from jobs.destinations.requirements import require_batch_column, require_empty
 from jobs.maintenance.report import Done, do
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection

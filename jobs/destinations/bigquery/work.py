@@ -14,7 +14,7 @@ from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
-from jobs.destinations.base import MergeContext, require_batch_column
+from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.flush import Flush, Judged
@@ -31,6 +31,7 @@ from jobs.destinations.bigquery.statement import order_column
 from jobs.destinations.bigquery.tables import lacks_deletes, with_deletes
 from jobs.destinations.refusal import Refusal
 from jobs.destinations.refused_rows import with_refused
+from jobs.destinations.requirements import require_batch_column
 from jobs.lineage import joined, recreated_topics
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_keep

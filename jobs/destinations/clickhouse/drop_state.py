@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from jobs.destinations.base import require_empty
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.shard import Shard
+from jobs.destinations.requirements import require_empty
 
 
 def drop_state(shard: Shard) -> bool:

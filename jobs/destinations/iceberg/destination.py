@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
-from jobs.destinations.base import Destination, MergeContext, Merged, Transaction, require_batch_column
+from jobs.destinations.base import Destination, MergeContext, Merged, Transaction
 from jobs.destinations.iceberg.columns import table_columns
 from jobs.destinations.iceberg.maintain import maintain
 from jobs.destinations.iceberg.merge import Changes
@@ -22,6 +22,7 @@ from jobs.destinations.iceberg.read import IcebergReader, branch_path
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import commit_reference, committed_state
 from jobs.destinations.iceberg.transaction import CatalogTransaction
+from jobs.destinations.requirements import require_batch_column
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append

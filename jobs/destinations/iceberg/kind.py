@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from jobs.destinations.base import Capabilities, Destination, Kind
+from jobs.destinations.base import Destination
 from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.destinations.kind import Capabilities, Kind
 from resources.connections import Connections, IcebergConnection
 from sql import SPARK
 

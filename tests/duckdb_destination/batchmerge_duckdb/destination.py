@@ -19,7 +19,8 @@ from batchmerge_duckdb.spec import DuckDbConnection, DuckDbTable
 from batchmerge_duckdb.state import TableState
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.reduction import Reduction
-from jobs.destinations.base import Destination, MergeContext, Merged, require_empty
+from jobs.destinations.base import Destination, MergeContext, Merged
+from jobs.destinations.requirements import require_empty
 from jobs.failpoints import failpoint
 from jobs.spec.columns import RowColumn
 from resources.spark import spark_errors

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchmerge_duckdb.spec import DuckDbConnection, DuckDbTable
-from jobs.destinations.base import Capabilities, Destination, Kind
+from jobs.destinations.base import Destination
+from jobs.destinations.kind import Capabilities, Kind
 from resources.connections import Connections
 from sql import Dialect, render
 

@@ -33,7 +33,7 @@ from resources.errors import (
     TransientError,
     Unavailable,
 )
-from resources.iceberg import catalog_errors, storage_error
+from resources.iceberg_errors import catalog_errors, storage_error
 from resources.spark import spark_errors
 
 ALL = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, BatchmergeError)]

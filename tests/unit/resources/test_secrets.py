@@ -23,7 +23,8 @@ from dagster._utils.error import serializable_error_info_from_exc_info
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection, IcebergConnection, SchemaRegistryConnection
 from resources.errors import BatchmergeError, ConfigurationError
-from resources.iceberg import IcebergCatalog, catalog_errors
+from resources.iceberg import IcebergCatalog
+from resources.iceberg_errors import catalog_errors
 from resources.schema_registry import SchemaRegistry
 
 SECRET = "s3cret-77"

@@ -1,0 +1,40 @@
+"""Values of a file that stand elsewhere: ``${env:NAME}`` and ``${file:/path}``, as secrets are given."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path as FilePath
+from typing import Any
+
+from resources.config_files.mistakes import Mistake, Path
+
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+
+
+def resolve(node: Any, at: Path) -> tuple[Any, list[Mistake]]:
+    """What is written with its references replaced, and those that lead nowhere."""
+    found: list[Mistake] = []
+    if isinstance(node, dict):
+        parts = {key: resolve(value, (*at, key)) for key, value in node.items()}
+        return {key: value for key, (value, _) in parts.items()}, [m for _, ms in parts.values() for m in ms]
+    if isinstance(node, list):
+        items = [resolve(value, (*at, number)) for number, value in enumerate(node)]
+        return [value for value, _ in items], [m for _, ms in items for m in ms]
+    if isinstance(node, str):
+        return _REFERENCE.sub(lambda match: _look_up(match, at, found), node), found
+    return node, found
+
+
+def _look_up(reference: re.Match[str], at: Path, found: list[Mistake]) -> str:
+    how, name = reference.groups()
+    if how == "env":
+        if name not in os.environ:
+            found.append(Mistake(at, f"environment variable {name} is not set", f"export {name}, then try again"))
+        return os.environ.get(name, "")
+    try:
+        return FilePath(name).read_text().strip()
+    except OSError as problem:
+        what = f"cannot read {name}: {problem.strerror}"
+        found.append(Mistake(at, what, "mend the path or its permissions"))
+        return ""

@@ -1,0 +1,104 @@
+"""What pyiceberg, the catalog's database and the warehouse's file system raise, as our errors."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import requests
+import sqlalchemy.exc
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    ServerError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
+
+from resources.errors import CommitFailed, CommitStateUnknown, ConfigurationError, StorageError, Unavailable
+
+_LATER = (ServiceUnavailableError, ServerError, TooManyRequestsError)
+# What PostgreSQL and MySQL say of a user, a password or a host that may not connect.
+_REFUSED = re.compile(
+    r"password authentication failed|no pg_hba\.conf entry|access denied|role .* does not exist", re.IGNORECASE
+)
+
+
+@contextmanager
+def catalog_errors(where: str) -> Iterator[None]:
+    """Turns what pyiceberg, SQLAlchemy and the file system raise into our error tree."""
+    try:
+        yield
+    except CommitFailedException as problem:
+        raise CommitFailed(str(problem), where=where) from problem
+    except CommitStateUnknownException as problem:
+        raise CommitStateUnknown(str(problem), where=where) from problem
+    except ValueError as problem:
+        # pyiceberg checks this after the requirements, and not as one of them.
+        if "older than last sequence number" not in str(problem):
+            raise
+        raise CommitFailed("another commit took this one's sequence number", where=where) from problem
+    except sqlalchemy.exc.OperationalError as problem:
+        if _REFUSED.search(str(problem.orig)):
+            raise ConfigurationError(
+                f"the catalog's database refuses access: {problem.orig}",
+                where=where,
+                remedy="mend user and password in `uri` of the connection, or the user's rights",
+            ) from None
+        # str(problem) would repeat the statement and its parameters; the driver's own text is enough.
+        raise Unavailable(
+            f"the catalog's database does not answer: {problem.orig}",
+            where=where,
+            remedy="check that it is there, writable and not locked by another process",
+        ) from None
+    except sqlalchemy.exc.SQLAlchemyError as problem:
+        raise ConfigurationError(
+            f"the catalog's database cannot be used: {getattr(problem, 'orig', None) or type(problem).__name__}",
+            where=where,
+            remedy="check `uri`, and restore the database from a copy if it is damaged",
+        ) from None
+    except (NotInstalledError, ModuleNotFoundError) as problem:
+        missing = getattr(problem, "name", None) or "the catalog's client"
+        raise ConfigurationError(
+            f"a library is missing: {missing}",
+            where=where,
+            remedy="install it, or name an installed driver in `uri` of the connection (postgresql+psycopg2://…)",
+        ) from None
+    except (requests.exceptions.RequestException, *_LATER) as problem:
+        raise Unavailable(
+            f"the catalog does not answer ({type(problem).__name__})", where=where, remedy="check its address"
+        ) from None
+    except (UnauthorizedError, ForbiddenError, OAuthError, AuthorizationExpiredError) as problem:
+        raise ConfigurationError(
+            f"the catalog refuses access ({type(problem).__name__})",
+            where=where,
+            remedy="mend `credential` of its connection (or the token in `properties`), or the user's rights",
+        ) from None
+    except RESTError as problem:  # its text is the server's, which may repeat what it was sent
+        raise ConfigurationError(
+            f"the catalog refuses the request ({type(problem).__name__})",
+            where=where,
+            remedy="check `uri` and `warehouse` of its connection, and the catalog's log",
+        ) from None
+    except OSError as problem:
+        raise storage_error(problem, where) from problem
+
+
+def storage_error(problem: OSError, where: str) -> StorageError:
+    """What a failed write to the warehouse means to the person who has to mend it."""
+    remedy = {
+        errno.ENOSPC: "free space on the warehouse's disk",
+        errno.EDQUOT: "raise the quota of the warehouse",
+        errno.EACCES: "give this user write permission on the warehouse",
+        errno.EPERM: "give this user write permission on the warehouse",
+        errno.EROFS: "mount the warehouse read-write",
+    }.get(problem.errno or 0, "check the warehouse's path and permissions")
+    return StorageError(f"the warehouse cannot be used: {problem.strerror or problem}", where=where, remedy=remedy)
