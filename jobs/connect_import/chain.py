@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from jobs.decode.envelope import OPERATION
+from jobs.spec.column_rules import RESERVED
 from jobs.spec.envelope import OP_COLUMN
-from jobs.spec.rules import RESERVED
 from sql import quote
 
 

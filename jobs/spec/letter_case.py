@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from jobs.schema.types import parse_columns
 from resources.config_files.mistakes import Mistake
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
 
 
-def case_mistakes(spec: PipelineSpec, fields: Sequence[pa.Field]) -> Iterator[Mistake]:
-    """What is wrong with `ignore_case` in a pipeline file; `fields` are those of value and key."""
+def case_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
+    """What is wrong with `ignore_case` in a pipeline file."""
     if not spec.ignore_case:
         return
     own = [e for topic in spec.source.per_topic.values() for e in (topic.key, topic.value)]
@@ -23,6 +24,7 @@ def case_mistakes(spec: PipelineSpec, fields: Sequence[pa.Field]) -> Iterator[Mi
     for name in other:
         what = f"it works with plain JSON, not with {name}, whose schemas name the fields"
         yield Mistake(("ignore_case",), what, "leave it out")
+    fields = [*parse_columns(spec.source.row), *(spec.source.key.struct if spec.source.key else [])]
     for path in sorted({path for field in fields for path in _differ_by_case(field.name, field.type)}):
         what = f"{path} differs from another field by upper and lower case only"
         yield Mistake(("ignore_case",), what, "leave it out, or declare one of them")

@@ -77,13 +77,9 @@ def override_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
         except re.error as problem:
             yield Mistake(("overrides", name), f"it is not a regular expression: {problem}", at_key=True)
             continue
-        if not _is_expression(name) and not _could_be_read(spec, name):
+        if not _is_expression(name) and not spec.source.may_have(name):
             remedy = did_you_mean(name, spec.source.topics) or "name a topic that `source.pattern` matches"
             yield Mistake(("overrides", name), f"{name} is not a topic of the source", remedy, at_key=True)
-
-
-def _could_be_read(spec: PipelineSpec, topic: str) -> bool:
-    return topic in spec.source.topics or bool(spec.source.pattern and re.fullmatch(spec.source.pattern, topic))
 
 
 def _is_expression(name: str) -> bool:

@@ -120,7 +120,7 @@ def route_mistakes(spec: PipelineSpec, key: Sequence[pa.Field], value: Sequence[
             yield from _field_mistakes((*path, "field"), table.route.field, key, value)
         for at, topic in enumerate(table.route.topics or []):
             taken.add(topic)
-            if not _is_read(spec, topic):
+            if not spec.source.may_have(topic):
                 remedy = did_you_mean(topic, spec.source.topics) or "name a topic that `source.pattern` matches"
                 yield Mistake((*path, "topics", at), f"{topic} is not a topic of the source", remedy)
     if all(t.route and t.route.topics for t in spec.tables):
@@ -128,10 +128,6 @@ def route_mistakes(spec: PipelineSpec, key: Sequence[pa.Field], value: Sequence[
             if topic not in taken:
                 remedy = "name it in a table's route, or leave it out here"
                 yield Mistake(("source", "topics", at), f"{topic} is taken by no table", remedy)
-
-
-def _is_read(spec: PipelineSpec, topic: str) -> bool:
-    return topic in spec.source.topics or bool(spec.source.pattern and re.fullmatch(spec.source.pattern, topic))
 
 
 def _field_mistakes(path: Path, name: str, key: Sequence[pa.Field], value: Sequence[pa.Field]) -> Iterator[Mistake]:

@@ -111,6 +111,10 @@ class Source(Spec):
             raise Mistakes([Mistake(("transform", "sql"), problem.what, problem.remedy)]) from None
         return self
 
+    def may_have(self, topic: str) -> bool:
+        """Whether a topic of this name is, or would be, one of them."""
+        return topic in self.topics or bool(self.pattern and re.fullmatch(self.pattern, topic))
+
     @property
     def resolved(self) -> Resolved | None:
         """The transform against the declared columns. Raises ConfigurationError where it is wrong."""

@@ -1,0 +1,162 @@
+"""What has to fit together of the columns that a pipeline file names: key, operation, order, names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from jobs.destinations.registry import kind_of
+from jobs.schema.types import parse_columns, type_name
+from jobs.spec.metadata import metadata_of
+from resources.config_files.mistakes import Mistake, Path, closest, one_of
+
+if TYPE_CHECKING:
+    from jobs.spec.pipeline import PipelineSpec
+
+# Columns of the merge's own SQL (sql/spark).
+RESERVED = {"__op", "__order", "__batch", "__i", "__kafka", "__rank", "__deleted", "__key_deleted", "__hit",
+            "__kept", "__brought"}  # fmt: skip
+KEY, OP, ORDER = ("changes", "key"), ("changes", "op"), ("changes", "order_by")
+_COLUMNS = ("source", "value", "columns")
+_IDENTIFYING = "use a whole number, decimal, string, binary, boolean, date or timestamp"
+
+
+def unknown_column(path: Path, name: str, known: Sequence[str], of: str, at_key: bool = False) -> Mistake:
+    """A column that is named and not there."""
+    meant = closest(name, known)
+    listed = (
+        "" if meant else f"name one of {', '.join(known)}" if known else "declare it there: what is named needs a type"
+    )
+    return Mistake(path, f"{name} is not a column of {of}", f"did you mean `{meant}`?" if meant else listed, at_key)
+
+
+def key_columns(spec: PipelineSpec) -> Iterator[Mistake]:
+    if spec.changes.key is None:
+        return
+    in_value = spec.changes.key.source == "value"
+    if not in_value and spec.source.key is None:
+        yield Mistake(
+            (*KEY, "columns"),
+            "the key columns come from the record's key, but `source.key` is missing",
+            "declare `source.key`, or take them from the value: `source: value`",
+        )
+        return
+    key = spec.source.key
+    origin = parse_columns(spec.source.row) if in_value or key is None else pa.schema(key.struct)
+    structs = all(kind_of(t).capabilities.struct_keys for t in spec.tables if t.needs_key)
+    for number, name in enumerate(spec.changes.key.columns):
+        path = (*KEY, "columns", number)
+        if name not in origin.names:
+            yield unknown_column(path, name, origin.names, _value_or_key(spec, in_value))
+        elif _cannot_identify(origin.field(name).type, structs):
+            yield Mistake(
+                path, f"{name} is {type_name(origin.field(name).type)}, which cannot identify a row", _IDENTIFYING
+            )
+
+
+def _value_or_key(spec: PipelineSpec, in_value: bool) -> str:
+    if not in_value:
+        return "source.key"
+    return "the transform's result" if spec.source.transform else "source.value"
+
+
+def _cannot_identify(kind: pa.DataType, structs: bool) -> bool:
+    """Types that Iceberg refuses for identifier fields: what is equal is not certain, or not one value.
+
+    Some kinds compare structs part by part: `structs` allows those.
+    """
+    if structs and pa.types.is_struct(kind):
+        return any(_cannot_identify(kind.field(n).type, structs) for n in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind) or pa.types.is_nested(kind))
+
+
+def operation(spec: PipelineSpec) -> Iterator[Mistake]:
+    op = spec.changes.op
+    if op is None:
+        return
+    value = parse_columns(spec.source.row)
+    if op.field not in value.names:
+        yield unknown_column((*OP, "field"), op.field, value.names, _value_or_key(spec, True))
+    elif pa.types.is_nested(value.field(op.field).type):
+        yield Mistake(
+            (*OP, "field"), f"{op.field} is {type_name(value.field(op.field).type)}, not a single value",
+            "name a column of text",
+        )  # fmt: skip
+
+
+def order_column(spec: PipelineSpec) -> Iterator[Mistake]:
+    op, order_by = spec.changes.op, spec.changes.ordered_by
+    if not order_by:
+        return
+    value = parse_columns(spec.source.row)
+    if order_by not in value.names:
+        yield unknown_column(ORDER, order_by, value.names, _value_or_key(spec, True))
+    elif pa.types.is_nested(value.field(order_by).type):
+        yield Mistake(
+            ORDER, f"{order_by} is {type_name(value.field(order_by).type)}, which has no order",
+            "name a number, a text, a date or a timestamp",
+        )  # fmt: skip
+    elif op and op.field == order_by and not op.keep:
+        yield Mistake(ORDER, f"{order_by} is the op field, which the tables do not keep", "set `changes.op.keep: true`")
+    deletes = [t.table for t in spec.tables if t.mode in ("upsert_delete", "delete")]
+    if deletes and not op:
+        yield Mistake(
+            ORDER,
+            f"a tombstone has no {order_by}, so it cannot say when {one_of(deletes, 'and')} lost the row",
+            "name the column that says what a record does, in `changes.op`",
+        )
+
+
+def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
+    """Names that would meet in a table: Spark and most systems do not tell upper from lower case."""
+    names = parse_columns(spec.source.row).names
+    op = spec.changes.op
+    kept = [c for c in names if not (op and op.field == c and not op.keep)]
+    lower = [c.lower() for c in kept]
+    where = ("source", "transform") if spec.source.transform else _COLUMNS
+    twice = [c for c in kept if lower.count(c.lower()) > 1]
+    if twice:
+        yield Mistake(
+            where, f"{one_of(twice, 'and')} differ in upper and lower case only", "rename one of them in a transform"
+        )
+    for name in sorted(RESERVED.intersection(lower)):
+        yield Mistake(where, f"{name} is a name that the merge uses itself", "rename the column in a transform")
+    for number, table in enumerate(spec.tables):
+        kind, metadata = kind_of(table), metadata_of(table.metadata_columns)
+        if not kind.capabilities.nullable_nested and any(pa.types.is_nested(m.type) for m in metadata):
+            what = f"record is a struct, and {kind.title} has no null for one"
+            yield Mistake(("tables", number, "metadata_columns"), what, "name topic, partition and offset")
+        ours = [m.column for m in metadata]
+        for name in ours:
+            if name.lower() in lower or ours.count(name) > 1:
+                of = "the value" if name.lower() in lower else "the record's metadata"
+                yield Mistake(
+                    ("tables", number, "metadata_columns"),
+                    f"{name} is a column of {of} already",
+                    "rename that one in a transform, or leave this one out",
+                )
+
+
+def added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
+    if spec.source.transform and takes_key(spec):
+        yield Mistake(("source", "key"), "a transform needs to know the key's columns", "declare `columns`")
+    if spec.source.value.unknown_fields != "add":
+        return
+    path = ("source", "value", "unknown_fields")
+    if spec.source.transform:
+        what = "records cannot bring columns where a transform names them itself"
+        yield Mistake(path, what, "declare `columns`, and use `rescue`, `ignore` or `fail`")
+    if spec.intermediate.direct and not spec.source.value.columns:
+        what = "a table that is written at once needs a column to begin with"
+        yield Mistake(("intermediate", "direct"), what, "declare one in `source.value.columns`, or leave `direct` out")
+    for number, table in enumerate(spec.tables):
+        if not table.evolve.add_columns:
+            what = "`source.value.unknown_fields: add` adds columns, and this table takes none"
+            yield Mistake(("tables", number, "evolve", "add_columns"), what, "set it to true, or use `rescue`")
+
+
+def takes_key(spec: PipelineSpec) -> bool:
+    """Whether the key is whatever records have (`jobs.spec.added_columns.key_is_open`)."""
+    return spec.source.key is not None and spec.source.key.takes_new_columns
