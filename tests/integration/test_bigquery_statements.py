@@ -11,8 +11,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from jobs.destinations.bigquery import geographies
+from jobs.destinations.bigquery.geographies import Geographies
+from jobs.destinations.bigquery.held import held_columns
 from resources.bigquery import BigQuery
 from resources.errors import SchemaRefused
 from tests.kit.bigquery import alone
@@ -110,6 +114,24 @@ def test_types_arrive_as_they_were(mode: str, emulator: BigQuery, name: str) -> 
             assert first[column] == value, column
     repeated = {n for n, (kind, _, _) in SCALARS.items() if kind.startswith(("array", "map"))}
     assert all(second[n] == ([] if n in repeated else None) for n in expected)
+
+
+def test_texts_that_are_no_geography_are_found_before_they_are_sent(
+    emulator: BigQuery, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [None, "POINT(30 10)", "POINT(1", "", "POINT(30 10)", "here", "LINESTRING(1 1, 2 2)"]
+    judge = Geographies(emulator, name)
+    assert judge(pa.array(texts, pa.string())).tolist() == [False, False, True, True, False, True, False]
+    monkeypatch.setattr(geographies, "_MOST_BYTES", 8)
+    assert judge(pa.array(texts, pa.string())).tolist() == [False, False, True, True, False, True, False]
+    document = {
+        "columns": {"id": "long", "place": "string"},
+        "table": {"mode": "append", "column_types": {"place": "GEOGRAPHY"}},
+    }
+    table = Table(emulator, name, document)
+    held = held_columns(table.spec, table.spec_table, table.columns, judge)
+    assert [column.label for column in held if column.may_refuse] == ["place"]
+    assert not table.says_op, "files would not be judged"
 
 
 ALIKE = {n: case for n, case in SCALARS.items() if n not in ("raw", "wall", "fine") and "<" not in case[0]}

@@ -19,7 +19,7 @@ from jobs.changes.routing import route_filter
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statement import order_column
-from jobs.destinations.bigquery.texts import unreadable
+from jobs.destinations.bigquery.texts import is_asked, unreadable
 from jobs.spec.pipeline import PipelineSpec
 
 _READ_ALIKE = frozenset({"BOOLEAN", "INTEGER", "FLOAT", "STRING", "DATE", "TIMESTAMP", "NUMERIC"})
@@ -38,7 +38,7 @@ def takes_landed_rows(spec: PipelineSpec, table: BigQueryTable, columns: Sequenc
         and all(c.source == c.path and _is_read_alike(c.staged) for c in columns)
         and not table.sanitize_names
         # Texts that have to become something else are judged one by one.
-        and not any(unreadable(c.conversion) for c in columns)
+        and not any(unreadable(c.conversion) or is_asked(c.conversion) for c in columns)
     )
 
 

@@ -2,7 +2,7 @@
 
 A text that it cannot convert would stop the whole merge, so texts are judged before they are sent. The forms are those
 of BigQuery's reference ("Conversion functions", canonical formats of "Data types", `PARSE_JSON`). What a GEOGRAPHY may
-be is too wide to be told here: there the statement has the only word.
+be is too wide to be told here: BigQuery is asked (`geographies.py`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,14 @@ _TIME_FORM = re.compile(_TIME)
 
 
 def unreadable(conversion: str | None) -> Callable[[pa.Array], Mask] | None:
-    """Finds the values of a column that BigQuery cannot convert (`columns.Column.conversion`); None: it takes all."""
+    """Finds the values of a column that BigQuery cannot convert (`columns.Column.conversion`); None: it takes all, or
+    has to be asked (`is_asked`)."""
     return _UNREADABLE.get(conversion or "")
+
+
+def is_asked(conversion: str | None) -> bool:
+    """Whether only BigQuery can tell what it converts."""
+    return conversion == "string_to_GEOGRAPHY"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.flush import Flush, Judged
+from jobs.destinations.bigquery.geographies import Geographies
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.loading import Loader
@@ -135,7 +136,7 @@ class Work:
     def _refusal(self, batches: Sequence[LandedBatch]) -> Refusal:
         return Refusal(
             where=self.where,
-            columns=held_columns(self.spec, self.table, self.columns),
+            columns=held_columns(self.spec, self.table, self.columns, Geographies(self.bigquery, self.where)),
             on_bad_record=self.spec.on_bad_record,
             out_of_range=self.table.out_of_range,
             attempt=uuid.uuid4().hex,
