@@ -148,28 +148,26 @@ class Reduction:
     @property
     def landed(self) -> str:
         """The rows as they were landed: the columns, and ``__op, __order, __batch, __i, __kafka`` beside them."""
+        return self._render("landed_rows")
+
+    def _render(self, template: str, **more: object) -> str:
         return render(
             "spark",
-            "landed_rows",
+            template,
             columns=self.columns,
             order_by=("value", self.order_by) if self.order_by else None,
             table=self.table,
             snapshot=self.snapshot,
             mode=self.mode,
-            **self._readings,
+            touched=self.touched,
+            route=self.route,
+            kept=self.unchanged,
+            last=self.last,
+            revised=self.revised,
+            has_revision=self.has_revision,
+            with_time=self.with_time,
+            **more,
         )
-
-    @property
-    def _readings(self) -> dict[str, object]:
-        return {
-            "touched": self.touched,
-            "route": self.route,
-            "kept": self.unchanged,
-            "last": self.last,
-            "revised": self.revised,
-            "has_revision": self.has_revision,
-            "with_time": self.with_time,
-        }
 
     def with_unchanged(self, spark: SparkSession) -> Reduction:
         """The same, with those of the columns that some of its changes leave as they were.
@@ -187,27 +185,17 @@ class Reduction:
         one_a_key = self.mode.startswith("upsert") and bool(self.keys)
         superseded = self.revised and (one_a_key if self.touched else self.mode != "upsert_delete")
         if superseded:
-            rows = self._with_superseded(rows)
+            rows = self._render("superseded", rows=rows)
         if self.mode == "append" or not self.keys:
             return rows
         if self.mode == "delete":
             return render("spark", "last_delete_per_key", rows=rows, keys=self.keys, order_by=self.order_by)
-        return render(
+        last = render(
             "spark", "last_change_per_key", rows=rows, keys=self.keys, order_by=self.order_by, revised=superseded
         )
-
-    def _with_superseded(self, rows: str) -> str:
-        return render(
-            "spark",
-            "superseded",
-            rows=rows,
-            columns=self.columns,
-            order_by=("value", self.order_by) if self.order_by else None,
-            table=self.table,
-            snapshot=self.snapshot,
-            mode=self.mode,
-            **self._readings,
-        )
+        if not (superseded and self.touched and self.order_by):
+            return last
+        return self._render("largest_order", rows=last, keys=[c for c in self.columns if c.is_key])
 
     @property
     def parameters(self) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.records import COLUMNS, Record
-from tests.kit.story import Story, Target, on_targets
+from tests.kit.story import Story, TableUnderTest, Target, asked_for, on_targets
 
 
 def change(partition: int, key: int, op: str, version: int | None, name: str) -> Record:
@@ -98,3 +98,59 @@ def test_late_change_that_is_read_from_kafka_again_stays_behind_the_delete(targe
     assert reread_from_kafka(table.engine.pipeline, from_offsets(start))
     assert table.merge()
     assert table.rows() == by_version(story.records, target.mode)
+
+
+# The version 9 of these is a mistake of the pipeline file, which should have said 2.
+MISTAKEN = [
+    *(change(0, 1, "c", 9, "mistaken"), change(1, 1, "u", 3, "third")),
+    *(change(0, 2, "d", 9, "mistaken"), change(1, 2, "u", 3, "third")),
+    *(change(0, 3, "c", 9, "mistaken"), change(1, 3, "d", 1, "before it")),
+    *(change(0, 4, "c", 9, "mistaken"), change(1, 4, "u", 8, "eighth")),
+]
+LATER = [*(change(1, key, "u", 5, "fifth") for key in (2, 3, 4)), change(1, 1, "d", 3, "equal")]
+MENDED = "select id, name, amount, op, if(name = 'mistaken', timestamp'1950-01-01T00:00:00Z', at) as at from records"
+
+
+def corrected(records: list[Record]) -> list[Record]:
+    found = []
+    for r in records:
+        assert isinstance(r.value, dict)
+        at = "1950-01-01T00:00:00Z" if r.value["name"] == "mistaken" else r.value["at"]
+        found.append(Record(r.partition, r.key, {**r.value, "at": at}))
+    return found
+
+
+@pytest.fixture(scope="module")
+def mended(new_story: MakeStory, request: pytest.FixtureRequest) -> dict[str, TableUnderTest]:
+    """Tables that have merged the mistake; then Kafka is read again, and later changes are landed."""
+    columns = {**COLUMNS, "at": "timestamp"}
+    changes = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "at"}
+    story = new_story(partitions=2, columns=columns, changes=changes)
+    story.tell(*MISTAKEN)
+    story.land()
+    tables = {str(target): story.table(target) for target in asked_for(request, "mended")}
+    for table in tables.values():
+        table.merge()
+        assert table.rows() == by_version(MISTAKEN, table.target.mode)
+    right = story.reading(columns, transform=MENDED)
+    pipeline = right.engine.edited(tables=[table.entry for table in tables.values()]).pipeline
+    assert reread_from_kafka(pipeline, from_offsets(dict.fromkeys(pipeline.topic_state().partitions, 0)))
+    right.tell(*LATER)
+    right.land()
+    return {name: table.under(right) for name, table in tables.items()}
+
+
+@on_targets("upsert", "upsert_delete", always="upsert_delete")
+def test_order_that_is_read_again_with_a_smaller_value(target: Target, mended: dict[str, TableUnderTest]) -> None:
+    """The newest reading counts, also for a row that stays, and for a delete. Later changes in between need a replay
+    where a version decides, and after a delete."""
+    table = mended[str(target)]
+    table.merge_some(1)
+    assert table.rows() == by_version(corrected(MISTAKEN), target.mode)
+    assert table.replay(1, 1)
+    assert table.rows() == by_version(corrected(MISTAKEN), target.mode)
+    assert table.merge()
+    assert table.replay(1, 3)
+    assert table.rows() == by_version(corrected([*MISTAKEN, *LATER]), target.mode)
+    verdict = table.verify()
+    assert verdict.wrong == []

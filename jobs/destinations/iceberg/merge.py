@@ -153,18 +153,17 @@ class Changes:
             self.spark.sql(self._render("keep_tombstones", None))
 
     def _text(self, target: tuple[str, ...] | None) -> str:
-        """The SQL of the rows to apply, built up from filter, order, reduction and (replay) what is missing."""
-        rows = self._reduction.landed
+        """The SQL of the rows to apply, built up from filter, reduction, order and (replay) what is missing."""
+        text = self._reduction.of(self._reduction.landed)
         if self.tombstones:
-            rows = render(
+            text = render(
                 "spark",
                 "without_deleted_later",
-                rows=rows,
+                rows=text,
                 tombstones=self.tombstones,
                 keys=self.wanted.keys,
                 null_safe=self.null_safe,
             )
-        text = self._reduction.of(rows)
         if self.missing and target:
             text = render(
                 "spark",

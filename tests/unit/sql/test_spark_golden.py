@@ -112,6 +112,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "last_change_per_key": ("last_change_per_key", REDUCED),
     "last_change_per_key.revised": ("last_change_per_key", {**REDUCED, "revised": True}),
     "last_change_per_key.ordered": ("last_change_per_key", {**REDUCED, "order_by": "version"}),
+    "largest_order": (
+        "largest_order",
+        {**ROWS, "rows": "SELECT 1", "order_by": ("value", "version"), "keys": COLUMNS[:2], "touched": (6, 7)},
+    ),
     "last_delete_per_key": ("last_delete_per_key", REDUCED),
     "last_delete_per_key.ordered": ("last_delete_per_key", {**REDUCED, "order_by": "version"}),
     "delete_landed": (
