@@ -1,12 +1,14 @@
 """Any sequence of advance, crash, rollback, retention, reset and replay ends in the model's table.
 
-The product decides: which batch comes next, which landed batches a table gets, which ranges a replay reads, what a
-reset continues. Only the effects are played here, on dictionaries, so that thousands of steps take a second; the same
-on real tables is in `tests/destinations`. The model knows only which records went in, and folds them in their order.
+The product decides: which batch comes next, which landed batches a table gets, which ranges a replay reads, where their
+records stand, what a reset continues. Only the effects are played here, on dictionaries, so that thousands of steps
+take a second; the same on real tables is in `tests/destinations`. The model knows only which records went in, by which
+pipeline file each was read last, and folds them in their order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, settings
@@ -24,25 +26,31 @@ from jobs.plan import TopicState, plan_batch
 from jobs.replay.from_kafka import wanted_ranges
 from jobs.verify.invariants import not_next, offset_jumps, offset_mismatch
 from jobs.watermark import Watermark
-from resources.errors import LineageBroken, OffsetsGone
+from resources.errors import LineageBroken, OffsetsGone, TopicRecreated
 
-Place = tuple[TopicPartition, int]
+# A record: which topic of its name it is from, and where it is there.
+Place = tuple[str, TopicPartition, int]
 # Key, and what it is set to; None deletes it, LEFT leaves what it was set to before, NULL where there was nothing.
 Change = tuple[int, int | None]
 LEFT, NULL = -1, 0
+# A pipeline file that is mended reads each value as another one, which is this larger.
+MENDED = 1000
 
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
-IDS = {"t": "id"}
 MODES = ("append", "upsert", "upsert_delete")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A destination table: its rows, by key or (append) by place, its state, and which records the model has in it."""
+    """A destination table: its rows, by key or (append) by place, its state, and which records the model has in it.
+
+    Attributes:
+        model: by record the pipeline file that the table has it from.
+    """
 
     rows: dict[object, int] = field(default_factory=dict)
     state: CommittedState | None = None
-    model: frozenset[Place] = frozenset()
+    model: Mapping[Place, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -60,12 +68,14 @@ class AnySequence(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.log: dict[TopicPartition, list[Change]] = {tp: [] for tp in PARTITIONS}
-        self.first = dict.fromkeys(PARTITIONS, 0)
+        self.logs: list[dict[TopicPartition, list[Change]]] = []
+        self.new_topic()
         self.landed: list[LandedBatch] = []
         # Landed rows by batch and `i`: the record, and which batches have landed a reading of it.
         self.rows: dict[tuple[int, int], tuple[Place, set[int]]] = {}
         self.complete = True
+        # The pipeline file as it is now, and which one landed a batch.
+        self.file, self.files = 0, dict[int, int]()
         self.tables = {mode: Destination() for mode in MODES}
         self.values = 0
 
@@ -73,17 +83,32 @@ class AnySequence(RuleBasedStateMachine):
 
     @property
     def topics(self) -> TopicState:
-        return TopicState(dict(self.first), {tp: len(changes) for tp, changes in self.log.items()}, IDS)
+        return TopicState(dict(self.first), {tp: len(changes) for tp, changes in self.log.items()}, self.ids)
+
+    @property
+    def log(self) -> dict[TopicPartition, list[Change]]:
+        return self.logs[-1]
+
+    @property
+    def ids(self) -> dict[str, str]:
+        return {"t": f"{len(self.logs):03}"}
+
+    def new_topic(self) -> None:
+        self.logs.append({tp: [] for tp in PARTITIONS})
+        self.first = dict.fromkeys(PARTITIONS, 0)
 
     @property
     def committed(self) -> CommittedState | None:
         return CommittedState.after(self.landed[-1]) if self.landed else None
 
     def places(self, batch: Batch) -> list[Place]:
-        return [(tp, o) for tp, r in sorted(batch.ranges.items()) for o in range(r.start, r.end)]
+        id_ = batch.topic_ids["t"]
+        return [(id_, tp, o) for tp, r in sorted(batch.ranges.items()) for o in range(r.start, r.end)]
 
-    def change(self, place: Place) -> Change:
-        return self.log[place[0]][place[1]]
+    def change(self, place: Place, file: int = 0) -> Change:
+        id_, tp, offset = place
+        key, value = self.logs[int(id_) - 1][tp][offset]
+        return key, value if value in (None, LEFT) else value + MENDED * file
 
     # ---- what happens
 
@@ -92,33 +117,49 @@ class AnySequence(RuleBasedStateMachine):
         """Records that were there before the pipeline, and where it starts."""
         self.produce([(n % 5, None if n % 3 == 0 else n) for n in range(before)])
         self.start = {tp: min(start, len(changes)) for tp, changes in self.log.items()}
+        self.land(6, False, [(1, 1), (2, 1), (1, 1)])
+        self.merge(MODES, False)
 
-    @rule(changes=st.lists(st.tuples(st.integers(0, 4), st.sampled_from([None, 1, LEFT])), min_size=1, max_size=8))
     def produce(self, changes: list[Change]) -> None:
         for key, value in changes:
             self.values += 1
             self.log[PARTITIONS[key % 2]].append((key, self.values if value not in (None, LEFT) else value))
 
-    @rule(most=st.integers(1, 9), crashes=st.booleans())
-    def land(self, most: int, crashes: bool) -> None:
+    @rule(
+        most=st.integers(1, 9),
+        crashes=st.booleans(),
+        changes=st.lists(st.tuples(st.integers(0, 4), st.sampled_from([None, 1, LEFT])), max_size=8),
+    )
+    def land(self, most: int, crashes: bool, changes: list[Change]) -> None:
         """A crash before the commit leaves nothing, and the next plan is another batch."""
+        self.produce(changes)
         known = [self.committed, *(d.now.state for d in self.tables.values())]
         highest = max(s.batch_number if s else 0 for s in known)
-        batch = plan_batch(
-            "p", "h", self.committed, highest, self.topics, lambda tps: {tp: self.start[tp] for tp in tps}, most, 0
-        )
+        start = self.start
+        try:
+            batch = plan_batch(
+                "p", "h", self.committed, highest, self.topics, lambda tps: {tp: start[tp] for tp in tps}, most, 0
+            )
+        except TopicRecreated:
+            self.reset(dict(self.first))
+            return
         if batch and not crashes:
             self.publish(batch)
 
     def publish(self, batch: Batch) -> None:
         made = LandedBatch(batch, Counts(), Watermark(dict.fromkeys(batch.ranges)), batch.number)
         self.landed.append(landed_from_properties(landed_to_properties(made), batch.number))
+        self.files[batch.number] = self.file
         if batch.revises is None:
             for i, place in enumerate(self.places(batch)):
                 self.rows[batch.number, i] = place, {batch.number}
 
-    @rule(mode=st.sampled_from(MODES), crashes=st.booleans())
-    def merge(self, mode: str, crashes: bool) -> None:
+    @rule(modes=st.sets(st.sampled_from(MODES)), crashes=st.booleans())
+    def merge(self, modes: Iterable[str], crashes: bool) -> None:
+        for mode in modes:
+            self.merge_one(mode, crashes)
+
+    def merge_one(self, mode: str, crashes: bool) -> None:
         table = self.tables[mode].now
         try:
             batches = next_batches(mode, table.state, self.landed, self.complete)
@@ -128,15 +169,19 @@ class AnySequence(RuleBasedStateMachine):
         batches = next_stretch(batches)
         if not batches or crashes:
             return
-        places = [place for b in batches for place in self.places(b.batch)]
+        readings = [(place, self.files[b.number]) for b in batches for place in self.places(b.batch)]
         if batches[0].batch.revises is not None:
             number = batches[0].number
-            places = [place for place, said in self.rows.values() if number in said]
+            readings = [(place, self.files[number]) for place, said in self.rows.values() if number in said]
             rows = self.applied(mode, table.rows, self.again(mode, number, number, number))
         else:
-            rows = self.applied(mode, table.rows, places)
-        after = CommittedState.after(batches[-1])
-        self.tables[mode].commit(Table(rows, after, table.model | set(places)))
+            rows = self.applied(mode, table.rows, readings)
+        self.tables[mode].commit(Table(rows, CommittedState.after(batches[-1]), self.known(mode, table, readings)))
+
+    def known(self, mode: str, table: Table, readings: Iterable[tuple[Place, int]]) -> Mapping[Place, int]:
+        """Of a record the newest reading counts; a row of mode append stays as it came."""
+        got, had = dict(readings), dict(table.model)
+        return got | had if mode == "append" else had | got
 
     @rule(mode=st.sampled_from(MODES), steps=st.integers(1, 4))
     def roll_back(self, mode: str, steps: int) -> None:
@@ -159,7 +204,17 @@ class AnySequence(RuleBasedStateMachine):
     def delete_in_kafka(self, tp: TopicPartition, count: int) -> None:
         """Retention of Kafka, of what is landed."""
         if self.committed:
-            self.first[tp] = min(self.first[tp] + count, self.committed.offsets[tp])
+            self.first[tp] = max(self.first[tp], min(self.first[tp] + count, self.read_up_to(tp)))
+
+    def read_up_to(self, tp: TopicPartition) -> int:
+        assert self.committed
+        return self.committed.offsets[tp] if self.committed.topic_ids == self.ids else 0
+
+    @precondition(lambda self: self.committed is not None and len(self.logs) < 4)
+    @rule()
+    def recreate_topic(self) -> None:
+        """Another topic of its name, whose records have the offsets of the old one's."""
+        self.new_topic()
 
     @precondition(lambda self: self.committed is not None)
     @rule(skip=st.integers(0, 3))
@@ -167,7 +222,7 @@ class AnySequence(RuleBasedStateMachine):
         """`offsets set`, forward."""
         state = self.committed
         assert state
-        self.reset({tp: min(o + skip, len(self.log[tp])) for tp, o in state.offsets.items()})
+        self.reset({tp: min(self.read_up_to(tp) + skip, len(self.log[tp])) for tp in state.offsets})
 
     def reset(self, targets: Offsets) -> None:
         states = {mode: d.now.state for mode, d in self.tables.items()}
@@ -185,17 +240,27 @@ class AnySequence(RuleBasedStateMachine):
         wanted = [b for b in self.landed if first <= b.number <= min(first + length, until)]
         if not wanted:
             return
-        places = self.again(mode, wanted[0].number, wanted[-1].number, until)
-        self.tables[mode].commit(replace(table, rows=self.applied(mode, table.rows, places)))
+        readings = self.again(mode, wanted[0].number, wanted[-1].number, until)
+        # Also of batches that a reset has left out.
+        rows, model = self.applied(mode, table.rows, readings), self.known(mode, table, readings)
+        self.tables[mode].commit(replace(table, rows=rows, model=model))
 
-    def again(self, mode: str, first: int, last: int, until: int) -> list[Place]:
-        """What a replay of these batches takes: all that is landed of the keys that they touched, in its order."""
+    def again(self, mode: str, first: int, last: int, until: int) -> list[tuple[Place, int]]:
+        """What a replay of these batches takes: all that is landed of the keys that they touched, in its order.
+
+        Of each record the newest reading, with the pipeline file that it was read by.
+        """
         known = [(at, place, said) for at, (place, said) in sorted(self.rows.items()) if min(said) <= until]
-        touched = [p for at, p, said in known if first <= at[0] <= last or any(first <= s <= last for s in said)]
+        newest = [(at, place, said, self.files[max(s for s in said if s <= until)]) for at, place, said in known]
+        touched = [
+            (place, file)
+            for at, place, said, file in newest
+            if first <= at[0] <= last or any(first <= s <= last for s in said)
+        ]
         if mode == "append":
             return touched
-        keys = {self.change(place)[0] for place in touched}
-        return [place for _, place, _ in known if self.change(place)[0] in keys]
+        keys = {self.change(place)[0] for place, _ in touched}
+        return [(place, file) for _, place, _, file in newest if self.change(place)[0] in keys]
 
     def broken(self, mode: str) -> bool:
         try:
@@ -205,8 +270,10 @@ class AnySequence(RuleBasedStateMachine):
         return False
 
     @precondition(lambda self: self.committed is not None)
-    @rule(share=st.integers(0, 10), end=st.one_of(st.none(), st.integers(0, 10)))
-    def replay_kafka(self, share: int, end: int | None) -> None:
+    @rule(share=st.integers(0, 10), end=st.one_of(st.none(), st.integers(0, 10)), mended=st.booleans())
+    def replay_kafka(self, share: int, end: int | None, mended: bool) -> None:
+        """With the pipeline file as it is, or after it was mended."""
+        self.file += mended
         state = self.committed
         assert state
         start = {tp: o * share // 10 for tp, o in state.offsets.items()}
@@ -216,27 +283,31 @@ class AnySequence(RuleBasedStateMachine):
         except OffsetsGone:
             assert any(start[tp] < self.first[tp] for tp in PARTITIONS)
             return
+        except TopicRecreated:
+            assert state.topic_ids != self.ids
+            return
         if not ranges:
             return
         empty = {tp: OffsetRange(o, o) for tp, o in state.offsets.items()}
         number = state.batch_number + 1
-        batch = Batch("p", number, f"r{number}", state.commit_id, empty, IDS, 0, "h", revises=0)
-        for tp, stretches in places(self.landed, IDS, ranges).stretches.items():
+        batch = Batch("p", number, f"r{number}", state.commit_id, empty, self.ids, 0, "h", revises=0)
+        for tp, stretches in places(self.landed, self.ids, ranges).stretches.items():
             for s in stretches:
                 for offset in range(s.start, s.end):
-                    self.rows.setdefault((s.batch, offset + s.shift), ((tp, offset), set()))[1].add(number)
+                    place = self.ids["t"], tp, offset
+                    self.rows.setdefault((s.batch, offset + s.shift), (place, set()))[1].add(number)
         self.publish(batch)
 
     # ---- what a merge does, with one change per key
 
-    def applied(self, mode: str, rows: dict[object, int], places: list[Place]) -> dict[object, int]:
+    def applied(self, mode: str, rows: dict[object, int], readings: Iterable[tuple[Place, int]]) -> dict[object, int]:
         made = dict(rows)
         if mode == "append":
-            missing = {p: v for p in places if (v := self.change(p)[1]) is not None and p not in made}
+            missing = {p: v for p, f in readings if (v := self.change(p, f)[1]) is not None and p not in made}
             return made | {p: NULL if v == LEFT else v for p, v in missing.items()}
         newest: dict[int, int | None] = {}
-        for place in places:
-            key, value = self.change(place)
+        for place, file in readings:
+            key, value = self.change(place, file)
             if value == LEFT and key in newest:
                 newest[key] = NULL if newest[key] is None else newest[key]
             elif mode == "upsert_delete" or value is not None:
@@ -258,8 +329,8 @@ class AnySequence(RuleBasedStateMachine):
             table = destination.now
             # A key stays in its partition, so the order of offsets is that of its changes.
             expected: dict[object, int] = {}
-            for place in sorted(table.model):
-                key, value = self.change(place)
+            for place, file in sorted(table.model.items()):
+                key, value = self.change(place, file)
                 name: object = place if mode == "append" else key
                 if value is not None:
                     expected[name] = value if value != LEFT else expected.get(name, NULL)
