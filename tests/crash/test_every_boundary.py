@@ -7,6 +7,7 @@ reach fails its test. The log of a pipeline grows from kill to kill, so that eac
 
 from __future__ import annotations
 
+import json
 import signal
 import uuid
 from collections import Counter
@@ -26,7 +27,7 @@ from resources.connections import Connections, load_connections
 from tests.kit import model
 from tests.kit.events import check_all_published, check_groups, effective, events
 from tests.kit.flow import Flow
-from tests.kit.kinds import KINDS
+from tests.kit.kinds import KINDS, runnable
 from tests.kit.letters import LARGE, read_all
 from tests.kit.model import Row
 from tests.kit.project import Project
@@ -183,6 +184,39 @@ def test_killed_run(point: str, everything: Log) -> None:
     broken = [r.value.encode() for r in log.records if isinstance(r.value, str)]
     sent = read_all(log.connections, str(log.pipeline.spec.dead_letters.topic), len(broken))
     assert Counter(message.value() for message in sent) == Counter(broken)
+
+
+@pytest.mark.parametrize("point", failpoints.DEAD_LETTERS)
+def test_killed_while_what_tables_refuse_is_sent(point: str, new_log: NewLog, module_topic: Callable[..., str]) -> None:
+    """In the sending of each table, which has a position of its own."""
+    odd = {f"odd_{k.name}": k.unrepresentable for k in KINDS.values() if k.unrepresentable and runnable(k)}
+    tables = [target for target in targets("append") if f"odd_{target.kind.name}" in odd]
+    log = new_log(tables, dead_letters={"topic": module_topic("dlq")})
+    source = dict(log.flow.spec_document["source"])  # type: ignore[call-overload]
+    columns = {**COLUMNS, **{name: kind for name, (kind, _) in odd.items()}}
+    log.edit(source={**source, "value": {"format": "json", "columns": columns}})
+    fine: dict[str, object] = {name: [] if kind.startswith("array") else None for name, (kind, _) in odd.items()}
+
+    def put(key: int, **values: object) -> Record:
+        return Record(0, key, {"id": key, "name": "n", "amount": 1.0, "op": "u", **fine, **values})
+
+    def grow() -> None:
+        first = len(log.records)
+        log.tell([put(first), *(put(first + n, **{name: bad}) for n, (name, (_, bad)) in enumerate(odd.items(), 1))])
+
+    # The first to be sent is that nothing landed is a dead letter.
+    for turn in range(1 + len(tables), 1, -1):
+        grow()
+        log.kill(point, turn)
+    code, output = log.project.call(*RUN, log.flow.name)
+    assert code == 0, output
+    refused = {name: [r.key for r in log.records if r.value[name] != fine[name]] for name in odd}  # type: ignore[index]
+    for target in tables:
+        held = [r for r in log.records if r.key not in refused[f"odd_{target.kind.name}"]]
+        assert log.rows(target) == model.expected(held, target.mode)
+    wanted = Counter(key for keys in refused.values() for key in keys)
+    sent = read_all(log.connections, str(log.pipeline.spec.dead_letters.topic), wanted.total())
+    assert Counter(json.loads(bytes(message.value() or b""))["id"] for message in sent) == wanted
 
 
 def test_killed_before_the_group_without_a_control_topic(new_log: NewLog) -> None:
