@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs import protocol
 from jobs.destinations.clickhouse.insertion import Only
+from jobs.destinations.clickhouse.inserts import Inserts
 from jobs.destinations.clickhouse.steps import cut
 from resources.connections import Connections
 from resources.errors import ConfigurationError, Interrupted
@@ -44,14 +45,13 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
 
     more = random_changes(8, 100, 30, 2)
     shard = destination(pipeline, name).shards[0]
-    context = pipeline.merge_context(table)
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
-    present = shard._require_table()
-    advance = shard._advance(context, present)
+    inserts = Inserts(shard, pipeline.merge_context(table), shard._require_table())
+    advance = shard._advance(inserts)
     held = advance.take(None, step)
     for _ in range(2):
         # The second time as after a crash: neither table changes.
-        shard._insert(context, present, held, step, Only.ALL)
+        inserts.of_step(held, step, Only.ALL)
         assert rows(connections, name) == model.expected(more, "append")
         counted = server.rows(f"SELECT sum(n) AS n FROM {name}_sums")[0]["n"]
         assert counted == len(model.expected(more, "append"))
@@ -81,14 +81,13 @@ def test_run_that_lost_its_lease_cannot_insert(
     (table,) = pipeline.destinations()
     table.prepare()
     shard = destination(pipeline, flow.table("append")).shards[0]
-    work = pipeline.merge_context(table)
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
-    present = shard._require_table()
-    advance = shard._advance(work, present)
+    inserts = Inserts(shard, pipeline.merge_context(table), shard._require_table())
+    advance = shard._advance(inserts)
     old = advance.take(None, step)
     advance.take(old, None)
     with pytest.raises(Interrupted):
-        shard._insert(work, present, old, step, Only.ALL)
+        inserts.of_step(old, step, Only.ALL)
     assert rows(connections, flow.table("append")) == []
     protocol.merge(pipeline, table)
     assert len(rows(connections, flow.table("append"))) > 0

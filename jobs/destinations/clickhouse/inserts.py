@@ -1,0 +1,171 @@
+"""What one run inserts into a table on one endpoint: the chunks of a step, or what is missing of landed batches."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from jobs.batch import LandedBatch
+from jobs.changes.columns import CHANGES, ROWS
+from jobs.changes.files import LandedFiles
+from jobs.changes.planned_files import PlannedFiles
+from jobs.changes.reduction import Reduction
+from jobs.changes.routing import route_filter
+from jobs.destinations.base import MergeContext
+from jobs.destinations.clickhouse import window
+from jobs.destinations.clickhouse.held import held_columns
+from jobs.destinations.clickhouse.insertion import Inserted, Insertion, Only
+from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
+from jobs.destinations.clickhouse.lease import Lease
+from jobs.destinations.clickhouse.revised import RevisedRows
+from jobs.destinations.clickhouse.rows import NewestRows
+from jobs.destinations.clickhouse.steps import Chunk, Step, cut
+from jobs.destinations.clickhouse.tables import Present
+from jobs.destinations.refusal import Refusal, check_limits
+
+if TYPE_CHECKING:
+    from jobs.destinations.clickhouse.shard import Shard
+
+# One insert is one block, so that it is one part a table partition; and nothing of it goes on in the background.
+_INSERT = {
+    "async_insert": 0,
+    "insert_deduplicate": 1,
+    "deduplicate_blocks_in_dependent_materialized_views": 1,
+    "max_insert_threads": 1,
+    "min_insert_block_size_rows": 1_000_000_000,
+    "min_insert_block_size_bytes": 0,
+    "max_partitions_per_insert_block": window.MOST_PARTITIONS,
+    "input_format_null_as_default": 1,
+    "short_circuit_function_evaluation": "force_enable",
+    "wait_end_of_query": 1,
+    "log_queries": 1,
+}
+
+
+@dataclass(frozen=True)
+class Inserts:
+    """The inserts of one run.
+
+    Attributes:
+        present: the table as it is there.
+    """
+
+    shard: Shard
+    context: MergeContext
+    present: Present
+
+    def of_step(self, held: Lease, step: Step, only: Only) -> Inserted:
+        """The chunks of a step, or only what of them is not there yet."""
+        shard = self.shard
+        if step.revises:
+            return self.again(held, step.last, step.batches)
+        insertion = self._insertion(held, step.batches, step.chunks, held.token, only, step.last)
+        # What an earlier attempt at this step has refused, this one judges anew.
+        known = () if only is Only.ALL else shard.letters.attempts(step.first, step.last)
+        inserted = self._rows(step.batches).insert(insertion, shard.where)
+        check_limits(shard.spec, shard.where, inserted.refused, inserted.rows + inserted.refused, len(step.batches))
+        shard.letters.forget(step.first, step.last, known)
+        return inserted
+
+    def again(self, held: Lease, until: int, batches: Sequence[LandedBatch]) -> Inserted:
+        """What is missing of these batches (append), or of their keys the newest row up to the batch `until`."""
+        shard = self.shard
+        # What was refused of them is judged anew.
+        known = shard.letters.attempts(batches[0].number, batches[-1].number)
+        token = f"replay-{uuid.uuid4().hex}"
+        if shard.table.mode == "append":
+            return self._missing(held, token, until, batches, known)
+        count = 1 + sum(b.counts.landed for b in batches) // shard.table.chunk_rows
+        chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
+        wanted = Reduction.of_replay(shard.spec, shard.table, shard.rows, self.context.intermediate, until, batches)
+        rows = NewestRows(self.context.spark, wanted, shard.order_by, until if wanted.revised else None)
+        insertion = self._insertion(held, batches, chunks, token)
+        done = rows.insert(insertion, shard.where)
+        judged = insertion.refusal.attempt
+        shard.letters.forget(batches[0].number, batches[-1].number, known, newest_by=judged)
+        return done
+
+    def _missing(
+        self, held: Lease, token: str, until: int, batches: Sequence[LandedBatch], known: Sequence[str]
+    ) -> Inserted:
+        """The newest readings first, so that of a record that is missing the newest one is inserted."""
+        shard = self.shard
+        done = Inserted()
+        landed = [b for b in self.context.intermediate.landed().batches if b.number <= until]
+        for revising in reversed([b for b in landed if b.batch.revises is not None]):
+            part = RevisedRows(self.context, self._taken(revising, revising.number), landed, revising, batches)
+            chunks = part.chunks(shard.table.chunk_rows)
+            if chunks:
+                insertion = self._insertion(held, batches, chunks, token, Only.RECORD)
+                slices = LandedSlices(self.context.spark, part.files, self._shape)
+                done += slices.insert(insertion, shard.where)
+        first_readings = [b for b in batches if b.batch.revises is None]
+        if first_readings:
+            steps = cut(first_readings, shard.table.chunk_rows, most_chunks=1)
+            chunks = [chunk for step in steps for chunk in step.chunks]
+            insertion = self._insertion(held, first_readings, chunks, token, Only.RECORD)
+            done += self._rows(first_readings).insert(insertion, shard.where)
+            shard.letters.forget(batches[0].number, batches[-1].number, known)
+        return done
+
+    def _rows(self, batches: Sequence[LandedBatch]) -> LandedSlices:
+        """All rows of these batches that the table takes, as they were read first."""
+        files = PlannedFiles.of(self._taken(batches[-1]), batches)
+        return LandedSlices(self.context.spark, files, self._shape)
+
+    def _taken(self, newest: LandedBatch, revision: int | None = None) -> LandedFiles:
+        shard = self.shard
+        files = LandedFiles.up_to(newest, self.context.intermediate)
+        operations = CHANGES if shard.table.mode == "upsert_delete" else ROWS
+        return replace(files.taking(operations, route_filter(shard.spec, shard.table)), revision=revision)
+
+    @property
+    def _shape(self) -> RowShape:
+        shard = self.shard
+        return RowShape(shard.rows, shard.order_by, shard.table.mode == "upsert_delete")
+
+    def _insertion(
+        self,
+        held: Lease,
+        batches: Sequence[LandedBatch],
+        chunks: Sequence[Chunk],
+        token: str,
+        only: Only = Only.ALL,
+        step: int = 0,
+    ) -> Insertion:
+        """What a task needs; `step` is the number by which its rows are known, 0 for none."""
+        shard = self.shard
+        appends = shard.table.mode == "append"
+        origin = appends and set(shard.layout.origin) <= set(self.present.types)
+        fence = {"lease": shard.store.name, "owner": held.owner}
+        spread = {"shards": len(shard.endpoints), "shard": shard.number - 1} if len(shard.endpoints) > 1 else {}
+        return Insertion(
+            server=shard.server,
+            sql=shard.statements.insert(only if appends else Only.ALL, origin),
+            coordinates=appends,
+            columns=shard.layout.columns,
+            wire=tuple(shard.statements.wire),
+            parameters={**fence, **spread, **({"step": step} if origin else {})},
+            settings={
+                **_INSERT,
+                **({"insert_allow_materialized_columns": 1} if origin else {}),
+                "max_execution_time": shard.server.connection.statement_timeout_seconds,
+                "log_comment": json.dumps({"pipeline": shard.pipeline, "run": self.context.run_id}),
+            },
+            chunks=tuple(chunks),
+            token_prefix=f"{shard.pipeline}/{shard.table.table}/{token}",
+            query_prefix=f"{shard.query_prefix}{held.epoch}-",
+            refusal=Refusal(
+                where=shard.where,
+                columns=held_columns(shard.spec, shard.table),
+                on_bad_record=shard.spec.on_bad_record,
+                out_of_range=shard.table.out_of_range,
+                attempt=uuid.uuid4().hex,
+                topic_ids={topic: id_ for b in batches for topic, id_ in b.batch.topic_ids.items()},
+            ),
+            letters_sql=shard.statements.insert_letters(),
+            fit_sql=shard.statements.fits(),
+        )
