@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -70,3 +70,18 @@ class Refused(Exception):
     def __init__(self, kind: Kind, message: str) -> None:
         super().__init__(message)
         self.error = DecodeError(kind, message)
+
+
+def decode_each(raw: pa.Array, decode: Callable[[Any], Any]) -> tuple[list[Any], dict[int, DecodeError]]:
+    """The values of records that are decoded one by one, null for a tombstone and for what raises Refused."""
+    values: list[Any] = []
+    errors: dict[int, DecodeError] = {}
+    for index, record in enumerate(raw.to_pylist()):
+        value = None
+        if record is not None:
+            try:
+                value = decode(record)
+            except Refused as refused:
+                errors[index] = refused.error
+        values.append(value)
+    return values, errors

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.base import Decoded, DecodeError, Decoder, Refused
+from jobs.decode.base import Decoded, Decoder, Refused, decode_each
 from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import parse_json
 
@@ -49,19 +49,15 @@ def _rebuilt_key(kind: pa.StructType, inner: Decoder) -> MongoKey:
 
 def decode_documents(decoder: Decoder, texts: pa.Array, as_id: bool = False) -> Decoded:
     """Documents as values of the decoder's type; with `as_id` each text is only the document's `_id`."""
-    plain_texts: list[bytes | None] = []
-    errors: dict[int, DecodeError] = {}
-    for row, text in enumerate(texts.to_pylist()):
-        plain_text = None
-        if text is not None:
-            try:
-                document = plain(parse_json(text.encode(), numbers=True))
-                plain_text = json.dumps({ID: document} if as_id else document).encode()
-            except Refused as refused:
-                errors[row] = refused.error
-            except (KeyError, TypeError, ValueError):
-                errors[row] = DecodeError("undecodable", "the document is no Extended JSON")
-        plain_texts.append(plain_text)
+
+    def plain_text(text: str) -> bytes:
+        try:
+            document = plain(parse_json(text.encode(), numbers=True))
+            return json.dumps({ID: document} if as_id else document).encode()
+        except (KeyError, TypeError, ValueError):
+            raise Refused("undecodable", "the document is no Extended JSON") from None
+
+    plain_texts, errors = decode_each(texts, plain_text)
     decoded = decoder.decode(pa.array(plain_texts, pa.binary()))
     return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=decoded.unknown)
 

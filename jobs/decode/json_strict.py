@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from jobs.decode.base import Decoded, DecodeError, Refused
+from jobs.decode.base import Decoded, Refused, decode_each
 from jobs.decode.json_values import Convert, Exact, Integer, Real, mismatch, scalar_converter
 from jobs.decode.unknown import Finding, Rest, Watch, as_text
 from jobs.schema.types import is_text, type_name
@@ -73,17 +73,8 @@ class StrictJson:
         return self._watch.rest(self._type, self._ignore_case) if self._watch else None
 
     def decode(self, raw: pa.Array) -> Decoded:
-        values: list[Any] = []
-        errors: dict[int, DecodeError] = {}
         found = Finding()
-        for index, record in enumerate(raw.to_pylist()):
-            value = None
-            if record is not None:
-                try:
-                    value = self._value(record, found)
-                except Refused as refused:
-                    errors[index] = refused.error
-            values.append(value)
+        values, errors = decode_each(raw, lambda record: self._value(record, found))
         return Decoded(pa.array(values, type=self._type), errors, unknown=found.fields)
 
     def _value(self, record: bytes, found: Finding) -> Any:
@@ -153,11 +144,8 @@ def _field_converter(field: pa.Field, path: str, ignore_case: bool) -> Convert:
 
 def _array(kind: pa.ListType, path: str, where: str, ignore_case: bool) -> Convert:
     inner_path = f"{path}.element" if path else "element"
-    element, required, expected = (
-        _field_converter(kind.value_field, inner_path, ignore_case),
-        not kind.value_field.nullable,
-        type_name(kind),
-    )
+    element = _field_converter(kind.value_field, inner_path, ignore_case)
+    required, expected = not kind.value_field.nullable, type_name(kind)
 
     def convert(value: Any) -> list[Any]:
         if type(value) is not list:
@@ -175,11 +163,8 @@ def _map(kind: pa.MapType, path: str, where: str, ignore_case: bool) -> Convert:
             "keys of a JSON object are strings", where=where, remedy=f"declare map<string,{type_name(kind.item_type)}>"
         )
     inner_path = f"{path}.value" if path else "value"
-    item, required, expected = (
-        _field_converter(kind.item_field, inner_path, ignore_case),
-        not kind.item_field.nullable,
-        type_name(kind),
-    )
+    item = _field_converter(kind.item_field, inner_path, ignore_case)
+    required, expected = not kind.item_field.nullable, type_name(kind)
 
     def convert(value: Any) -> list[tuple[str, Any]]:
         if type(value) is not dict:

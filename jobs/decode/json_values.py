@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -92,34 +93,28 @@ def _unfit(where: str, expected: str) -> Refused:
     return Refused("range", f"{where}: expected {expected}, found a number that does not fit")
 
 
-def _exactly(python_type: type, expected: str) -> Callable[[str], Convert]:
-    def build(where: str) -> Convert:
-        def convert(value: Any) -> Any:
-            if type(value) is not python_type:
-                raise mismatch(where, expected, value)
-            return value
+def _exactly(python_type: type, expected: str, where: str) -> Convert:
+    def convert(value: Any) -> Any:
+        if type(value) is not python_type:
+            raise mismatch(where, expected, value)
+        return value
 
-        return convert
-
-    return build
+    return convert
 
 
-def _integer(low: int, high: int, expected: str) -> Callable[[str], Convert]:
-    def build(where: str) -> Convert:
-        def convert(value: Any) -> int:
-            if type(value) is Integer:
-                number = int(value) if len(value) <= 20 else high + 1
-            elif type(value) is Real:
-                number = _whole(value, where, expected)
-            else:
-                raise mismatch(where, expected, value)
-            if not low <= number <= high:
-                raise _unfit(where, expected)
-            return number
+def _integer(low: int, high: int, expected: str, where: str) -> Callable[[Any], int]:
+    def convert(value: Any) -> int:
+        if type(value) is Integer:
+            number = int(value) if len(value) <= 20 else high + 1
+        elif type(value) is Real:
+            number = _whole(value, where, expected)
+        else:
+            raise mismatch(where, expected, value)
+        if not low <= number <= high:
+            raise _unfit(where, expected)
+        return number
 
-        return convert
-
-    return build
+    return convert
 
 
 def _whole(text: str, where: str, expected: str) -> int:
@@ -145,11 +140,11 @@ def _float(where: str) -> Convert:
             raise _unfit(where, "float") from None
         return number
 
-    double = _floating(where, "float")
+    double = _floating("float", where)
     return convert
 
 
-def _floating(where: str, expected: str) -> Callable[[Any], float]:
+def _floating(expected: str, where: str) -> Callable[[Any], float]:
     def convert(value: Any) -> float:
         if type(value) is not Integer and type(value) is not Real:
             return non_finite(value, expected, where)
@@ -219,10 +214,10 @@ def _binary(where: str) -> Convert:
 
 
 def _date(where: str) -> Convert:
-    days = _integer(FIRST_DAY, LAST_DAY, "date")(where)
+    days = _integer(FIRST_DAY, LAST_DAY, "date", where)
 
     def convert(value: Any) -> int:
-        return text_to_date(value, where) if type(value) is str else int(days(value))
+        return text_to_date(value, where) if type(value) is str else days(value)
 
     return convert
 
@@ -238,20 +233,15 @@ def text_to_date(text: str, where: str) -> int:
     raise Refused("type", f"{where}: expected date, found a string that is no date YYYY-MM-DD")
 
 
-def _timestamp(expected: str) -> Callable[[str], Convert]:
-    first, last = FIRST_MICROSECOND // 1000, LAST_MICROSECOND // 1000
+def _timestamp(expected: str, where: str) -> Convert:
+    milliseconds = _integer(FIRST_MICROSECOND // 1000, LAST_MICROSECOND // 1000, expected, where)
 
-    def build(where: str) -> Convert:
-        milliseconds = _integer(first, last, expected)(where)
+    def convert(value: Any) -> int:
+        if type(value) is not str:
+            return milliseconds(value) * 1000
+        return text_to_microseconds(value, expected, where)
 
-        def convert(value: Any) -> int:
-            if type(value) is not str:
-                return int(milliseconds(value)) * 1000
-            return text_to_microseconds(value, expected, where)
-
-        return convert
-
-    return build
+    return convert
 
 
 def text_to_microseconds(text: str, expected: str, where: str) -> int:
@@ -291,14 +281,14 @@ def _microseconds(text: str, zoned: bool) -> int | None:
 
 
 _SCALARS: dict[str, Callable[[str], Convert]] = {
-    "boolean": _exactly(bool, "boolean"),
-    "int": _integer(-(2**31), 2**31 - 1, "int"),
-    "long": _integer(-(2**63), 2**63 - 1, "long"),
+    "boolean": partial(_exactly, bool, "boolean"),
+    "int": partial(_integer, -(2**31), 2**31 - 1, "int"),
+    "long": partial(_integer, -(2**63), 2**63 - 1, "long"),
     "float": _float,
-    "double": lambda where: _floating(where, "double"),
-    "string": _exactly(str, "string"),
+    "double": partial(_floating, "double"),
+    "string": partial(_exactly, str, "string"),
     "binary": _binary,
     "date": _date,
-    "timestamp": _timestamp("timestamp"),
-    "timestamp_ntz": _timestamp("timestamp_ntz"),
+    "timestamp": partial(_timestamp, "timestamp"),
+    "timestamp_ntz": partial(_timestamp, "timestamp_ntz"),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.decode.base import Decoded, DecodeError, Decoder, Refused
+from jobs.decode.base import Decoded, Decoder, decode_each
 from jobs.decode.registered import RegisteredSchema, other_type, split, unknown
 
 
@@ -25,23 +25,15 @@ class RegisteredJson:
         return self._inner.type
 
     def decode(self, raw: pa.Array) -> Decoded:
-        texts: list[bytes | None] = []
-        errors: dict[int, DecodeError] = {}
-        for index, record in enumerate(raw.to_pylist()):
-            text = None
-            if record is not None:
-                try:
-                    schema_id, text = split(record)
-                    self._check(schema_id)
-                except Refused as refused:
-                    errors[index], text = refused.error, None
-            texts.append(text)
+        texts, errors = decode_each(raw, self._text)
         decoded = self._inner.decode(pa.array(texts, pa.binary()))
         return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=decoded.unknown)
 
-    def _check(self, schema_id: int) -> None:
+    def _text(self, record: bytes) -> bytes:
+        schema_id, text = split(record)
         schema = self._schemas.get(schema_id)
         if schema is None:
             raise unknown(schema_id)
         if schema.type != "JSON":
             raise other_type(schema_id, "JSON", schema.type)
+        return text

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from jobs.decode.base import Decoded, DecodeError, Refused
+from jobs.decode.base import Decoded, DecodeError, Refused, decode_each
 from jobs.decode.unknown import Finding, Watch
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 
@@ -53,22 +53,18 @@ class RowDecoder(ABC):
         return value if rest is None else self._watch.apply(rest, value, Finding())
 
     def decode(self, raw: pa.Array) -> Decoded:
-        values: list[Any] = []
-        errors: dict[int, DecodeError] = {}
         self._told = {}
-        for index, record in enumerate(raw.to_pylist()):
-            value = None
-            if record is not None:
-                try:
-                    value = self.value(record)
-                except Refused as refused:
-                    errors[index] = refused.error
-                except Exception as problem:  # parsers raise what they like on broken bytes, and say values in it
-                    text = f"the record is not {self.format}: {type(problem).__name__}"
-                    errors[index] = DecodeError("undecodable", text)
-            values.append(value)
+        values, errors = decode_each(raw, self._value)
         unknown = sum((fields.times(records) for fields, records in self._told.values()), NOTHING_FOUND)
         return Decoded(self._array(values, errors), errors, unknown=unknown)
+
+    def _value(self, record: bytes) -> Any:
+        try:
+            return self.value(record)
+        except Refused:
+            raise
+        except Exception as problem:  # parsers raise what they like on broken bytes, and say values in it
+            raise Refused("undecodable", f"the record is not {self.format}: {type(problem).__name__}") from None
 
     def _array(self, values: Sequence[Any], errors: dict[int, DecodeError]) -> pa.Array:
         try:

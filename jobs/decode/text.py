@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.base import Decoded, DecodeError
+from jobs.decode.base import Decoded, Refused, decode_each
 from jobs.schema.types import type_name
 from resources.errors import ConfigurationError
 
@@ -50,21 +50,15 @@ class Text(_OneValue):
         try:
             return Decoded(self._shape(pc.cast(raw, pa.string())), {})
         except pa.ArrowInvalid:
-            return self._one_by_one(raw)
+            values, errors = decode_each(raw, _text)
+            return Decoded(self._shape(pa.array(values, pa.string())), errors)
 
-    def _one_by_one(self, raw: pa.Array) -> Decoded:
-        values: list[str | None] = []
-        errors: dict[int, DecodeError] = {}
-        for index, record in enumerate(raw.to_pylist()):
-            value = None
-            try:
-                value = None if record is None else record.decode("utf-8")
-            except UnicodeDecodeError as error:
-                errors[index] = DecodeError(
-                    "undecodable", f"the record: expected string, no UTF-8 at byte {error.start}"
-                )
-            values.append(value)
-        return Decoded(self._shape(pa.array(values, pa.string())), errors)
+
+def _text(record: bytes) -> str:
+    try:
+        return record.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused("undecodable", f"the record: expected string, no UTF-8 at byte {error.start}") from None
 
 
 class Bytes(_OneValue):
