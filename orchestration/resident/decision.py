@@ -8,6 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestration.sensors.cursor import SensorCursor
+
 # Seconds: after so long a run is renewed, since the page of a run shows all its events; a run that ends sooner than
 # this did not live; a step that failed waits so long, at least and at most; and so long after a failure the next one
 # counts as the first again.
@@ -36,10 +38,9 @@ class Failed(BaseModel):
         return self.at + float(min(_SHORTEST * 2 ** (self.times - 1), _LONGEST))
 
 
-class Cursor(BaseModel):
+class Cursor(SensorCursor):
     """What the sensor remembers: by step what failed last."""
 
-    model_config = ConfigDict(frozen=True)
     failed: dict[str, Failed] = Field(default_factory=dict)
 
 

@@ -58,7 +58,7 @@ def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str 
         return dg.SensorResult(skip_reason=paused, cursor=text)
     end_dead_runs(instance)
     newest, now, file = _newest(instance, name), time.time(), file_hash(spec)
-    cursor = remember(_read(text), newest, now)
+    cursor = remember(Cursor.read(text), newest, now)
     reason = reason_to_start(cursor, newest, file, now)
     if reason is None:
         of_run = "" if newest is None else f"run {newest.run[:8]} {_SAYS[newest.state]}"
@@ -71,13 +71,6 @@ def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str 
         run_requests=[dg.RunRequest(run_config={"ops": config} if config else {}, tags=tags)],
         cursor=cursor.model_dump_json(),
     )
-
-
-def _read(text: str | None) -> Cursor:
-    try:
-        return Cursor.model_validate_json(text) if text else Cursor()
-    except ValueError:
-        return Cursor()
 
 
 def _newest(instance: dg.DagsterInstance, name: str) -> Newest | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict
 
 from jobs.events.messages import CommitComplete, CommitTable, Event
 from jobs.events.reading import read_events
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.names import PIPELINE_TAG, table_key
+from orchestration.sensors.cursor import SensorCursor
 from resources.connections import KafkaConnection, load_connections
 from resources.errors import BatchmergeError
 from resources.kafka import KafkaCluster
@@ -19,10 +19,9 @@ _EVERY = 30
 _REMEMBERED = 500
 
 
-class Cursor(BaseModel):
+class Cursor(SensorCursor):
     """Where the topic was read to, and the newest event ids: an event may come twice, with the same id."""
 
-    model_config = ConfigDict(frozen=True)
     position: str | None = None
     seen: tuple[str, ...] = ()
 
@@ -85,7 +84,7 @@ def _news(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec
 ) -> tuple[list[Event], Cursor] | dg.SensorResult:
     """Events of the pipeline that were not seen yet; or why there are none to be had now."""
-    before = _read(context.cursor)
+    before = Cursor.read(context.cursor)
     try:
         connection = load_connections().get(spec.source.connection, KafkaConnection)
         cluster = KafkaCluster(spec.source.connection, connection)
@@ -102,13 +101,6 @@ def unseen(found: Sequence[Event], name: str, before: Cursor, position: str) -> 
         if event.group == name and event.id not in before.seen:
             new.setdefault(event.id, event)
     return list(new.values()), Cursor(position=position, seen=(*before.seen, *new)[-_REMEMBERED:])
-
-
-def _read(text: str | None) -> Cursor:
-    try:
-        return Cursor.model_validate_json(text) if text else Cursor()
-    except ValueError:
-        return Cursor()
 
 
 def _materializations(spec: PipelineSpec, events: Sequence[Event]) -> Iterator[dg.AssetMaterialization]:

@@ -30,7 +30,7 @@ def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> 
     if not runs or not settles(runs[0], spec, time.time()):
         return None
     try:
-        seen = with_timeout(_PATIENCE, f"Kafka for {name}", lambda: look_at(name, spec), lambda: None)
+        seen = with_timeout(_PATIENCE, f"Kafka for {name}", lambda: look_at(name, spec))
     except BatchmergeError:
         return None  # the run's to tell
     # A batch that no run has landed, of a reset or a replay, has no offsets of its own.

@@ -47,7 +47,7 @@ def tick(
 ) -> dg.SensorResult:
     """One tick. A system that does not answer is no crash of the sensor: it says so and tries again."""
     assert spec.trigger is not None
-    before, now = read_cursor(context.cursor), time.time()
+    before, now = Cursor.read(context.cursor), time.time()
     try:
         seen = look_at(name, spec)
     except BatchmergeError as problem:
@@ -67,14 +67,6 @@ def tick(
         return dg.SensorResult(skip_reason=why, cursor=cursor.model_dump_json(), asset_events=events)
     request = free.request(hour, {"batchmerge/reason": reason[:60]})
     return dg.SensorResult(run_requests=[request], cursor=requested(cursor, now).model_dump_json(), asset_events=events)
-
-
-def read_cursor(text: str | None) -> Cursor:
-    """The remembered cursor; a fresh one where there is none, or one that is not ours."""
-    try:
-        return Cursor.model_validate_json(text) if text else Cursor()
-    except ValueError:
-        return Cursor()
 
 
 def look_at(name: str, spec: PipelineSpec) -> Waiting:

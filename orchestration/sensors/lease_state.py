@@ -23,7 +23,7 @@ from jobs.time_limit import with_timeout
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import paused_reason, still_to_do
-from orchestration.sensors.leases import Cursor, after_asking, is_due, left_behind, read_cursor
+from orchestration.sensors.leases import Cursor, after_asking, is_due, left_behind
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
 
@@ -76,7 +76,7 @@ def tick(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, kind: str, hours: dg.HourlyPartitionsDefinition
 ) -> dg.SensorResult:
     """One tick. A server that does not answer is no crash of the sensor, and keeps no other table waiting for long."""
-    cursor = read_cursor(context.cursor)
+    cursor = Cursor.read(context.cursor)
     try:
         pipeline = Pipeline(name, spec, load_connections())
     except BatchmergeError as problem:
@@ -112,7 +112,7 @@ def tick(
 def _look(pipeline: Pipeline, table: Table) -> _Looked:
     destination = pipeline.destination_of(table)
     try:
-        return _Looked(table, with_timeout(_PATIENCE, destination.name, destination.leases, lambda: None))
+        return _Looked(table, with_timeout(_PATIENCE, destination.name, destination.leases))
     except BatchmergeError as problem:
         return _Looked(table, problem=str(problem))
 
@@ -120,7 +120,7 @@ def _look(pipeline: Pipeline, table: Table) -> _Looked:
 def _ends(pipeline: Pipeline) -> Offsets:
     """Where the topics end; nothing where Kafka does not answer: then lag is not shown."""
     try:
-        return with_timeout(_PATIENCE, "Kafka", pipeline.topic_state, lambda: None).stable
+        return with_timeout(_PATIENCE, "Kafka", pipeline.topic_state).stable
     except BatchmergeError:
         return {}
 

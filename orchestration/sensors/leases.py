@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
 from jobs.destinations.leases import LeaseState
+from orchestration.sensors.cursor import SensorCursor
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
 
@@ -22,20 +23,11 @@ class Asked(BaseModel):
     at: float
 
 
-class Cursor(BaseModel):
+class Cursor(SensorCursor):
     """What the sensor remembers between ticks: what it last showed of each table, and the runs it has asked for."""
 
-    model_config = ConfigDict(frozen=True)
     shown: dict[str, str] = Field(default_factory=dict)
     asked: dict[str, Asked] = Field(default_factory=dict)
-
-
-def read_cursor(text: str | None) -> Cursor:
-    """The remembered cursor; a fresh one where there is none, or one that is not ours."""
-    try:
-        return Cursor.model_validate_json(text) if text else Cursor()
-    except ValueError:
-        return Cursor()
 
 
 def left_behind(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from jobs import offsets
 from jobs.offsets import Offsets
 from jobs.spec.automation import Trigger
+from orchestration.sensors.cursor import SensorCursor
 
 
-class Cursor(BaseModel):
+class Cursor(SensorCursor):
     """What a lag sensor remembers between ticks and over restarts.
 
     Attributes:
@@ -21,7 +22,6 @@ class Cursor(BaseModel):
         tables_since: the same for landed records that some table lacks.
     """
 
-    model_config = ConfigDict(frozen=True)
     ends: str = Field("{}")
     landing: int = 0
     tables: int = 0
