@@ -301,7 +301,7 @@ def _committed_number(destination: Destination) -> int:
         return max(state.batch_number if state else 0, *begun, 0)
 
     try:
-        return with_timeout(_PATIENCE, destination.name, number, lambda: None)
+        return with_timeout(_PATIENCE, destination.name, number)
     except BatchmergeError as problem:
         _LOG.warning("the first batch is planned without %s: %s", destination.name, problem)
         return 0

@@ -29,7 +29,7 @@ class _Work(threading.Thread, Generic[T]):
             self.problem = problem
 
 
-def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: Callable[[], None]) -> T:
+def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: Callable[[], None] | None = None) -> T:
     """The answer of `work`, or a transient failure once the time is over.
 
     Work that was given up may go on in its thread for a while. That is safe: what it commits is conditional.
@@ -62,8 +62,10 @@ def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: 
     return thread.answer  # type: ignore[return-value]  # None only where T allows it
 
 
-def _quietly(on_timeout: Callable[[], None]) -> None:
+def _quietly(on_timeout: Callable[[], None] | None) -> None:
     """`on_timeout` on a system that may be the one that hangs: it gets a moment, and its own errors change nothing."""
+    if on_timeout is None:
+        return
     thread = _Work(on_timeout)
     thread.start()
     thread.join(5)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import click
+
 from jobs.spec.members import SEPARATOR
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import PipelineFile, is_pipeline, read_pipeline_file
-from resources.errors import BatchmergeError, ConfigurationError
+from resources.errors import BatchmergeError, ConfigurationError, TransientError
 
 T = TypeVar("T")
 
@@ -157,3 +159,14 @@ def each_pipeline(
     found = {outcome.topic: outcome for outcome in members.each("by-hand", known, work)}
     outcomes = [found[member.topic] for member in known if member.topic in found]
     return [o.done for o in outcomes if o.done is not None], [o.problem for o in outcomes if o.problem]
+
+
+def raise_worst(failed: Sequence[BatchmergeError]) -> None:
+    """Raises the one that a person has to do something about, and shows the others; nothing where there is none."""
+    if not failed:
+        return
+    worst = next((p for p in failed if not isinstance(p, TransientError)), failed[0])
+    for other in failed:
+        if other is not worst:
+            click.echo(str(other), err=True)
+    raise worst

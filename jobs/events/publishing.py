@@ -95,7 +95,7 @@ def _states(pipeline: Pipeline) -> list[CommittedState] | None:
         try:
             if now < silent.get(name, 0.0):
                 raise Unavailable("it did not answer a short while ago", where=name)
-            state = with_timeout(_PATIENCE, name, destination.committed, lambda: None)
+            state = with_timeout(_PATIENCE, name, destination.committed)
         except BatchmergeError as problem:
             if now >= silent.get(name, 0.0):
                 silent[name] = time.monotonic() + _AGAIN

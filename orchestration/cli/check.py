@@ -85,7 +85,7 @@ def _check_members(members: Members) -> Iterator[_Answer]:
     """Kafka is asked about all topics at once; the systems of the tables are asked about every table."""
     where = f"pipeline {members.name}"
     try:
-        seen = with_timeout(_LIMIT, "topics in Kafka", members.look, lambda: None)
+        seen = with_timeout(_LIMIT, "topics in Kafka", members.look)
     except BatchmergeError as problem:
         yield _wrong(f"{where}: topics in Kafka", problem)
         return

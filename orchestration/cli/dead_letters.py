@@ -21,8 +21,7 @@ from jobs.pipeline import Pipeline
 from jobs.replay.revise import together
 from orchestration.cli import output
 from orchestration.cli.progress import engine_log
-from orchestration.cli.replay import raise_worst
-from orchestration.files import each_pipeline
+from orchestration.files import each_pipeline, raise_worst
 from resources.connections import load_connections
 
 _GROUPS = ("table", "stage", "kind", "records", "first", "message")

@@ -10,8 +10,7 @@ from jobs.pipeline import Pipeline
 from orchestration.cli import output
 from orchestration.cli.offset_forget import forget
 from orchestration.cli.offset_reset import reset, set_offsets
-from orchestration.cli.replay import raise_worst
-from orchestration.files import each_pipeline, pipeline_spec
+from orchestration.files import each_pipeline, pipeline_spec, raise_worst
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
 

@@ -145,7 +145,7 @@ def _tables(pipeline: Pipeline, pauses: Pauses, state: DagsterState) -> list[Tab
 def _of_members(members: Members, state: DagsterState) -> list[TableStatus]:
     """The landing and the tables of every topic; Kafka is asked about all topics at once."""
     try:
-        seen = _limited("Kafka", members.look)
+        seen = with_timeout(_LIMIT, "Kafka", members.look)
     except BatchmergeError:
         seen = Seen(members.known(), {})
 
@@ -180,7 +180,7 @@ def _refused(destination: Destination) -> int:
 
 def _ends(pipeline: Pipeline) -> Offsets | None:
     try:
-        return _limited("Kafka", pipeline.topic_state).stable
+        return with_timeout(_LIMIT, "Kafka", pipeline.topic_state).stable
     except BatchmergeError:
         return None
 
@@ -189,8 +189,8 @@ def _table(
     name: str, ask: Callable[[], CommittedState | None], counted: str, count: Callable[[], int], ends: Offsets | None
 ) -> TableStatus:
     try:
-        state = _limited(name, ask)
-        number = _limited(name, count) if state else 0
+        state = with_timeout(_LIMIT, name, ask)
+        number = with_timeout(_LIMIT, name, count) if state else 0
     except BatchmergeError as problem:
         return TableStatus(name=name, problem=str(problem))
     vtts, now = state.watermark.vtts if state else None, datetime.now(UTC)
@@ -205,7 +205,3 @@ def _table(
         vtts=datetime.fromtimestamp(vtts / 1000, UTC) if vtts is not None else None,
         **{counted: number},
     )
-
-
-def _limited(where: str, work: Callable[[], T]) -> T:
-    return with_timeout(_LIMIT, where, work, lambda: None)

@@ -24,9 +24,9 @@ from orchestration.cli.offset_reset import place
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import finish, launched
 from orchestration.components.window import Window
-from orchestration.files import each_pipeline, pipeline_spec, split_name
+from orchestration.files import each_pipeline, pipeline_spec, raise_worst, split_name
 from resources.connections import load_connections
-from resources.errors import BatchmergeError, ConfigurationError, TransientError
+from resources.errors import BatchmergeError, ConfigurationError
 
 _HOUR = "%Y-%m-%dT%H"
 _TIMES = [_HOUR, "%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
@@ -189,17 +189,6 @@ def _wanted(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:
 def _of_member(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:
     """Those of a topic among the tables that are named for all topics."""
     return [d for d in pipeline.destinations() if not tables or {d.name, d.table.table} & set(tables)]
-
-
-def raise_worst(failed: Sequence[BatchmergeError]) -> None:
-    """Raises the one that a person has to do something about, and shows the others; nothing where there is none."""
-    if not failed:
-        return
-    worst = next((p for p in failed if not isinstance(p, TransientError)), failed[0])
-    for other in failed:
-        if other is not worst:
-            click.echo(str(other), err=True)
-    raise worst
 
 
 def _counts(merged: Merged | None) -> list[str]:

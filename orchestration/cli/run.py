@@ -103,7 +103,7 @@ def _say_what_is_ahead(name: str, max_batches: int | None) -> None:
 
     try:
         pipeline = open_pipeline(name, load_connections())
-        waits = with_timeout(_PATIENCE, "Kafka", lambda: look(pipeline).landing, lambda: None)
+        waits = with_timeout(_PATIENCE, "Kafka", lambda: look(pipeline).landing)
     except BatchmergeError:
         return
     size = pipeline.spec.batch.max_records

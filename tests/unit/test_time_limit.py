@@ -45,7 +45,7 @@ def test_answer_and_error_in_time_are_those_of_the_work() -> None:
         with batch_error_context([batch(9)]):
             raise SourceError("the topic is gone")
 
-    assert with_timeout(60, "t", lambda: 17, lambda: None) == 17
+    assert with_timeout(60, "t", lambda: 17) == 17
     with pytest.raises(SourceError) as caught:
-        with_timeout(60, "t", fail, lambda: None)
+        with_timeout(60, "t", fail)
     assert caught.value.facts == {"batch": "9"}
