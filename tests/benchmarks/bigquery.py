@@ -9,10 +9,8 @@ the same run. Asked for by the issue: at most 25% over.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
-import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -24,30 +22,8 @@ from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.tables import destination_table, intermediate_table
 from jobs.pipeline import Pipeline
-from jobs.spec.pipeline import PipelineSpec
-from resources.connections import Connections, load_connections
-from resources.local import stack
-from tests.benchmarks.iceberg import COLUMNS, fill
-
-
-def pipeline(connections: Connections, topic: str, mode: str, rows: int, sent: bool) -> Pipeline:
-    name = f"bench_{uuid.uuid4().hex[:8]}"
-    spec = PipelineSpec.model_validate(
-        {
-            "source": {
-                "topics": [topic],
-                "key": {"format": "json", "columns": {"id": "long"}},
-                "value": {"format": "json", "columns": COLUMNS},
-            },
-            "changes": {"key": {"columns": ["id"]}},
-            "batch": {"max_records": rows},
-            "tables": [
-                {"kind": "bigquery", "table": f"bench.{name}", "mode": mode, "load_rows": rows if sent else None}
-            ],
-            "control": {"enabled": False},
-        }
-    )
-    return Pipeline(name, spec, connections, run_id="bench")
+from resources.connections import Connections
+from tests.benchmarks.workload import fill, pipeline, services
 
 
 def flushes(connections: Connections, mode: str, rows: int, turns: int, sent: bool) -> None:
@@ -55,7 +31,8 @@ def flushes(connections: Connections, mode: str, rows: int, turns: int, sent: bo
     topic = f"bq-{mode}-{rows}-{uuid.uuid4().hex[:6]}"
     for turn in range(turns + 1):
         fill(connections, topic, iter(range(turn * rows // 2, turn * rows // 2 + rows)))
-    p = pipeline(connections, topic, mode, rows, sent)
+    table = {"kind": "bigquery", "mode": mode, "load_rows": rows if sent else None}
+    p = pipeline(connections, topic, [table], batch={"max_records": rows})
     (destination,) = p.destinations()
     assert isinstance(destination, BigQueryDestination)
     ours: list[tuple[float, float, float]] = []
@@ -127,19 +104,11 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--home", type=Path, help="data folder of a running stack; left out: one of its own")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        home = options.home or Path(folder)
-        os.environ["BATCHMERGE_HOME"] = str(home)
-        stack.up(home, ["kafka", "spark", "bigquery"], print)
-        try:
-            connections = load_connections(home / "connections.yaml")
-            for rows in options.rows:
-                for mode in ("append", "upsert_delete"):
-                    for sent in (False, True) if options.sent else (False,):
-                        flushes(connections, mode, rows, options.turns, sent)
-        finally:
-            if not options.home:
-                stack.down(home, print)
+    with services("kafka", "spark", "bigquery", home=options.home) as (_, connections):
+        for rows in options.rows:
+            for mode in ("append", "upsert_delete"):
+                for sent in (False, True) if options.sent else (False,):
+                    flushes(connections, mode, rows, options.turns, sent)
     return 0
 
 

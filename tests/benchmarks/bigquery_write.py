@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import statistics
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import grpc
 import pyarrow as pa
@@ -25,8 +22,8 @@ from google.cloud.bigquery_storage_v1 import BigQueryWriteClient, types
 from google.cloud.bigquery_storage_v1.services.big_query_write.transports import BigQueryWriteGrpcTransport
 
 from resources.bigquery import BigQuery
-from resources.connections import BigQueryConnection, load_connections
-from resources.local import stack
+from resources.connections import BigQueryConnection
+from tests.benchmarks.workload import services
 
 # Requests may hold 10 MB.
 _BATCH = 20_000
@@ -109,16 +106,11 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 100_000])
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["BATCHMERGE_HOME"] = folder
-        stack.up(Path(folder), ["bigquery"], print)
-        try:
-            known = load_connections(Path(folder) / "connections.yaml").get("bigquery", BigQueryConnection)
-            assert known.grpc_endpoint
-            for count in options.rows:
-                compare(BigQuery("bigquery", known), known.grpc_endpoint, count, options.turns)
-        finally:
-            stack.down(Path(folder), print)
+    with services("bigquery") as (_, connections):
+        known = connections.get("bigquery", BigQueryConnection)
+        assert known.grpc_endpoint
+        for count in options.rows:
+            compare(BigQuery("bigquery", known), known.grpc_endpoint, count, options.turns)
     return 0
 
 

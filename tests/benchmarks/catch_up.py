@@ -7,12 +7,9 @@ time of one batch. Batches are landed without Kafka, by pyiceberg. Exit code 1 w
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
-import tempfile
 import time
-import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,11 +22,9 @@ from jobs.batch import Batch, Counts, LandedBatch, landed_to_properties, new_com
 from jobs.changes.columns import landing_schema
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
-from jobs.spec.pipeline import PipelineSpec
 from jobs.watermark import Watermark
 from resources.connections import Connections, load_connections
-from resources.local import stack
-from tests.benchmarks.iceberg import COLUMNS, PARTITIONS
+from tests.benchmarks.workload import PARTITIONS, pipeline, services
 from tests.kit.kind import KindUnderTest
 from tests.kit.kinds import KINDS, runnable, with_others
 
@@ -37,26 +32,9 @@ MODES = ("append", "upsert_delete")
 LIMIT = 2.0
 
 
-def pipeline(connections: Connections, kind: KindUnderTest, mode: str) -> Pipeline:
-    name = f"bench_{uuid.uuid4().hex[:8]}"
-    spec = PipelineSpec.model_validate(
-        {
-            "source": {
-                "topics": ["none"],
-                "key": {"format": "json", "columns": {"id": "long"}},
-                "value": {"format": "json", "columns": COLUMNS},
-            },
-            "changes": {"key": {"columns": ["id"]}},
-            "tables": [{"kind": kind.name, "table": f"bench.{name}", "mode": mode}],
-            "control": {"enabled": False},
-        }
-    )
-    return Pipeline(name, spec, connections, run_id="bench")
-
-
 def seconds(connections: Connections, kind: KindUnderTest, mode: str, count: int, rows: int) -> float:
     """Of one merge of so many landed batches of `rows` records."""
-    p = pipeline(connections, kind, mode)
+    p = pipeline(connections, "none", [{"kind": kind.name, "mode": mode}])
     (destination,) = p.destinations()
     land_directly(p, count, rows)
     # Table, state and workers are there, as for a table that was down for a while.
@@ -145,17 +123,11 @@ def main() -> int:
     parser.add_argument("--home", type=Path, help="data folder of a running stack; left out: one of its own")
     options = parser.parse_args()
     kinds = [kind for name, kind in KINDS.items() if name in (options.kinds or KINDS) and runnable(kind)]
-    with tempfile.TemporaryDirectory() as folder:
-        home = options.home.absolute() if options.home else Path(folder)
-        os.environ["BATCHMERGE_HOME"] = str(home)
-        stack.up(home, ["spark", *(kind.service for kind in kinds if kind.service)], print)
-        try:
-            connections = load_connections(with_others(home))
-            size = (options.batches, options.rows, options.turns)
-            found = [ratio(connections, kind, mode, *size) for kind in kinds for mode in MODES]
-        finally:
-            if not options.home:
-                stack.down(home, print)
+    wanted = [kind.service for kind in kinds if kind.service]
+    with services("spark", *wanted, home=options.home) as (home, _):
+        connections = load_connections(with_others(home))
+        size = (options.batches, options.rows, options.turns)
+        found = [ratio(connections, kind, mode, *size) for kind in kinds for mode in MODES]
     return 0 if max(found) <= LIMIT else 1
 
 

@@ -7,10 +7,8 @@ without deduplication; both are measured in turns in the same run. Asked for by 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
-import tempfile
 import time
 import uuid
 from dataclasses import replace
@@ -23,36 +21,16 @@ from jobs import protocol
 from jobs.destinations.clickhouse.destination import ClickHouseDestination
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.lease import Lease
-from jobs.pipeline import Pipeline
-from jobs.spec.pipeline import PipelineSpec
 from resources.clickhouse import ClickHouseServer
-from resources.connections import ClickHouseConnection, Connections, load_connections
-from resources.local import stack
-from tests.benchmarks.iceberg import COLUMNS, fill
-
-
-def pipeline(connections: Connections, topic: str, mode: str, rows: int, chunk_rows: int) -> Pipeline:
-    name = f"bench_{uuid.uuid4().hex[:8]}"
-    spec = PipelineSpec.model_validate(
-        {
-            "source": {
-                "topics": [topic],
-                "key": {"format": "json", "columns": {"id": "long"}},
-                "value": {"format": "json", "columns": COLUMNS},
-            },
-            "changes": {"key": {"columns": ["id"]}},
-            "batch": {"max_records": rows},
-            "tables": [{"kind": "clickhouse", "table": f"bench.{name}", "mode": mode, "chunk_rows": chunk_rows}],
-            "control": {"enabled": False},
-        }
-    )
-    return Pipeline(name, spec, connections, run_id="bench")
+from resources.connections import ClickHouseConnection, Connections
+from tests.benchmarks.workload import fill, pipeline, services
 
 
 def merges(connections: Connections, mode: str, rows: int, chunk_rows: int, turns: int) -> None:
     topic = f"ch-{mode}-{rows}"
     fill(connections, topic, iter(range(rows * (turns + 1))))
-    p = pipeline(connections, topic, mode, rows, chunk_rows)
+    table = {"kind": "clickhouse", "mode": mode, "chunk_rows": chunk_rows}
+    p = pipeline(connections, topic, [table], batch={"max_records": rows})
     (destination,) = p.destinations()
     assert isinstance(destination, ClickHouseDestination)
     ours, bare = [], []
@@ -107,20 +85,12 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--home", type=Path, help="data folder of a running stack; left out: one of its own")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        home = options.home or Path(folder)
-        os.environ["BATCHMERGE_HOME"] = str(home)
-        stack.up(home, ["kafka", "spark", "clickhouse"], print)
-        try:
-            connections = load_connections(home / "connections.yaml")
-            print(f"chunks of {options.chunk_rows:,} offsets")
-            for mode in ("append", "upsert_delete"):
-                merges(connections, mode, options.rows, options.chunk_rows, options.turns)
-            merges(connections, "append", 1000, options.chunk_rows, 5)
-            state_writes(connections, 200)
-        finally:
-            if not options.home:
-                stack.down(home, print)
+    with services("kafka", "spark", "clickhouse", home=options.home) as (_, connections):
+        print(f"chunks of {options.chunk_rows:,} offsets")
+        for mode in ("append", "upsert_delete"):
+            merges(connections, mode, options.rows, options.chunk_rows, options.turns)
+        merges(connections, "append", 1000, options.chunk_rows, 5)
+        state_writes(connections, 200)
     return 0
 
 

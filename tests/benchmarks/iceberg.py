@@ -8,61 +8,19 @@ sets the size of the log, `--table-rows` the sizes of the tables that are upsert
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import statistics
-import tempfile
 import time
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from jobs import protocol
 from jobs.pipeline import Pipeline
-from jobs.spec.pipeline import PipelineSpec
-from resources.connections import Connections, KafkaConnection, load_connections
+from resources.connections import Connections
 from resources.local import stack
+from tests.benchmarks import workload
+from tests.benchmarks.workload import fill, services
 
-PARTITIONS = 4
 LOADED_AT_ONCE = 1_000_000
-COLUMNS = {"id": "long", "carrier": "string", "origin": "string", "note": "string", "delay": "long", "dist": "double"}
-
-
-@contextmanager
-def services() -> Iterator[tuple[Path, Connections]]:
-    """A stack of its own in a temporary data folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        os.environ["BATCHMERGE_HOME"] = folder
-        stack.up(home, ["kafka", "spark"], print)
-        try:
-            yield home, load_connections(home / "connections.yaml")
-        finally:
-            stack.down(home, print)
-
-
-def fill(connections: Connections, topic: str, ids: Iterator[int]) -> int:
-    """Produces one 110-byte JSON record per id, keyed by it; a key stays in its partition."""
-    servers = connections.get("kafka", KafkaConnection).bootstrap_servers
-    admin = AdminClient({"bootstrap.servers": servers})
-    if topic not in admin.list_topics(timeout=30).topics:
-        admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(timeout=30)
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
-    size = 0
-    for n in ids:
-        head = b'{"id":%d,"carrier":"UA","origin":"EWR","delay":%d,"dist":%d.5,"note":"' % (n, n % 90, n)
-        value = head + b"a" * (108 - len(head)) + b'"}'
-        size = len(value)
-        producer.produce(topic, key=b'{"id":%d}' % n, value=value, partition=n % PARTITIONS)
-        if n % 10_000 == 0:
-            producer.poll(0)
-    producer.flush()
-    return size
 
 
 def pipeline(
@@ -70,22 +28,11 @@ def pipeline(
 ) -> Pipeline:
     """A new pipeline with one table a mode."""
     modes = [modes] if isinstance(modes, str) else modes
-    name = f"bench_{uuid.uuid4().hex[:8]}"
-    spec = PipelineSpec.model_validate(
-        {
-            "source": {
-                "topics": [topic],
-                "key": {"format": "json", "columns": {"id": "long"}},
-                "value": {"format": "json", "columns": COLUMNS},
-            },
-            "changes": {"key": {"columns": ["id"]}} if modes != ["append"] else {},
-            "batch": {"max_records": max_records},
-            "intermediate": {"direct": direct},
-            "tables": [{"kind": "iceberg", "table": f"bench.{name}_{mode}", "mode": mode} for mode in modes],
-            "control": {"enabled": False},
-        }
-    )
-    return Pipeline(name, spec, connections, run_id="bench")
+    tables = [{"kind": "iceberg", "mode": mode} for mode in modes]
+    parts: dict[str, object] = {"batch": {"max_records": max_records}, "intermediate": {"direct": direct}}
+    if modes == ["append"]:
+        parts["changes"] = {}
+    return workload.pipeline(connections, topic, tables, **parts)
 
 
 def advance(p: Pipeline) -> dict[str, float]:
@@ -167,7 +114,7 @@ def main() -> None:
     parser.add_argument("--table-rows", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--only-upsert", action="store_true")
     wanted = parser.parse_args()
-    with services() as (home, connections):
+    with services("kafka", "spark") as (home, connections):
         if not wanted.only_upsert:
             for direct in (False, True):
                 append(connections, wanted.rows, direct)

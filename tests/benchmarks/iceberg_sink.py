@@ -30,7 +30,8 @@ from resources.local.java import find_java
 from resources.local.jvm import jvm
 from resources.local.ports import free_port
 from resources.local.service import HOST, Command
-from tests.benchmarks.iceberg import COLUMNS, advance, fill, pipeline, report, services
+from tests.benchmarks.iceberg import advance, pipeline, report
+from tests.benchmarks.workload import COLUMNS, fill, services
 
 _KAFKA, _ICEBERG, _HADOOP = "4.1.1", "1.12.0", "3.4.1"
 LIBRARIES = Bundle(
@@ -140,7 +141,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=3_000_000)
     wanted = parser.parse_args()
     fetch(LIBRARIES, find_java(print), print)
-    with services() as (home, connections):
+    with services("kafka", "spark") as (home, connections):
         topic = "beside-the-sink"
         fill(connections, topic, iter(range(wanted.rows)))
         fill(connections, "warm", iter(range(50_000)))

@@ -23,7 +23,8 @@ from jobs.maintenance.run import maintain_table
 from jobs.pipeline import Pipeline
 from orchestration.components.merging import advance_or_replay
 from resources.connections import Connections, KafkaConnection
-from tests.benchmarks.iceberg import PARTITIONS, fill, pipeline, services
+from tests.benchmarks.iceberg import pipeline
+from tests.benchmarks.workload import PARTITIONS, fill, services
 
 CHANGES = 10_000
 FILE_ROWS = 1_250_000
@@ -137,7 +138,7 @@ def main() -> None:
     parser.add_argument("--how", nargs="*", choices=list(WRITES), default=list(WRITES))
     parser.add_argument("--maintain", action="store_true")
     wanted = parser.parse_args()
-    with services() as (_, connections):
+    with services("kafka", "spark") as (_, connections):
         measure(connections, wanted.table_rows, wanted.turns, wanted.how, wanted.maintain)
 
 
