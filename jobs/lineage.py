@@ -75,6 +75,12 @@ def next_batches(
         return list(landed)
     newer = [b for b in landed if b.number > committed.batch_number]
     _check_same(table, committed, landed)
+    if newer and not newer[0].batch.follows(committed.commit_id):
+        # A reset lets the table go on from where it is, without what was landed in between.
+        reset = [
+            n for n, b in enumerate(newer) if b.batch.continues is not None and b.batch.follows(committed.commit_id)
+        ]
+        newer = newer[reset[0] :] if reset else newer
     if newer:
         _check_continues(table, committed, newer[0])
     return newer

@@ -152,6 +152,20 @@ def test_second_reset_before_a_new_table_has_merged_anything_skips_nothing() -> 
     assert impact(again, second) == [Impact("iceberg a.b", 5, 0), Impact("iceberg c.d", 5, 0)]
 
 
+def test_table_that_was_rolled_back_behind_a_reset_goes_on_with_the_next_one() -> None:
+    """The batches between are gone; the first reset did not know that the table stands here."""
+    caught_up = known(tables={"iceberg a.b": committed(2)})
+    first = LandedBatch(reset(caught_up, {P0: 33}), Counts(), Watermark(), 3)
+    rolled_back = {"iceberg a.b": committed(1)}
+    with pytest.raises(LineageBroken, match="removed by retention"):
+        next_batches("t", committed(1), [first], False)
+    state = CommittedState.after(first)
+    again = known(current=state, highest=3, tables=rolled_back, landed=[first], complete=False)
+    second = LandedBatch(reset(again, {}), Counts(), Watermark(), 4)
+    assert [b.number for b in next_batches("t", committed(1), [first, second], False)] == [4]
+    assert [b.number for b in next_batches("t", committed(2), [first, second], False)] == [3, 4]
+
+
 def test_what_a_new_table_skips_is_counted() -> None:
     """What was landed with another meaning cannot begin a table: it begins with the reset, and everybody can see it."""
     there = known(tables={"iceberg a.b": committed(2), "iceberg c.d": None})
