@@ -13,6 +13,7 @@ from jobs.spec.members import SEPARATOR
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import PipelineFile, is_pipeline, read_pipeline_file
 from resources.errors import BatchmergeError, ConfigurationError, TransientError
+from resources.project import definitions_folder, project_folder
 
 T = TypeVar("T")
 
@@ -22,13 +23,31 @@ if TYPE_CHECKING:
     from resources.connections import Connections
 
 VARIABLE = "BATCHMERGE_PIPELINES"
-# Where pipeline files are unless the variable names another folder.
+# The demo's: where no project is around.
 OWN_FOLDER = Path(__file__).parent / "defs"
-FOLDER = Path(os.environ.get(VARIABLE) or OWN_FOLDER).absolute()
+
+
+def _folder() -> Path:
+    """Where pipeline files are: what the variable names, else in the project that one works in."""
+    if named := os.environ.get(VARIABLE):
+        return Path(named).absolute()
+    project = project_folder()
+    return definitions_folder(project) if project else OWN_FOLDER
+
+
+FOLDER = _folder()
 
 
 def pipeline_names() -> list[str]:
-    return sorted(path.parent.name for path in FOLDER.glob("*/defs.yaml"))
+    """Of the folder; Dagster's other components have such files too."""
+    return sorted(path.parent.name for path in FOLDER.glob("*/defs.yaml") if _may_be_pipeline(path))
+
+
+def _may_be_pipeline(path: Path) -> bool:
+    try:
+        return is_pipeline(path)
+    except ConfigurationError:
+        return True  # what is wrong is told when it is read
 
 
 def require_pipelines(folder: Path) -> None:
@@ -83,7 +102,7 @@ def pipeline_file(name: str) -> PipelineFile:
         ConfigurationError: there is no such pipeline. WrongFile: its file is wrong; one line a mistake.
     """
     name, topic = split_name(name)
-    if name not in pipeline_names():
+    if name not in (path.parent.name for path in FOLDER.glob("*/defs.yaml")):
         raise ConfigurationError(
             f"there is no pipeline named {name!r} (known: {', '.join(pipeline_names()) or 'none'})",
             where=str(FOLDER),

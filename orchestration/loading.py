@@ -58,7 +58,7 @@ def load_folder(folder: Path) -> dg.Definitions:
 def _module(folder: Path) -> ModuleType:
     """The folder as a package, which Dagster asks for; Python files in it are its modules."""
     if folder == OWN_FOLDER:
-        return import_module("orchestration.defs")
+        return import_module(".defs", __package__)
     spec = ModuleSpec(_ELSEWHERE, None, is_package=True)
     spec.submodule_search_locations = [str(folder)]
     sys.modules[_ELSEWHERE] = module_from_spec(spec)

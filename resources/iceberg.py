@@ -99,7 +99,7 @@ class IcebergCatalog:
             del known["type"]
         elif c.type == "sql":
             del known["type"]
-            known["py-catalog-impl"] = "resources.iceberg_sql.RememberingCatalog"
+            known["py-catalog-impl"] = f"{__package__}.iceberg_sql.RememberingCatalog"
         if c.credential:
             known["credential"] = c.credential.get_secret_value()
         return {**{k: v for k, v in known.items() if v is not None}, **c.properties}

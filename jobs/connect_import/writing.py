@@ -8,6 +8,7 @@ import yaml
 
 from jobs.connect_import.building import Imported
 from jobs.connect_import.options import OptionStatus
+from jobs.spec.pipeline_file import TYPE
 
 _TITLES = {
     OptionStatus.EQUIVALENT: "These have an equivalent:",
@@ -18,7 +19,7 @@ _TITLES = {
 
 def pipeline_file(imported: Imported) -> str:
     """The text of `defs.yaml`."""
-    head = "type: orchestration.components.KafkaPipeline\n"
+    head = f"type: {TYPE}\n"
     if imported.todo:
         head = "".join(f"# To do: {line}\n" for line in imported.todo) + head
     return head + _yaml({"attributes": imported.document})

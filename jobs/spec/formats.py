@@ -18,9 +18,10 @@ from jobs.spec.base import Spec
 from jobs.spec.envelope import AUTO, HasEnvelope, opened
 from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, one_of, refuse
 from resources.errors import ConfigurationError
+from resources.project import project_folder
 
-# Schema files are named from the folder that `orchestration/` is in.
-PROJECT = Path(__file__).resolve().parents[2]
+# Schema files are named from here.
+PROJECT = project_folder() or Path.cwd()
 _REGISTERED = ("avro", "json", "protobuf")
 _WITH_FILE = ("avro", "protobuf")
 _ONE_COLUMN = ("string", "bytes")
@@ -41,7 +42,7 @@ class Encoding(Spec):
     schema_file: str | None = Field(
         None,
         description="Avro: a schema (.avsc), of all records or, with `registry`, the reader's; Protobuf: a descriptor "
-        "set (protoc --include_imports --descriptor_set_out). From the folder of `orchestration/`",
+        "set (protoc --include_imports --descriptor_set_out). From the project's folder",
     )
     message: str | None = Field(None, description="Protobuf with `schema_file`: full name of the message")
 
@@ -289,5 +290,5 @@ def read_schema(name: str) -> bytes:
         raise ConfigurationError(
             f"the schema file cannot be read: {problem.strerror}",
             where=name,
-            remedy="name it from the folder that `orchestration/` is in",
+            remedy="name it from the project's folder",
         ) from None

@@ -15,8 +15,9 @@ from resources.config_files.positions import YamlFile, read_yaml, shown_file
 from resources.connections import Connections
 from resources.errors import ConfigurationError
 
-TYPE = "orchestration.components.KafkaPipeline"
-_TYPES = (TYPE, "orchestration.components.pipeline.KafkaPipeline")
+TYPE = "batchmerge.KafkaPipeline"
+# What it was called before goes on working.
+_TYPES = (TYPE, "orchestration.components.KafkaPipeline", "orchestration.components.pipeline.KafkaPipeline")
 _ROOT = ("attributes",)
 # What Dagster lets stand beside type and attributes.
 _KEYS = ("type", "attributes", "template_vars_module", "requirements", "post_processing")

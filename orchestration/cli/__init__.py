@@ -18,27 +18,28 @@ import click
 from orchestration.cli.output import error, with_json
 from resources.errors import BatchmergeError, TransientError
 
-# name -> (where it is, the line of `batchmerge --help`)
+# name -> (where it is in this package, the line of `batchmerge --help`)
 _COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("orchestration.cli.services:up", "Start the local services: Kafka, Spark, and the tables' systems."),
-    "down": ("orchestration.cli.services:down", "Stop them. Their data stays."),
-    "demo": ("orchestration.cli.demo:demo", "Real flights from Kafka into three tables, and the proof."),
-    "run": ("orchestration.cli.run:run", "Advance a pipeline: land what is new, merge it into its tables."),
-    "pause": ("orchestration.cli.pause:pause", "Stop a pipeline, or a table of it, until it is resumed."),
-    "resume": ("orchestration.cli.pause:resume", "Let it go on."),
-    "restart": ("orchestration.cli.pause:restart", "End what is under way of it, and run it."),
-    "replay": ("orchestration.cli.replay:replay", "Bring records into tables again: landed ones, or from Kafka."),
-    "maintain": ("orchestration.cli.maintain:maintain", "Compact, expire and clean up the tables of a pipeline."),
-    "plan": ("orchestration.cli.plan:plan", "Show what the next run of a pipeline would do, without doing it."),
-    "verify": ("orchestration.cli.verify:verify", "Compare the tables of a pipeline with what was landed."),
-    "check": ("orchestration.cli.check:check", "Check files and connections."),
-    "infer": ("orchestration.cli.infer:infer", "Show the columns that a topic's records have."),
-    "offsets": ("orchestration.cli.offsets:offsets", "Show where everything stands; set or reset it by hand."),
-    "dead-letters": ("orchestration.cli.dead_letters:dead_letters", "Bad records: show them, and try them again."),
-    "import": ("orchestration.cli.connect_import:import_", "Make a pipeline of a Kafka Connect sink."),
-    "ui": ("orchestration.cli.ui:ui", "Open Dagster on the pipelines."),
-    "metrics": ("orchestration.cli.metrics:metrics", "Serve metrics for Prometheus and OpenTelemetry."),
-    "status": ("orchestration.cli.status:status", "Show how services and pipelines are."),
+    "init": ("init:init", "Make a project of your own beside the installed package."),
+    "up": ("services:up", "Start the local services: Kafka, Spark, and the tables' systems."),
+    "down": ("services:down", "Stop them. Their data stays."),
+    "demo": ("demo:demo", "Real flights from Kafka into three tables, and the proof."),
+    "run": ("run:run", "Advance a pipeline: land what is new, merge it into its tables."),
+    "pause": ("pause:pause", "Stop a pipeline, or a table of it, until it is resumed."),
+    "resume": ("pause:resume", "Let it go on."),
+    "restart": ("pause:restart", "End what is under way of it, and run it."),
+    "replay": ("replay:replay", "Bring records into tables again: landed ones, or from Kafka."),
+    "maintain": ("maintain:maintain", "Compact, expire and clean up the tables of a pipeline."),
+    "plan": ("plan:plan", "Show what the next run of a pipeline would do, without doing it."),
+    "verify": ("verify:verify", "Compare the tables of a pipeline with what was landed."),
+    "check": ("check:check", "Check files and connections."),
+    "infer": ("infer:infer", "Show the columns that a topic's records have."),
+    "offsets": ("offsets:offsets", "Show where everything stands; set or reset it by hand."),
+    "dead-letters": ("dead_letters:dead_letters", "Bad records: show them, and try them again."),
+    "import": ("connect_import:import_", "Make a pipeline of a Kafka Connect sink."),
+    "ui": ("ui:ui", "Open Dagster on the pipelines."),
+    "metrics": ("metrics:metrics", "Serve metrics for Prometheus and OpenTelemetry."),
+    "status": ("status:status", "Show how services and pipelines are."),
 }
 
 # They show or serve something, and have nothing to hand to a program at their end.
@@ -56,7 +57,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, function = _COMMANDS[cmd_name][0].split(":")
-        command = getattr(importlib.import_module(module), function)
+        command = getattr(importlib.import_module(f".{module}", __package__), function)
         assert isinstance(command, click.Command)
         return command if cmd_name in _FOR_EYES else with_json(command)
 

@@ -19,6 +19,7 @@ from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli import output
 from orchestration.files import FOLDER
 from resources.clickhouse import ClickHouseServer
+from resources.config_files.positions import shown_file
 from resources.connections import (
     ClickHouseConnection,
     Connections,
@@ -70,12 +71,12 @@ def _show(imported: Imported, write: bool) -> None:
         output.say(line)
     output.say("\nEntries for the connections file:\n")
     output.say(connections_file(imported))
+    path = FOLDER / imported.name / "defs.yaml"
     if not write:
-        output.say(f"orchestration/defs/{imported.name}/defs.yaml:\n")
+        output.say(f"{shown_file(path)}:\n")
         output.say(pipeline_file(imported))
         output.result(_plain(imported, None))
         return
-    path = FOLDER / imported.name / "defs.yaml"
     if path.exists():
         raise ConfigurationError("the file exists", where=str(path), remedy="remove it, or rename the connector")
     path.parent.mkdir(parents=True)

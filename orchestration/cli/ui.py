@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
 
 import click
 
@@ -15,8 +14,7 @@ from orchestration.files import FOLDER, require_pipelines
 from resources.connections import data_folder
 from resources.local import processes, stack
 from resources.local.ports import is_free
-
-_WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
+from resources.project import project_folder
 
 
 @click.command()
@@ -35,7 +33,9 @@ def ui(port: int) -> None:
     # Dagster would have people use `dg dev`, which is a tool of a project's developers.
     quiet = ["-W", "ignore:Function `dev_command` is superseded"]
     command = [sys.executable, *quiet, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
-    where = ["--workspace", str(_WORKSPACE)] if _WORKSPACE.exists() else ["--module-name", "orchestration.definitions"]
+    where = ["--module-name", "batchmerge.orchestration.definitions"]
+    if (project := project_folder()) and (workspace := project / "workspace.yaml").exists():
+        where = ["--workspace", str(workspace)]
     # The daemon's runs start elsewhere: a data folder named by a relative path has to stay the same one.
     os.environ["BATCHMERGE_HOME"] = str(data_folder())
     ends_when_asked(signal.SIG_DFL)

@@ -17,6 +17,7 @@ from orchestration.components.maintenance import maintenance_job, maintenance_sc
 from orchestration.components.member_assets import member_assets
 from orchestration.components.pause_jobs import pause_jobs
 from orchestration.components.plan_job import plan_job
+from orchestration.components.scaffolding import PipelineScaffolder
 from orchestration.components.verify import check_keys, verify_checks, verify_job
 from orchestration.loading import WrongPipelineFiles
 from orchestration.resident.job import resident_job
@@ -35,6 +36,7 @@ class AsWritten(RootModel[Any]):
         return PipelineSpec.model_json_schema(*args, **options)
 
 
+@dg.scaffold_with(PipelineScaffolder)
 @dataclass
 class KafkaPipeline(dg.Component):
     """Kafka topics, landed in batches and merged into destination tables, exactly once.

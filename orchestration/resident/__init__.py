@@ -10,4 +10,4 @@ pool of their table only while they work on it. What it does is told once a minu
 The newest run that was asked for is the one that stays; an older one ends when it sees that the newer is at work.
 """
 
-import orchestration.components  # noqa: F401  its component makes this job: whichever is asked for first, it comes first
+from orchestration import components  # noqa: F401  its component makes this job: whichever is asked for first, it comes first

@@ -24,7 +24,7 @@ _PATIENCE = 20.0
 # memory back in the background.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 # Not as a main module, which each step would look for.
-_SERVER = "from orchestration.warm.server import main; main()"
+_SERVER = f"from {__package__}.server import main; main()"
 
 
 class WarmProcess:

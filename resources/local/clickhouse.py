@@ -27,7 +27,7 @@ class ClickHouse(Service):
 
     def prepare(self, site: Site, say: Say) -> Command:
         del say
-        argv = [sys.executable, "-m", "resources.local.clickhouse_server", "--folder", str(site.folder(self.name))]
+        argv = [sys.executable, "-m", f"{__package__}.clickhouse_server", "--folder", str(site.folder(self.name))]
         argv += ["--http-port", str(site.port(self.name, "http")), "--tcp-port", str(site.port(self.name, "tcp"))]
         argv += ["--zookeeper", site.address("zookeeper", "client")]
         argv += ["--user", USER, "--password-file", str(_password_file(site))]

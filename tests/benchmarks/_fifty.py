@@ -54,4 +54,4 @@ def _write(folder: Path, topic: str) -> None:
         attributes = {**document["attributes"], "source": source, "tables": tables, "paused": False}
         (folder / "orchestration/defs" / name).mkdir()
         file = folder / "orchestration/defs" / name / "defs.yaml"
-        file.write_text(yaml.safe_dump({"type": "orchestration.components.KafkaPipeline", "attributes": attributes}))
+        file.write_text(yaml.safe_dump({"type": "batchmerge.KafkaPipeline", "attributes": attributes}))

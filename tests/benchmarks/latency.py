@@ -73,7 +73,7 @@ def daemon(flows: Sequence[Flow]) -> Iterator[tuple[Connections, dg.DagsterInsta
         for flow in flows:
             folder = home / "pipelines" / flow.name
             folder.mkdir(parents=True)
-            document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
+            document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
             (folder / "defs.yaml").write_text(yaml.safe_dump(document))
             admin.create_topics([NewTopic(flow.topic, num_partitions=1)])[flow.topic].result(timeout=30)
         (home / "dagster").mkdir()

@@ -28,7 +28,7 @@ def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     def run(engine: Engine, *arguments: str) -> tuple[int, str]:
         where = folder / engine.flow.name
         where.mkdir(exist_ok=True)
-        document = {"type": "orchestration.components.KafkaPipeline", "attributes": engine.document}
+        document = {"type": "batchmerge.KafkaPipeline", "attributes": engine.document}
         (where / "defs.yaml").write_text(yaml.safe_dump(document))
         monkeypatch.setattr(sys, "argv", ["batchmerge", *(a or engine.flow.name for a in arguments)])
         capsys.readouterr()

@@ -31,4 +31,4 @@ def write_pipeline(folder: Path, name: str, kinds: tuple[str, ...] = ("iceberg",
     path = folder / name / "defs.yaml"
     path.parent.mkdir(parents=True)
     attributes = document(name, kinds)
-    path.write_text(yaml.safe_dump({"type": "orchestration.components.KafkaPipeline", "attributes": attributes}))
+    path.write_text(yaml.safe_dump({"type": "batchmerge.KafkaPipeline", "attributes": attributes}))

@@ -44,7 +44,7 @@ class Project:
         """Its pipeline file, new or in place of the one before."""
         where = self.folder / "pipelines" / pipeline
         where.mkdir(parents=True, exist_ok=True)
-        document = {"type": "orchestration.components.KafkaPipeline", "attributes": dict(document)}
+        document = {"type": "batchmerge.KafkaPipeline", "attributes": dict(document)}
         (where / "defs.yaml").write_text(yaml.safe_dump(document))
 
     def start(self, *arguments: str, failpoint: str | None = None) -> subprocess.Popen[str]:

@@ -59,7 +59,7 @@ def check(block: Block, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     match kind_of(block):
         case "file":
             assert set(document) == {"type", "attributes"}
-            assert document["type"] == "orchestration.components.KafkaPipeline"
+            assert document["type"] == "batchmerge.KafkaPipeline"
             PipelineSpec.model_validate(document["attributes"])
         case "part":
             PipelineSpec.model_validate(_merged(SMALLEST, document))

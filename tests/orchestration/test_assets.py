@@ -119,7 +119,7 @@ def test_checks_block_where_a_promise_is_broken_and_warn_elsewhere() -> None:
 def _folder(folder: Path, flow: Flow) -> Path:
     file = folder / flow.name / "defs.yaml"
     file.parent.mkdir(parents=True)
-    document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
+    document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
     file.write_text(yaml.safe_dump(document))
     return folder
 

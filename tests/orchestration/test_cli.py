@@ -49,7 +49,7 @@ def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Flow]
 
     def declare(flow: Flow) -> str:
         (tmp_path / "defs" / flow.name).mkdir(parents=True)
-        document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
+        document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
         (tmp_path / "defs" / flow.name / "defs.yaml").write_text(yaml.safe_dump(document))
         monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
         make_empty_instance(tmp_path / "dagster")

@@ -41,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "home").mkdir()
     folder = tmp_path / "pipelines" / FLOW.name
     folder.mkdir(parents=True)
-    document = {"type": "orchestration.components.KafkaPipeline", "attributes": FLOW.spec_document}
+    document = {"type": "batchmerge.KafkaPipeline", "attributes": FLOW.spec_document}
     (folder / "defs.yaml").write_text(yaml.safe_dump(document))
     return tmp_path / "home"
 

@@ -72,7 +72,7 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
     produce(bootstrap(connections), flow.topic, records[:60])
     folder, home, log = tmp_path / "pipelines" / flow.name, tmp_path / "dagster", tmp_path / "log"
     folder.mkdir(parents=True)
-    document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
+    document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
     (folder / "defs.yaml").write_text(yaml.safe_dump(document))
     home.mkdir()
     shutil.copyfile(SETTINGS, home / "dagster.yaml")

@@ -81,7 +81,7 @@ def test_a_killed_run_holds_nobody_up_and_a_live_one_is_waited_for(
     records = random_changes(seed=5, count=50, keys=20, partitions=1)
     produce(bootstrap(connections), flow.topic, records)
     (tmp_path / "pipelines" / flow.name).mkdir(parents=True)
-    document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
+    document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
     (tmp_path / "pipelines" / flow.name / "defs.yaml").write_text(yaml.safe_dump(document))
     monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path / "pipelines"))
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))

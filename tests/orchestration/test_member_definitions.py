@@ -76,6 +76,6 @@ def test_a_pipeline_that_could_be_a_member_of_another_is_refused(folder: Path) -
         "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long"}}},
         "tables": [{"kind": "iceberg", "table": "x.y", "mode": "append"}],
     }
-    other.write_text(yaml.safe_dump({"type": "orchestration.components.KafkaPipeline", "attributes": document}))
+    other.write_text(yaml.safe_dump({"type": "batchmerge.KafkaPipeline", "attributes": document}))
     with pytest.raises(WrongPipelineFiles, match="pipeline many__public: the topics of pipeline many have names like"):
         load_folder(folder)

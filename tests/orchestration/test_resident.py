@@ -60,7 +60,7 @@ def flow(topic: Callable[..., str], tmp_path: Path) -> Flow:
     made.overrides["tables"] = [*made.spec_document["tables"], hangs]  # type: ignore[misc]
     folder = tmp_path / "pipelines" / made.name
     folder.mkdir(parents=True)
-    document = {"type": "orchestration.components.KafkaPipeline", "attributes": made.spec_document}
+    document = {"type": "batchmerge.KafkaPipeline", "attributes": made.spec_document}
     (folder / "defs.yaml").write_text(yaml.safe_dump(document))
     return made
 

@@ -42,7 +42,7 @@ def test_a_pipeline_goes_on_after_everything_was_killed(
     produce(bootstrap(connections), flow.topic, records)
     folder = tmp_path / "pipelines" / flow.name
     folder.mkdir(parents=True)
-    document = {"type": "orchestration.components.KafkaPipeline", "attributes": flow.spec_document}
+    document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
     (folder / "defs.yaml").write_text(yaml.safe_dump(document))
     file = yaml.safe_load((stack / "connections.yaml").read_text())
     lake = file["connections"]["lake"]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import duckdb
+from batchmerge.resources.errors import CommitFailed, TerminalError, Unavailable
 
 from batchmerge_duckdb.spec import DuckDbConnection
-from resources.errors import CommitFailed, TerminalError, Unavailable
 
 
 @contextmanager

@@ -9,6 +9,14 @@ from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
+from batchmerge.jobs.batch import CommittedState, LandedBatch, MergeCounts
+from batchmerge.jobs.changes.reduction import Reduction
+from batchmerge.jobs.destinations.base import Destination, MergeContext, Merged
+from batchmerge.jobs.destinations.requirements import require_empty
+from batchmerge.jobs.failpoints import failpoint
+from batchmerge.jobs.spec.columns import RowColumn
+from batchmerge.resources.spark import spark_errors
+from batchmerge.sql import render
 from pyspark.sql import SparkSession
 
 from batchmerge_duckdb import prepare
@@ -17,14 +25,6 @@ from batchmerge_duckdb.kind import DIALECT, KIND
 from batchmerge_duckdb.read import DuckDbReader
 from batchmerge_duckdb.spec import DuckDbConnection, DuckDbTable
 from batchmerge_duckdb.state import TableState
-from jobs.batch import CommittedState, LandedBatch, MergeCounts
-from jobs.changes.reduction import Reduction
-from jobs.destinations.base import Destination, MergeContext, Merged
-from jobs.destinations.requirements import require_empty
-from jobs.failpoints import failpoint
-from jobs.spec.columns import RowColumn
-from resources.spark import spark_errors
-from sql import render
 
 
 @dataclass(frozen=True)

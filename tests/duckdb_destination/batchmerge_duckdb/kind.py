@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchmerge.jobs.destinations.base import Destination
+from batchmerge.jobs.destinations.kind import Capabilities, Kind
+from batchmerge.resources.connections import Connections
+from batchmerge.sql import Dialect, render
+
 from batchmerge_duckdb.spec import DuckDbConnection, DuckDbTable
-from jobs.destinations.base import Destination
-from jobs.destinations.kind import Capabilities, Kind
-from resources.connections import Connections
-from sql import Dialect, render
 
 if TYPE_CHECKING:
-    from jobs.spec.columns import RowColumn
-    from jobs.spec.pipeline import PipelineSpec
+    from batchmerge.jobs.spec.columns import RowColumn
+    from batchmerge.jobs.spec.pipeline import PipelineSpec
 
 DIALECT = Dialect("duckdb", Path(__file__).parent / "sql", '"', (('"', '""'),))
 
@@ -40,7 +41,7 @@ class DuckDbKind(Kind[DuckDbTable]):
         return DuckDbDestination(pipeline, spec, table, connections.get(table.connection, DuckDbConnection))
 
     def columns(self, spec: PipelineSpec, table: DuckDbTable) -> list[RowColumn]:
-        from jobs.spec.columns import row_columns
+        from batchmerge.jobs.spec.columns import row_columns
 
         return row_columns(spec, table.metadata_columns)
 

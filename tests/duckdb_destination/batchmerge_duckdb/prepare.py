@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
+from batchmerge.jobs.evolution import AddColumn, RelaxRequired, SchemaChange, plan_evolution
+from batchmerge.jobs.spec.columns import RowColumn
+from batchmerge.resources.errors import ConfigurationError, SchemaRefused
+from batchmerge.sql import render
 
 from batchmerge_duckdb.kind import DIALECT
 from batchmerge_duckdb.spec import DuckDbTable
-from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, plan_evolution
-from jobs.spec.columns import RowColumn
-from resources.errors import ConfigurationError, SchemaRefused
-from sql import render
 
 
 def present_schema(db: duckdb.DuckDBPyConnection, table: str) -> pa.Schema | None:

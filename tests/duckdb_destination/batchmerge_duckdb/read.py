@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+from batchmerge.jobs.destinations.reading import TableReader
+from batchmerge.jobs.spec.columns import RowColumn
+from batchmerge.sql import render
 
 from batchmerge_duckdb.database import database
 from batchmerge_duckdb.kind import DIALECT
 from batchmerge_duckdb.prepare import present_schema
 from batchmerge_duckdb.spec import DuckDbConnection
-from jobs.destinations.reading import TableReader
-from jobs.spec.columns import RowColumn
-from sql import render
 
 
 class DuckDbReader(TableReader):

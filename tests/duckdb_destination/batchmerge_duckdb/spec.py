@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from batchmerge.jobs.spec.tables import Table
+from batchmerge.resources.connections import Connection
 from pydantic import Field
-
-from jobs.spec.tables import Table
-from resources.connections import Connection
 
 
 class DuckDbTable(Table):

@@ -7,11 +7,11 @@ import uuid
 from dataclasses import dataclass
 
 import duckdb
+from batchmerge.jobs.batch import CommittedState
+from batchmerge.resources.errors import CommitFailed, TableReplaced
+from batchmerge.sql import render
 
 from batchmerge_duckdb.kind import DIALECT
-from jobs.batch import CommittedState
-from resources.errors import CommitFailed, TableReplaced
-from sql import render
 
 
 @dataclass(frozen=True)

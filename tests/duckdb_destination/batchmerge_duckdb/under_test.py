@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import ClassVar
 
 import duckdb
+from batchmerge.resources.connections import Connections
 
 from batchmerge_duckdb.spec import DuckDbConnection
-from resources.connections import Connections
 from tests.kit.kind import DELETE_MODE, UNCHANGED_COLUMNS, USUAL, KindUnderTest
 from tests.kit.model import Row
 

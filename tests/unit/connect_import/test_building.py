@@ -109,7 +109,7 @@ COLUMNS = {
 def made(options: dict[str, str], **more: Any) -> tuple[Imported, PipelineSpec]:
     imported = build(Configuration("My-Sink.1", options), COLUMNS, **more)
     document = yaml.safe_load(pipeline_file(imported))
-    assert document["type"] == "orchestration.components.KafkaPipeline"
+    assert document["type"] == "batchmerge.KafkaPipeline"
     every = pipeline_file(imported) + connections_file(imported) + "\n".join(report(imported))
     assert SECRET not in every
     assert {t.name for t in imported.reports} == set(options)

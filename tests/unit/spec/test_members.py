@@ -174,7 +174,7 @@ def test_mistakes_of_topics_that_the_file_names_are_reported_where_they_are_writ
     path.parent.mkdir()
     path.write_text(
         yaml.safe_dump(
-            {"type": "orchestration.components.KafkaPipeline", "attributes": document(overrides=overrides)},
+            {"type": "batchmerge.KafkaPipeline", "attributes": document(overrides=overrides)},
             sort_keys=False,
         )
     )

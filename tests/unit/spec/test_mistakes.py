@@ -32,7 +32,7 @@ RIGHT: dict[str, Any] = {
 }
 CASES = yaml.safe_load((Path(__file__).parent / "mistakes.yaml").read_text())
 FILE = """\
-type: orchestration.components.KafkaPipeline
+type: batchmerge.KafkaPipeline
 attributes:
   source:
     topics: [t]
@@ -158,17 +158,17 @@ def test_file_that_is_not_yaml(tmp_path: Path, pair: tuple[str, str], says: str)
 
 
 WRONG_FILES = [
-    ("", ["1:1: the file is empty. Fix: begin with `type: orchestration.components.KafkaPipeline` and `attributes:`"]),
+    ("", ["1:1: the file is empty. Fix: begin with `type: batchmerge.KafkaPipeline` and `attributes:`"]),
     ("- 1", ["1:1: it does not begin with a map (lines of `name: value`). Fix: begin with `type: "
-             "orchestration.components.KafkaPipeline` and `attributes:`"]),
+             "batchmerge.KafkaPipeline` and `attributes:`"]),
     ("tpye: a\nattributes: 5\n", [
         "1:1: tpye: there is no such key. Did you mean `type`?",
-        "1:1: type: it is missing. Fix: add `type: orchestration.components.KafkaPipeline`",
+        "1:1: type: it is missing. Fix: add `type: batchmerge.KafkaPipeline`",
         "2:1: attributes: 5 is not a map. Fix: write the pipeline's options below `attributes:`",
     ]),
     (FILE.replace("KafkaPipeline", "KafkaPipelin"), [
-        "1:7: type: 'orchestration.components.KafkaPipelin' is not a pipeline. "
-        "Fix: write `type: orchestration.components.KafkaPipeline`",
+        "1:7: type: 'batchmerge.KafkaPipelin' is not a pipeline. "
+        "Fix: write `type: batchmerge.KafkaPipeline`",
     ]),
     (FILE + "      mode: append\n", [
         "19:7: tables[0].mode: the key stands twice: in line 18 too. Fix: keep one of them",

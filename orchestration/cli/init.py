@@ -1,0 +1,63 @@
+"""`batchmerge init`: a project of one's own, beside an installed package."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from string import Template
+
+import click
+
+from orchestration.cli import output
+from orchestration.files import OWN_FOLDER
+from resources.errors import ConfigurationError
+
+_TEXTS = Path(__file__).parent / "new_project"
+_DEMO = "flights"
+_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def init(folder: Path) -> None:
+    """Make a project in FOLDER: pyproject.toml, workspace.yaml, the demo's pipeline file, and connections to fill in.
+
+    `dg check defs`, `dg dev`, and every command here work in it; so does `batchmerge demo`. In a Dagster project that
+    you have, `dg scaffold defs batchmerge.KafkaPipeline <name>` adds a pipeline instead.
+    """
+    files = make_project(folder)
+    for file in files:
+        output.say(f"made {file}")
+    output.say(f"\nNext: cd {folder}, then `batchmerge up` and `batchmerge demo`, or `dg dev`.")
+    output.result({"project": str(folder.absolute()), "files": files})
+
+
+def make_project(folder: Path) -> list[Path]:
+    """The files that were written.
+
+    Raises:
+        ConfigurationError: the folder is not empty, or its name cannot be a project's.
+    """
+    name = folder.absolute().name
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{name!r} cannot be a project's name",
+            where=str(folder),
+            remedy="use lower case letters, digits, - and _, and begin with a letter",
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError("it exists and is not empty", where=str(folder), remedy="name a new folder")
+    module = name.replace("-", "_")
+    package, pipeline = folder / module, folder / module / "defs" / _DEMO / "defs.yaml"
+    pipeline.parent.mkdir(parents=True)
+    for text in ("pyproject.toml", "workspace.yaml"):
+        template = Template((_TEXTS / f"{text}.in").read_text())
+        (folder / text).write_text(template.substitute(name=name, module=module))
+    shutil.copyfile(_TEXTS / "connections.production.yaml", folder / "connections.production.yaml")
+    shutil.copyfile(_TEXTS / "gitignore", folder / ".gitignore")
+    shutil.copyfile(_TEXTS / "definitions.py", package / "definitions.py")
+    shutil.copyfile(OWN_FOLDER / _DEMO / "defs.yaml", pipeline)
+    for part in (package, package / "defs"):
+        (part / "__init__.py").touch()
+    return sorted(file for file in folder.rglob("*") if file.is_file())
