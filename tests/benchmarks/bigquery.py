@@ -23,7 +23,7 @@ from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.tables import destination_table, intermediate_table
 from jobs.pipeline import Pipeline
 from resources.connections import Connections
-from tests.benchmarks.workload import fill, pipeline, services
+from tests.benchmarks._workload import fill, pipeline, services
 
 
 def flushes(connections: Connections, mode: str, rows: int, turns: int, sent: bool) -> None:

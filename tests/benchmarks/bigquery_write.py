@@ -23,7 +23,7 @@ from google.cloud.bigquery_storage_v1.services.big_query_write.transports import
 
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
-from tests.benchmarks.workload import services
+from tests.benchmarks._workload import services
 
 # Requests may hold 10 MB.
 _BATCH = 20_000

@@ -24,7 +24,7 @@ from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.watermark import Watermark
 from resources.connections import Connections, load_connections
-from tests.benchmarks.workload import PARTITIONS, pipeline, services
+from tests.benchmarks._workload import PARTITIONS, pipeline, services
 from tests.kit.kind import KindUnderTest
 from tests.kit.kinds import KINDS, runnable, with_others
 

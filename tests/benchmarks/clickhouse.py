@@ -23,7 +23,7 @@ from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.lease import Lease
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
-from tests.benchmarks.workload import fill, pipeline, services
+from tests.benchmarks._workload import fill, pipeline, services
 
 
 def merges(connections: Connections, mode: str, rows: int, chunk_rows: int, turns: int) -> None:

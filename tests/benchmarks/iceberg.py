@@ -17,8 +17,8 @@ from jobs import protocol
 from jobs.pipeline import Pipeline
 from resources.connections import Connections
 from resources.local import stack
-from tests.benchmarks import workload
-from tests.benchmarks.workload import fill, services
+from tests.benchmarks import _workload
+from tests.benchmarks._workload import fill, services
 
 LOADED_AT_ONCE = 1_000_000
 
@@ -32,7 +32,7 @@ def pipeline(
     parts: dict[str, object] = {"batch": {"max_records": max_records}, "intermediate": {"direct": direct}}
     if modes == ["append"]:
         parts["changes"] = {}
-    return workload.pipeline(connections, topic, tables, **parts)
+    return _workload.pipeline(connections, topic, tables, **parts)
 
 
 def advance(p: Pipeline) -> dict[str, float]:

@@ -23,8 +23,8 @@ from jobs.maintenance.run import maintain_table
 from jobs.pipeline import Pipeline
 from orchestration.components.merging import advance_or_replay
 from resources.connections import Connections, KafkaConnection
+from tests.benchmarks._workload import PARTITIONS, fill, services
 from tests.benchmarks.iceberg import pipeline
-from tests.benchmarks.workload import PARTITIONS, fill, services
 
 CHANGES = 10_000
 FILE_ROWS = 1_250_000
