@@ -12,10 +12,10 @@ import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorStatus
 
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.components.failures import failure_text
 from orchestration.components.metadata import STALE_KEYS
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import Pauses, read_pauses
+from orchestration.step_failures import failure_text
 from resources.connections import data_folder
 
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]

@@ -22,6 +22,7 @@ from orchestration.pauses import read_pauses
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
 from orchestration.run_process import process_tags
 from orchestration.sensors.busy import busy_reason
+from orchestration.step_failures import failure_facts, failure_text
 from resources.errors import Unavailable
 
 _LOG = logging.getLogger("batchmerge")
@@ -203,9 +204,5 @@ def _step(key: dg.AssetKey, made: dg.DagsterEvent | None, failed: dg.DagsterEven
         metadata = {name: plain(value) for name, value in made.materialization.metadata.items()}
     if failed is None:
         return Step(asset, metadata, None if made else "not run: a step before it failed", transient=not made)
-    data = failed.step_failure_data
-    if data.user_failure_data:
-        facts = {name: value.value for name, value in data.user_failure_data.metadata.items()}
-        problem = data.user_failure_data.description or str(facts.get("what"))
-        return Step(asset, metadata, problem, str(facts.get("class", "")).startswith("transient"))
-    return Step(asset, metadata, data.error.to_string() if data.error else "unknown")
+    transient = str(failure_facts(failed).get("class", "")).startswith("transient")
+    return Step(asset, metadata, failure_text(failed), transient)

@@ -58,13 +58,6 @@ def failure(problem: BatchmergeError) -> dg.Failure:
     )
 
 
-def failure_text(event: dg.DagsterEvent) -> str:
-    """What a step's failure says, for people."""
-    data = event.step_failure_data
-    given = data.user_failure_data.description if data.user_failure_data else None
-    return given or (data.error.message.strip() if data.error else "unknown")
-
-
 def raise_for_checks(results: list[dg.AssetCheckResult], where: str) -> None:
     """Stops the step where an invariant is broken. Dagster would try it again, and a second try sees nothing new."""
     broken = [r for r in results if not r.passed and r.severity == dg.AssetCheckSeverity.ERROR]

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.components.failures import failure_text
 from orchestration.dead_runs import end_dead_runs
 from orchestration.names import ASKED_AT_TAG, FILE_TAG, PIPELINE_TAG, RESIDENT_TAG, landing_key, resident_op, table_key
 from orchestration.pauses import read_pauses
@@ -16,6 +15,7 @@ from orchestration.resident import standing
 from orchestration.resident.decision import Cursor, Newest, State, reason_to_start, remember, steps_that_wait
 from orchestration.sensors.busy import paused_reason
 from orchestration.sensors.idle import file_hash
+from orchestration.step_failures import failure_text
 
 # The daemon looks at its sensors every five seconds, and not more often.
 _EVERY = 5

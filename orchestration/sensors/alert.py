@@ -12,6 +12,7 @@ import requests
 from dagster import DagsterEvent
 
 from orchestration.names import PIPELINE_TAG
+from orchestration.step_failures import failure_facts, failure_text
 from resources.errors import Unavailable
 
 VARIABLE = "BATCHMERGE_ALERT_WEBHOOK"
@@ -81,19 +82,9 @@ def _step_text(step: dict[str, object]) -> str:
 
 
 def _step(event: DagsterEvent) -> dict[str, object]:
-    data = event.step_failure_data
-    known = data.user_failure_data.metadata if data.user_failure_data else {}
-    described = data.user_failure_data.description if data.user_failure_data else None
-    facts = {name: value.value for name, value in known.items()}
-    error = described or (data.error.message.strip() if data.error else "unknown")
-    return {
-        "step": event.step_key,
-        "error": error,
-        "class": facts.get("class"),
-        "where": facts.get("where"),
-        "remedy": facts.get("remedy"),
-        "batch": facts.get("fact batch"),
-    }
+    facts = failure_facts(event)
+    told = {name: facts.get(name) for name in ("class", "where", "remedy")}
+    return {"step": event.step_key, "error": failure_text(event), **told, "batch": facts.get("fact batch")}
 
 
 def _pipeline_of(run: dg.DagsterRun) -> str:
