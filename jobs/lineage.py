@@ -106,50 +106,43 @@ def _check_same(table: str, committed: CommittedState, landed: Sequence[LandedBa
     """The intermediate table must know the committed batch by the same id, or have moved past it by retention."""
     if not landed or landed[-1].number < committed.batch_number:
         newest = f"ends at {landed[-1].batch}" if landed else "is empty"
-        raise LineageBroken(
+        raise _broken(
+            table,
+            committed,
             f"batch {committed.batch_number} is committed here, but the intermediate table {newest}: it was rolled "
             "back or recreated",
-            where=table,
-            remedy=choices(committed.pipeline),
-            committed=committed.batch_number,
         )
     for b in landed:
         if b.number == committed.batch_number and b.batch.commit_id != committed.commit_id:
-            raise LineageBroken(
-                f"batch {b.number} was landed again as {b.batch.commit_id}, but {committed.commit_id} is committed",
-                where=table,
-                remedy=choices(committed.pipeline),
-                committed=committed.batch_number,
-            )
+            again = f"batch {b.number} was landed again as {b.batch.commit_id}, but {committed.commit_id} is committed"
+            raise _broken(table, committed, again)
 
 
 def _check_continues(table: str, committed: CommittedState, first: LandedBatch) -> None:
     follows = first.batch.follows(committed.commit_id)
     if not follows and first.number > committed.batch_number + 1:
-        raise LineageBroken(
+        raise _broken(
+            table,
+            committed,
             f"batch {committed.batch_number} is committed, and the landed batches after it, up to {first.number - 1}, "
             "were removed by retention",
-            where=table,
-            remedy=choices(committed.pipeline),
-            committed=committed.batch_number,
             first_landed=first.number,
         )
     if not follows:
-        raise LineageBroken(
+        raise _broken(
+            table,
+            committed,
             f"landed {first.batch} follows {first.batch.previous_commit_id}, but {committed.commit_id} "
             f"(batch {committed.batch_number}) is committed",
-            where=table,
-            remedy=choices(committed.pipeline),
-            committed=committed.batch_number,
             first_landed=first.number,
         )
     begins = first.batch.begins_after(committed.commit_id)
     for tp, offset in committed.offsets.items():
         if begins.get(tp, offset) != offset:
-            raise LineageBroken(
-                f"landed {first.batch} starts at offset {begins[tp]} of {tp}, but {offset} is committed",
-                where=table,
-                remedy=choices(committed.pipeline),
-                committed=committed.batch_number,
-                first_landed=first.number,
-            )
+            elsewhere = f"landed {first.batch} starts at offset {begins[tp]} of {tp}, but {offset} is committed"
+            raise _broken(table, committed, elsewhere, first_landed=first.number)
+
+
+def _broken(table: str, committed: CommittedState, what: str, **facts: object) -> LineageBroken:
+    remedy = choices(committed.pipeline)
+    return LineageBroken(what, where=table, remedy=remedy, committed=committed.batch_number, **facts)

@@ -224,19 +224,18 @@ def _check_topic_ids(committed: CommittedState | None, topics: TopicState) -> No
 def _check_available(wanted: Offsets, topics: TopicState, committed: CommittedState | None) -> None:
     for tp in sorted(wanted):
         first, stable = topics.first[tp], topics.stable[tp]
+        where = f"topic {tp.topic}, partition {tp.partition}"
+        facts = {"topic": tp.topic, "partition": tp.partition, "wanted": wanted[tp], "first": first, "end": stable}
+        reset = _reset(committed, tp.topic) if committed else ""
         if wanted[tp] < first:
             raise OffsetsGone(
                 f"offset {wanted[tp]} is wanted, but Kafka has only {first} to {stable} (retention deleted the rest)",
-                where=f"topic {tp.topic}, partition {tp.partition}",
+                where=where,
                 remedy=f"skip what is lost: `batchmerge offsets set {committed.pipeline} {tp}={first}`, or all at once "
-                f"with {_reset(committed, tp.topic)}"
+                f"with {reset}"
                 if committed
                 else "start the pipeline at `earliest`",
-                topic=tp.topic,
-                partition=tp.partition,
-                wanted=wanted[tp],
-                first=first,
-                end=stable,
+                **facts,
             )
         if wanted[tp] > stable:
             raise TopicRecreated(
@@ -244,18 +243,10 @@ def _check_available(wanted: Offsets, topics: TopicState, committed: CommittedSt
                 "cluster's"
                 if committed
                 else f"offset {wanted[tp]} is wanted, but the topic ends at {stable}",
-                where=f"topic {tp.topic}, partition {tp.partition}",
+                where=where,
                 remedy="check the connection"
-                + (
-                    f"; to go on with this topic from its first record: {_reset(committed, tp.topic)}"
-                    if committed
-                    else ""
-                ),
-                topic=tp.topic,
-                partition=tp.partition,
-                wanted=wanted[tp],
-                first=first,
-                end=stable,
+                + (f"; to go on with this topic from its first record: {reset}" if committed else ""),
+                **facts,
             )
 
 
