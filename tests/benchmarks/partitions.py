@@ -19,15 +19,9 @@ from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import landed_batches, state_properties
 from jobs.iceberg.schema import iceberg_schema
 from jobs.lineage import next_batches
-from resources.connections import IcebergConnection
 from resources.iceberg import IcebergCatalog
+from tests.kit.lake import lake as lake_in
 from tests.unit.test_many_partitions import landed, log
-
-
-def catalog(home: Path) -> IcebergCatalog:
-    (home / "catalog.db").touch()
-    settings = IcebergConnection(kind="iceberg", type="sql", uri=f"sqlite:///{home}/catalog.db", warehouse=str(home))
-    return IcebergCatalog("lake", settings)
 
 
 def commit(lake: IcebergCatalog, committed: CommittedState | None, made: LandedBatch) -> None:
@@ -49,7 +43,7 @@ def main() -> int:
     print(f"plan of a batch: {time.monotonic() - began:.3f} s")
     print(f"summary: {sum(map(len, landed_to_properties(made).values())):,} bytes")
     with tempfile.TemporaryDirectory() as folder:
-        lake = catalog(Path(folder))
+        lake = lake_in(Path(folder))
         lake.create("b.t", iceberg_schema(pa.schema([pa.field("id", pa.int64())])))
         committed: CommittedState | None = None
         for number in range(1, wanted.batches + 1):

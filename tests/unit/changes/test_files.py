@@ -21,9 +21,9 @@ from jobs.iceberg.schema import iceberg_schema
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.pipeline import PipelineSpec
 from jobs.watermark import Watermark
-from resources.connections import IcebergConnection
 from resources.errors import StorageError
 from resources.iceberg import IcebergCatalog
+from tests.kit.lake import lake
 
 SPEC = PipelineSpec.model_validate(
     {
@@ -78,11 +78,7 @@ BAD = {"stage": "value", "kind": "type", "message": "no"}
 
 @pytest.fixture
 def landing(tmp_path: Path) -> Landing:
-    (tmp_path / "catalog.db").touch()
-    connection = IcebergConnection(
-        kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
-    )
-    catalog = IcebergCatalog("lake", connection)
+    catalog = lake(tmp_path)
     table = catalog.create("landing.flow", iceberg_schema(SCHEMA))
     for rows in (
         [row(1, n) for n in range(3)] + [row(1, n, "u") for n in range(3, 6)],

@@ -16,10 +16,10 @@ from jobs.batch import CommittedState
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import read_history, state_properties, tag_name
 from jobs.iceberg.schema import iceberg_schema
-from resources.connections import IcebergConnection
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from resources.iceberg import IcebergCatalog
 from tests.kit.batches import committed
+from tests.kit.lake import lake
 
 NAME = "n.t"
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
@@ -28,13 +28,7 @@ MORE = pa.table({"id": pa.array([3], pa.int64())})
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> IcebergCatalog:
-    (tmp_path / "c.db").touch()
-    made = IcebergCatalog(
-        "lake",
-        IcebergConnection(
-            kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path / 'c.db'}", warehouse=f"file://{tmp_path}"
-        ),
-    )
+    made = lake(tmp_path)
     made.create(NAME, iceberg_schema(ROWS.schema), properties={"format-version": "2"})
     return made
 

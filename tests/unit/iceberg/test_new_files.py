@@ -20,9 +20,9 @@ from jobs.iceberg.append import Append
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles, data_file
 from jobs.iceberg.schema import iceberg_schema, partition_spec, sort_order
-from resources.connections import IcebergConnection
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
+from tests.kit.lake import lake
 
 NAME = "n.t"
 SCHEMA = pa.schema(
@@ -63,11 +63,7 @@ ROWS = pa.Table.from_pylist(
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> IcebergCatalog:
-    (tmp_path / "c.db").touch()
-    uri = f"sqlite:///{tmp_path / 'c.db'}"
-    return IcebergCatalog(
-        "lake", IcebergConnection(kind="iceberg", type="sql", uri=uri, warehouse=f"file://{tmp_path}")
-    )
+    return lake(tmp_path)
 
 
 def create(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,22 +11,10 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.iceberg.schema import arrow_schema
 from jobs.schema.types import parse_columns
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import IcebergConnection
 from resources.errors import ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog
 
 VALUE = {"id": "long", "at": "timestamp", "op": "string", "version": "long"}
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> IcebergCatalog:
-    (tmp_path / "c.db").touch()
-    return IcebergCatalog(
-        "lake",
-        IcebergConnection(
-            kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path / 'c.db'}", warehouse=f"file://{tmp_path}"
-        ),
-    )
 
 
 def destination(lake: IcebergCatalog, value: dict[str, str] | None = None, **table: Any) -> IcebergDestination:

@@ -8,17 +8,11 @@ import pytest
 
 from jobs.landing.intermediate import IntermediateTable
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import IcebergConnection
 from resources.errors import ConfigurationError
-from resources.iceberg import IcebergCatalog
+from tests.kit.lake import lake
 
 
 def test_names_of_two_pipelines_that_make_one(tmp_path: Path) -> None:
-    (tmp_path / "catalog.db").touch()
-    connection = IcebergConnection(
-        kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
-    )
-
     def table(pipeline: str, suffix: str) -> IntermediateTable:
         spec = PipelineSpec.model_validate(
             {
@@ -27,7 +21,7 @@ def test_names_of_two_pipelines_that_make_one(tmp_path: Path) -> None:
                 "tables": [{"kind": "iceberg", "table": "d.t", "mode": "append"}],
             }
         )
-        return IntermediateTable(pipeline, spec, IcebergCatalog("lake", connection))
+        return IntermediateTable(pipeline, spec, lake(tmp_path))
 
     assert table("a", "b_tmp").prepare() == ["create landing.a_b_tmp"]
     assert table("a", "b_tmp").prepare() == []

@@ -22,9 +22,10 @@ from jobs.landing.landing_table import LandingTable
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.added_columns import with_landed_columns
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import Connections, IcebergConnection
+from resources.connections import Connections
 from resources.iceberg import IcebergCatalog
 from tests.kit.interrupting import Died, at_failpoints
+from tests.kit.lake import lake_connection
 
 TP = TopicPartition("t", 0)
 ADDING: dict[str, Any] = {"columns": {"id": "long not null"}, "unknown_fields": "add"}
@@ -68,10 +69,7 @@ class Place:
     """A pipeline's tables in a catalog of their own."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, direct: bool = False, **value: object) -> None:
-        (folder / "catalog.db").touch()
-        self.connection = IcebergConnection(
-            kind="iceberg", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
-        )
+        self.connection = lake_connection(folder)
         self.declared = PipelineSpec.model_validate(
             {
                 "source": {"topics": [TP.topic], "value": value or {"columns": {"id": "long not null"}}},

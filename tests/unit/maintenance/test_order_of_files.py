@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 
@@ -11,18 +9,10 @@ from jobs.iceberg.schema import iceberg_schema, sort_order
 from jobs.maintenance.compaction import order_of_files
 from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.spec.maintenance import Compaction
-from resources.connections import IcebergConnection
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 
 SCHEMA = iceberg_schema(pa.schema([("id", pa.int64()), ("at", pa.date32())]))
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> IcebergCatalog:
-    (tmp_path / "c.db").touch()
-    uri, warehouse = f"sqlite:///{tmp_path / 'c.db'}", f"file://{tmp_path}"
-    return IcebergCatalog("lake", IcebergConnection(kind="iceberg", type="sql", uri=uri, warehouse=warehouse))
 
 
 @pytest.mark.parametrize(
