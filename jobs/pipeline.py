@@ -131,7 +131,8 @@ class Pipeline:
     @property
     def _place(self) -> IntermediateTable:
         """`<pipeline>_<suffix>`: landed batches, or only dead letters (`intermediate.direct`)."""
-        catalog = self._catalog(self.spec.intermediate.connection)
+        connection = self.spec.intermediate.connection
+        catalog = self.connections.opened(connection, IcebergConnection, IcebergCatalog)
         return IntermediateTable(self.name, self.spec, catalog, Registries(self.registries()))
 
     def _landing_table(self) -> LandingTable:
@@ -253,10 +254,9 @@ class Pipeline:
 
     def _start(self, topics: TopicState) -> Callable[[list[TopicPartition]], Offsets]:
         start = self.spec.source.start
-        if start == "earliest":
-            return lambda partitions: {tp: topics.first[tp] for tp in partitions}
-        if start == "latest":
-            return lambda partitions: {tp: topics.stable[tp] for tp in partitions}
+        if isinstance(start, str):
+            known = topics.first if start == "earliest" else topics.stable
+            return lambda partitions: {tp: known[tp] for tp in partitions}
         if isinstance(start, FromTimestamp):
             instant = start.timestamp if start.timestamp.tzinfo else start.timestamp.replace(tzinfo=UTC)
             return lambda partitions: self.offsets_at(partitions, instant)
@@ -281,9 +281,6 @@ class Pipeline:
     def destination_of(self, table: Table) -> Destination:
         """The destination of an entry of the pipeline file; tables in different systems may have the same name."""
         return kind_of(table).open(self.name, self.spec, table, self.connections)
-
-    def _catalog(self, connection: str) -> IcebergCatalog:
-        return self.connections.opened(connection, IcebergConnection, IcebergCatalog)
 
 
 def look(kafka: KafkaCluster, topics: list[str]) -> TopicState:

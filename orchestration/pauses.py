@@ -116,19 +116,18 @@ def require_not_paused(pauses: Pauses) -> None:
         )
 
 
-def holds_step(
-    pauses: Pauses, table: dg.AssetKey | None, tags: Mapping[str, str], asked_at: datetime, *, replays: bool
-) -> str | None:
+def holds_step(pauses: Pauses, table: dg.AssetKey | None, tags: Mapping[str, str], asked_at: datetime) -> str | None:
     """Why a step of a run has nothing to do although the run has begun; None where it goes on.
+
+    Not asked in a replay, which is always somebody's wish, and part of what people pause for.
 
     Args:
         asked_at: when the run was asked for, which may have been before the pause.
-        replays: a replay is always somebody's wish, and part of what people pause for.
 
     Raises:
         Paused: the run was launched by hand after the pause, and not although there is one.
     """
-    reason = None if replays or tags.get(ALTHOUGH_PAUSED_TAG) == "true" else pauses.reason(table)
+    reason = None if tags.get(ALTHOUGH_PAUSED_TAG) == "true" else pauses.reason(table)
     if reason and pauses.whole and asked_at > pauses.whole.since and not any(tag in tags for tag in _BY_THEMSELVES):
         require_not_paused(pauses)
     return reason

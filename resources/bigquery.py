@@ -93,14 +93,6 @@ class BigQuery:
             wanted.location = self.connection.location
             self.client.create_dataset(wanted, exists_ok=True, **self._options)
 
-    def has_dataset(self, dataset: str) -> bool:
-        with bigquery_errors(dataset):
-            try:
-                self.client.get_dataset(f"{self.connection.project}.{dataset}", **self._options)
-            except google_errors.NotFound:
-                return False
-            return True
-
     def create_table(self, table: bigquery.Table) -> bigquery.Table:
         """Creates the table, or returns the one that somebody else just created."""
         where = f"{table.dataset_id}.{table.table_id}"

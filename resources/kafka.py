@@ -201,13 +201,8 @@ class KafkaCluster:
         if not wanted:
             return
         with self._errors(f"consumer group {group}"):
-            request = [ConsumerGroupTopicPartitions(group, wanted)]
-            settled(
-                lambda: self._offsets_of(
-                    self._admin.alter_consumer_group_offsets(request, request_timeout=self._timeout)
-                ),
-                self._timeout,
-            )
+            request, alter = [ConsumerGroupTopicPartitions(group, wanted)], self._admin.alter_consumer_group_offsets
+            settled(lambda: self._offsets_of(alter(request, request_timeout=self._timeout)), self._timeout)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """The committed offsets of a consumer group; empty where there is none."""
@@ -215,13 +210,8 @@ class KafkaCluster:
         # (librdkafka issue 5040). To this question it takes the same answer well, and is asked until that has settled.
         self.group_members(group)
         with self._errors(f"consumer group {group}"):
-            request = [ConsumerGroupTopicPartitions(group)]
-            found = settled(
-                lambda: self._offsets_of(
-                    self._admin.list_consumer_group_offsets(request, request_timeout=self._timeout)
-                ),
-                self._timeout,
-            )
+            request, ask = [ConsumerGroupTopicPartitions(group)], self._admin.list_consumer_group_offsets
+            found = settled(lambda: self._offsets_of(ask(request, request_timeout=self._timeout)), self._timeout)
         return {TopicPartition(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
 
     def group_members(self, group: str) -> int:

@@ -66,12 +66,12 @@ def family(kind: pa.DataType) -> str | None:
     return "decimal" if pa.types.is_decimal(kind) else None
 
 
-def null_collections(array: pa.Array, held: Held, top: bool = True) -> Mask | None:
+def null_collections(array: pa.Array, held: Held) -> Mask | None:
     """Rows with a null where the column has none; None where there are none."""
     kind = array.type
     if not pa.types.is_nested(kind):
         return None
-    found = _mask(pc.is_null(array)) if top and not held.collections and array.null_count else None
+    found = _mask(pc.is_null(array)) if not held.collections and array.null_count else None
     for rows, child in _children(array):
         inner = null_collections(child, held)
         if not held.elements and pa.types.is_list(kind) and child.null_count:

@@ -44,13 +44,7 @@ class Launch:
         backfill = context.run.tags.get(BACKFILL_TAG) is not None
         return window if replays(mode, backfill, window, asked_at(context)) else None
 
-    def held(
-        self,
-        context: dg.AssetExecutionContext | dg.OpExecutionContext,
-        table: Table | None = None,
-        *,
-        replays: bool = False,
-    ) -> str | None:
+    def held(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, table: Table | None = None) -> str | None:
         """Why a person wants the step to do nothing now, or no more; None where it may go on.
 
         Raises:
@@ -58,7 +52,7 @@ class Launch:
         """
         pauses = read_pauses(context.instance, self.name, self.spec)
         key = table_key(table) if table else None
-        return holds_step(pauses, key, context.run.tags, asked_at(context), replays=replays)
+        return holds_step(pauses, key, context.run.tags, asked_at(context))
 
 
 def _window(context: dg.AssetExecutionContext) -> Window | None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
+from google.api_core.exceptions import NotFound
 
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -55,7 +56,8 @@ def test_dry_run_lists_and_does_nothing(emulator: BigQuery, dataset: str) -> Non
         f"create an intermediate table for bigquery {dataset}.dest",
     ]
     assert emulator.tables(dataset) == []
-    assert not emulator.has_dataset(dataset)
+    with pytest.raises(NotFound):
+        emulator.client.get_dataset(dataset)
     assert wanted.committed() is None
     assert len(wanted.prepare()) == 2
     assert wanted.prepare() == []

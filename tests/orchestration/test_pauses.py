@@ -69,26 +69,25 @@ ONE = Pauses("p", tables={table_key(FIRST): Pause(by="anna", since=NOW)})
 
 
 @pytest.mark.parametrize(
-    ("found", "tags", "asked_at", "replays", "held"),
+    ("found", "tags", "asked_at", "held"),
     [
-        (WHOLE, {}, BEFORE, False, True),
-        (WHOLE, {"dagster/schedule_name": "s"}, AFTER, False, True),
-        (WHOLE, {"dagster/retry_number": "1"}, AFTER, False, True),
-        (WHOLE, {ALTHOUGH_PAUSED_TAG: "true"}, AFTER, False, False),
-        (WHOLE, {}, AFTER, True, False),
-        (ONE, {}, AFTER, False, True),
-        (Pauses("p"), {}, AFTER, False, False),
+        (WHOLE, {}, BEFORE, True),
+        (WHOLE, {"dagster/schedule_name": "s"}, AFTER, True),
+        (WHOLE, {"dagster/retry_number": "1"}, AFTER, True),
+        (WHOLE, {ALTHOUGH_PAUSED_TAG: "true"}, AFTER, False),
+        (ONE, {}, AFTER, True),
+        (Pauses("p"), {}, AFTER, False),
     ],
 )
 def test_what_is_on_its_way_does_nothing_more(
-    found: Pauses, tags: dict[str, str], asked_at: datetime, replays: bool, held: bool
+    found: Pauses, tags: dict[str, str], asked_at: datetime, held: bool
 ) -> None:
-    assert (holds_step(found, table_key(FIRST), tags, asked_at, replays=replays) is not None) == held
+    assert (holds_step(found, table_key(FIRST), tags, asked_at) is not None) == held
 
 
 def test_a_launch_by_hand_is_refused_with_the_choices() -> None:
     with pytest.raises(Paused, match=r"p is paused by anna since .* `batchmerge resume p`; or .*--although-paused"):
-        holds_step(WHOLE, table_key(FIRST), {}, AFTER, replays=False)
+        holds_step(WHOLE, table_key(FIRST), {}, AFTER)
 
 
 def test_the_buttons_do_the_same(instance: dg.DagsterInstance) -> None:
