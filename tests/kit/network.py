@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from resources.connections import Connection, Connections
+from tests.kit.web import Handler, serving
 
 
 def with_connection(connections: Connections, name: str, other: Connection) -> Connections:
@@ -105,42 +105,27 @@ def with_quota(endpoint: str) -> Iterator[tuple[Quota, str]]:
     quota = Quota()
     address = endpoint.removeprefix("http://")
 
-    class Gate(BaseHTTPRequestHandler):
+    class Gate(Handler):
         protocol_version = "HTTP/1.1"
 
         def _pass_on(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.body()
             if quota.used_up and self.command == "POST" and "/jobs" in self.path:
                 quota.refused += 1
-                self._answer(403, {"Content-Type": "application/json"}, _QUOTA_EXCEEDED)
+                self.answer(403, _QUOTA_EXCEEDED, {"Content-Type": "application/json"})
                 return
             server = HTTPConnection(address, timeout=300)
             headers = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "accept-encoding")}
             server.request(self.command, self.path, body, headers)
             answer = server.getresponse()
             kept = {k: v.replace(endpoint, own) for k, v in answer.getheaders() if k.lower() not in _HOP}
-            self._answer(answer.status, kept, answer.read())
+            self.answer(answer.status, answer.read(), kept)
             server.close()
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass_on
 
-        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Gate) as gate:
-        own = f"http://127.0.0.1:{gate.server_address[1]}"
-        threading.Thread(target=gate.serve_forever, daemon=True).start()
-        try:
-            yield quota, own
-        finally:
-            gate.shutdown()
+    with serving(Gate) as own:
+        yield quota, own
 
 
 _HOP = ("content-length", "transfer-encoding", "connection", "content-encoding", "server", "date")

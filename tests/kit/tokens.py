@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from tests.kit.web import Handler, serving
 
 AUDIENCE = "kafka"
 
@@ -43,28 +43,16 @@ def provider(folder: Path, client: str, secret: str) -> Iterator[Provider]:
     keys.write_text(json.dumps({"keys": [public]}))
     wanted = "Basic " + base64.b64encode(f"{client}:{secret}".encode()).decode()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answers(Handler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.body()
             known = self.headers.get("Authorization") == wanted
             answer = {"access_token": _token(key, client), "token_type": "Bearer", "expires_in": 3600}
             body = json.dumps(answer if known else {"error": "invalid_client"}).encode()
-            self.send_response(200 if known else 401)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200 if known else 401, body, {"Content-Type": "application/json"})
 
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield Provider(f"http://127.0.0.1:{server.server_port}/token", keys)
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Answers) as address:
+        yield Provider(f"{address}/token", keys)
 
 
 def _token(key: rsa.RSAPrivateKey, subject: str) -> str:

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import dagster as dg
 import pytest
 
 from tests.kit.empty_instance import make_empty_instance
+from tests.kit.web import Handler, serving
 
 
 @pytest.fixture
@@ -34,17 +33,11 @@ def lineage(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     """The events that a receiver of OpenLineage gets, as long as the test runs."""
     received: list[dict[str, Any]] = []
 
-    class Receiver(BaseHTTPRequestHandler):
+    class Receiver(Handler):
         def do_POST(self) -> None:
-            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(201)
-            self.end_headers()
+            received.append(json.loads(self.body()))
+            self.answer(201)
 
-        def log_message(self, format: str, *arguments: object) -> None:
-            del format, arguments
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{server.server_port}")
+    with serving(Receiver) as address:
+        monkeypatch.setenv("OPENLINEAGE_URL", address)
         yield received
-        server.shutdown()

@@ -1,12 +1,9 @@
-"""Schedules, the lag sensor and the failure alert on a real instance and broker."""
+"""Schedules and the lag sensor on a real instance and broker."""
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import dagster as dg
 import pytest
@@ -18,10 +15,8 @@ from dagster._core.test_utils import create_run_for_test
 from jobs import protocol
 from orchestration.definitions import with_shared
 from orchestration.names import PIPELINE_TAG
-from orchestration.sensors.alert import VARIABLE, failure_alert
 from orchestration.sensors.control import after_commit
 from resources.connections import Connections
-from resources.errors import Unavailable
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
 from tests.orchestration.launching import advance, definitions, events
@@ -227,169 +222,6 @@ def test_two_pipelines_may_read_one_topic() -> None:
     dg.Definitions.validate_loadable(whole)
     keys = whole.resolve_asset_graph().get_all_asset_keys()
     assert len([key for key in keys if key.path[0] == "kafka"]) == 1
-
-
-@pytest.fixture
-def webhook() -> Iterator[tuple[str, list[dict[str, object]]]]:
-    """The address of a server that keeps what is posted to it."""
-    posted: list[dict[str, object]] = []
-
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append(self.path)
-            busy = "always-busy" in self.path or ("busy-once" in self.path and asked.count(self.path) == 1)
-            if not busy:
-                posted.append(told)
-            self.send_response(503 if busy else 200)
-            self.end_headers()
-
-        def log_message(self, *args: object) -> None:
-            del args
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/hook", posted
-        server.shutdown()
-        thread.join()
-
-
-def test_a_failure_is_told_once_with_its_remedy(
-    stack: object,
-    instance: dg.DagsterInstance,
-    webhook: tuple[str, list[dict[str, object]]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    del stack
-    address, posted = webhook
-    monkeypatch.setenv(VARIABLE, address)
-    flow = _flow("no-such-topic", records=1)
-    result = advance(instance, flow)
-    run = instance.get_run_by_id(result.run_id)
-    assert run
-    failed = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0].dagster_event
-    assert failed
-    context = dg.build_run_status_sensor_context(
-        sensor_name="failure_alert", dagster_event=failed, dagster_instance=instance, dagster_run=run
-    ).for_run_failure()
-
-    failure_alert(context)
-
-    assert len(posted) == 1
-    told = posted[0]
-    assert told["pipeline"] == flow.name
-    assert told["run_id"] == run.run_id
-    assert isinstance(told["steps"], list)
-    step = told["steps"][0]
-    assert "no-such-topic" in step["error"]
-    assert "create the topic" in step["remedy"]
-    assert step["class"] == "terminal: needs a person"
-    assert "no-such-topic" in str(told["text"])
-
-
-def test_a_failure_names_its_batch(
-    connections: Connections,
-    topic: Topic,
-    instance: dg.DagsterInstance,
-    webhook: tuple[str, list[dict[str, object]]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    address, posted = webhook
-    monkeypatch.setenv(VARIABLE, address)
-    flow = _flow(topic(), records=1)
-    produce(bootstrap(connections), flow.topic, _records(3))
-    assert advance(instance, flow).success
-    flow.overrides["on_bad_record"] = "fail"
-    produce(bootstrap(connections), flow.topic, [Record(0, 1, "no JSON")])
-    result = advance(instance, flow)
-    run = instance.get_run_by_id(result.run_id)
-    failed = instance.all_logs(result.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0].dagster_event
-    assert run
-    assert failed
-
-    failure_alert(
-        dg.build_run_status_sensor_context(
-            sensor_name="failure_alert", dagster_event=failed, dagster_instance=instance, dagster_run=run
-        ).for_run_failure()
-    )
-
-    (told,) = posted
-    assert [step["batch"] for step in told["steps"] if step["batch"]] == ["2"]  # type: ignore[attr-defined]
-    assert f"{flow.name} failed: batch 2: " in str(told["text"])
-
-
-def test_each_failure_is_told_once_however_often_the_sensor_ticks(
-    instance: dg.DagsterInstance, webhook: tuple[str, list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address, posted = webhook
-    monkeypatch.setenv(VARIABLE, address)
-
-    def fail() -> str:
-        run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED)
-        instance.report_run_failed(run)
-        return str(run.run_id)
-
-    def tick(cursor: str | None) -> str | None:
-        context = dg.build_sensor_context(instance, cursor=cursor, sensor_name="failure_alert")
-        done = failure_alert.evaluate_tick(context)
-        assert not done.dagster_run_reactions or done.dagster_run_reactions[0].error is None
-        return done.cursor
-
-    fail()
-    cursor = tick(None)  # what failed before the sensor was there is no news
-    failed = [fail(), fail()]
-    for _ in range(3):
-        cursor = tick(cursor)
-    assert [told["run_id"] for told in posted] == failed
-    later = fail()
-    for _ in range(2):
-        cursor = tick(cursor)
-    assert [told["run_id"] for told in posted] == [*failed, later]
-
-
-def test_a_webhook_that_is_down_for_a_moment_still_gets_the_news(
-    instance: dg.DagsterInstance, webhook: tuple[str, list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address, posted = webhook
-    monkeypatch.setattr("orchestration.sensors.alert._PAUSES", (0.0, 0.0))
-    run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.FAILURE)
-    event = dg.DagsterEvent(dg.DagsterEventType.RUN_FAILURE.value, "p")
-
-    def alert(path: str) -> None:
-        monkeypatch.setenv(VARIABLE, address + path)
-        failure_alert(
-            dg.build_run_status_sensor_context(
-                sensor_name="failure_alert", dagster_event=event, dagster_instance=instance, dagster_run=run
-            ).for_run_failure()
-        )
-
-    alert("/busy-once?secret")
-    assert len(posted) == 1
-    with pytest.raises(Unavailable, match="it answers 503") as told:
-        alert("/always-busy?secret")
-    assert "secret" not in str(told.value)
-    assert len(posted) == 1
-
-
-def test_a_failure_that_is_tried_again_is_not_told(
-    instance: dg.DagsterInstance, webhook: tuple[str, list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address, posted = webhook
-    monkeypatch.setenv(VARIABLE, address)
-    run = create_run_for_test(
-        instance, job_name="p", status=dg.DagsterRunStatus.FAILURE, tags={"dagster/will_retry": "true"}
-    )
-    event = dg.DagsterEvent(dg.DagsterEventType.RUN_FAILURE.value, "p")
-    context = dg.build_run_status_sensor_context(
-        sensor_name="failure_alert", dagster_event=event, dagster_instance=instance, dagster_run=run
-    ).for_run_failure()
-
-    failure_alert(context)
-
-    assert posted == []
 
 
 def test_commits_from_elsewhere_become_asset_events_and_start_what_waits(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from resources.local.ports import free_port
 from tests.kit.flow import Flow, rows
 from tests.kit.model import bad, expected
 from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.web import Handler, serving
 from tests.orchestration.launching import advance, definitions, events
 
 Topic = Callable[..., str]
@@ -103,17 +102,14 @@ def test_lineage_tells_a_failure_and_never_causes_one(
 def test_receiver_of_lineage_that_is_down_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    class Receiver(BaseHTTPRequestHandler):
+    class Receiver(Handler):
         def do_POST(self) -> None:
             asked.append(self.path)
-            self.send_response(503)
-            self.end_headers()
+            self.answer(503)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{server.server_port}")
+    with serving(Receiver) as address:
+        monkeypatch.setenv("OPENLINEAGE_URL", address)
         Sender("p", str(uuid.uuid4()), "landing", [], Dataset("n", "t")).began()
-        server.shutdown()
     assert len(asked) == 2
 
 

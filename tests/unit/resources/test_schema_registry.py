@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
 import pytest
@@ -13,11 +11,12 @@ import pytest
 from resources.connections import SchemaRegistryConnection
 from resources.errors import ConfigurationError, TerminalError, Unavailable
 from resources.schema_registry import SchemaRegistry
+from tests.kit.web import Handler, serving
 
 SECRET = "hunter2-secret"
 
 
-class Answers(BaseHTTPRequestHandler):
+class Answers(Handler):
     """Answers by path; everything else is 404."""
 
     table: ClassVar[dict[str, tuple[int, object]]] = {}
@@ -27,28 +26,14 @@ class Answers(BaseHTTPRequestHandler):
         path = self.path.split("?")[0]
         self.asked.append((path, self.headers.get("Authorization")))
         status, content = self.table.get(path, (404, {"error_code": 40403}))
-        body = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Quiet."""
+        self.answer(status, content if isinstance(content, bytes) else json.dumps(content).encode())
 
 
 @pytest.fixture
 def server() -> Iterator[str]:
     Answers.table, Answers.asked = {}, []
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{running.server_address[1]}"
-    finally:
-        running.shutdown()
-        thread.join()
-        running.server_close()
+    with serving(Answers) as address:
+        yield address
 
 
 def registry(url: str, **more: object) -> SchemaRegistry:

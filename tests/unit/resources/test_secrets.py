@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import sqlalchemy.exc
@@ -26,36 +24,28 @@ from resources.errors import BatchmergeError, ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
 from resources.schema_registry import SchemaRegistry
+from tests.kit.web import Handler, serving
 
 SECRET = "s3cret-77"
 
 
-class Refusing(BaseHTTPRequestHandler):
+class Refusing(Handler):
     def _refuse(self) -> None:
-        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        sent = self.body().decode()
         said = f"{self.headers.get('Authorization')} {sent}"
         token = self.path.endswith(("/tokens", "/token"))
         error = {"error": "invalid_client", "error_description": said}
         refused = {"error": {"message": said, "type": "NotAuthorizedException", "code": 401}, "error_code": 401}
         body = json.dumps(error if token else refused).encode()
-        self.send_response(401)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(401, body, {"Content-Type": "application/json"})
 
     do_GET = do_POST = _refuse
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
 def refusing() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with serving(Refusing) as address:
+        yield address
 
 
 @pytest.fixture
