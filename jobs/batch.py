@@ -129,6 +129,11 @@ class LandedBatches:
     batches: list[LandedBatch] = field(default_factory=list)
     complete: bool = True
 
+    def since(self, first: int) -> LandedBatches:
+        """Those from this batch on: of a table that no earlier one concerns."""
+        batches = [batch for batch in self.batches if batch.number >= first]
+        return LandedBatches(batches, self.complete or any(b.number == first for b in batches))
+
 
 @dataclass(frozen=True)
 class CommittedState:

@@ -1,7 +1,8 @@
 """The topics of a pipeline with `for_each` that were seen in Kafka, kept in the data folder.
 
 What is made of the pipeline file (assets, names) must not wait for Kafka. So whoever has looked there remembers the
-topics here, in the order in which they appeared: of two that want one table the first keeps it.
+topics here, in the order in which they appeared: of two that want one table the first keeps it. So are names of tables
+that records have brought (`new_tables`), but the landed table is the truth about those.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ class _Known:
 def known_topics(pipeline: str, spec: PipelineSpec) -> list[str]:
     """Those that were seen, then those that the file names; what it does not read (any more) may be among them."""
     return list(dict.fromkeys([*_read(pipeline).topics, *spec.source.topics]))
+
+
+def seen_names(pipeline: str) -> list[str]:
+    """The names of tables that records have brought (`new_tables`)."""
+    return list(_read(pipeline).topics)
 
 
 def known_members(pipeline: str, spec: PipelineSpec) -> Expansion:

@@ -1,5 +1,7 @@
 """A pipeline with `source.for_each`, opened: its members land and are merged side by side.
 
+Where records name tables (`new_tables`), there is one landing; then the tables of each name are merged like a member's.
+
 Each member is a pipeline like any other, so the protocol is the protocol (jobs/protocol.py). Here is only what makes
 hundreds of them cheap: Kafka is asked about all topics at once, catalogs and clients are shared, a few Spark sessions
 serve all members in turn, and a member without anything new costs one look at its committed state. What fails for one
@@ -100,8 +102,13 @@ class Members:
     topics: Collection[str] = ()
 
     def known(self) -> list[Member]:
-        """Those that are known without asking Kafka."""
-        return [m for m in known_members(self.name, self.spec).members if self._wanted(m.topic)]
+        """Those that are known without asking Kafka; where records name tables, one for each name."""
+        if self.spec.new_tables:
+            names = Pipeline(self.name, self.spec, self.connections).names
+            found = [Member(name, self.name, self.spec) for name in names]
+        else:
+            found = list(known_members(self.name, self.spec).members)
+        return [m for m in found if self._wanted(m.topic)]
 
     def member(self, topic: str) -> Member:
         """The one of this topic. Raises ConfigurationError where there is none, or no right one."""
@@ -110,15 +117,17 @@ class Members:
     def open(
         self, member: Member, seen: TopicState | None = None, sessions: dict[str, SparkSession] | None = None
     ) -> Pipeline:
-        """The member as a pipeline."""
+        """The member as a pipeline; where records name tables, the whole one, about one name."""
+        named = self.spec.new_tables is not None
         return Pipeline(
             member.name,
             member.spec,
             self.connections,
             self.run_id,
-            self.name,
+            None if named else self.name,
             seen,
             {} if sessions is None else sessions,
+            only=member.topic if named else None,
         )
 
     def look(self) -> Seen:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination, MergeContext
 from jobs.destinations.registry import kind_of
+from jobs.known_topics import remember
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
 from jobs.landing.registry_schemas import Registries
@@ -22,6 +23,7 @@ from jobs.landing.sample import sampled_columns, sampled_key
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
 from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_landed_columns
+from jobs.spec.new_tables import Named, all_tables, named_table
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import Table
@@ -61,6 +63,7 @@ class Pipeline:
         run_id: who acts (a Dagster run id); goes into snapshot summaries, labels and comments.
         part_of: the pipeline that this one is a member of (`source.for_each`).
         seen: what Kafka has for the topics, where somebody has just asked for many pipelines at once; used once.
+        only: of the tables that records have named, the name of those that this is about (`jobs.members`).
         silent_until: tables that did not answer, by name, and when to ask them again; on the monotonic clock.
     """
 
@@ -72,6 +75,8 @@ class Pipeline:
     seen: TopicState | None = None
     _sessions: dict[str, SparkSession] = field(default_factory=dict)
     silent_until: dict[str, float] = field(default_factory=dict)
+    only: str | None = None
+    names: Mapping[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.kafka = self.connections.opened(self.spec.source.connection, KafkaConnection, KafkaCluster)
@@ -80,7 +85,11 @@ class Pipeline:
         self.resolve()
 
     def resolve(self) -> None:
-        """Takes over the columns and the key that landing has found since, where the file leaves them open."""
+        """Takes over the columns, the key and the tables that landing has found since, where the file leaves them
+        open."""
+        if self.spec.new_tables:
+            self.names = self._place.names()
+            remember(self.name, self.names)
         if adds_columns(self._declared) or key_is_open(self._declared):
             self._take(with_landed_columns(self._declared, self._place.columns()))
 
@@ -158,8 +167,18 @@ class Pipeline:
     def run_properties(self) -> dict[str, str]:
         return {PREFIX + "run-id": self.run_id}
 
+    @property
+    def tables(self) -> list[Table]:
+        """Those of the pipeline file, and those that records have named."""
+        return all_tables(self.spec, self.names)
+
+    def table(self, entry: int) -> Table:
+        """The table that an entry of the file stands for: itself, or the one of the name that this is about."""
+        table, name = self.spec.tables[entry], self.only
+        return table if name is None else named_table(table, Named(name, self.names.get(name, 0)))
+
     def destinations(self) -> list[Destination]:
-        return [self.destination_of(table) for table in self.spec.tables]
+        return [self.destination_of(table) for table in self.tables]
 
     def destination(self, table: str) -> Destination:
         """The destination of that name: the table's, or kind and table where systems share the table's name."""
@@ -227,8 +246,8 @@ class Pipeline:
         refused by its lineage, as it would be with any number.
         """
         destinations = self.destinations()
-        with ThreadPoolExecutor(len(destinations)) as pool:
-            return max(pool.map(_committed_number, destinations))
+        with ThreadPoolExecutor(len(destinations) or 1) as pool:
+            return max(pool.map(_committed_number, destinations), default=0)
 
     def check_generation(self, committed: CommittedState | None, batches: Sequence[LandedBatch] = ()) -> None:
         """Refuses to go on under changed keys, op mapping or order: never a silent mix.

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches
 from jobs.batch_error_context import batch_error_context
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.topic import DeadLetterTopic
@@ -184,10 +184,19 @@ def pending(pipeline: Pipeline, destination: Destination) -> Pending:
     if current is not destination:
         destination = current
         destination.prepare()
-    batches = next_batches(destination.name, committed, landed.batches, landed.complete)
+    batches = waiting_batches(destination, committed, landed)
     stretch = next_stretch(batches)
     pipeline.check_generation(committed, stretch)
     return Pending(destination, committed, stretch, landed.batches, len(stretch) < len(batches))
+
+
+def waiting_batches(
+    destination: Destination, committed: CommittedState | None, landed: LandedBatches
+) -> list[LandedBatch]:
+    """The landed batches that a table at this state has still to get. Raises LineageBroken."""
+    named = destination.table.named
+    known = landed.since(named.first) if committed is None and named else landed
+    return next_batches(destination.name, committed, known.batches, known.complete)
 
 
 def _merge_once(

@@ -9,7 +9,6 @@ from jobs import protocol
 from jobs.batch import Batch
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
-from jobs.lineage import next_batches
 from jobs.members import Members
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
@@ -151,7 +150,7 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
     try:
         committed = destination.committed()
         landed = pipeline.intermediate.landed()
-        waiting = next_batches(name, committed, landed.batches, landed.complete)
+        waiting = protocol.waiting_batches(destination, committed, landed)
         pipeline.check_generation(committed, waiting)
         return TablePlan(
             name,

@@ -57,7 +57,7 @@ class RouteFilter:
         if self.pattern is not None:
             fits = pc.match_substring_regex(field, whole(self.pattern))
         else:
-            fits = pc.is_in(pc.ascii_lower(field), value_set=pa.array(self.names or ()))
+            fits = pc.is_in(pc.ascii_lower(field), value_set=pa.array(self.names or (), pa.string()))
         nowhere = pc.and_(pc.is_null(field), pc.fill_null(pc.equal(op, "delete"), False))
         return pc.and_(taken, pc.or_(pc.fill_null(fits, False), nowhere))
 
@@ -66,15 +66,19 @@ def route_filter(spec: PipelineSpec, table: Table) -> RouteFilter | None:
     """What this table takes; None: everything."""
     route = table.route
     if spec.route_by:
-        return RouteFilter(path=_path(spec, spec.route_by), names=table_names(table))
+        return RouteFilter(path=field_path(spec, spec.route_by), names=table_names(table))
     if route is None:
         return None
-    path = _path(spec, route.field) if route.field else None
+    path = field_path(spec, route.field) if route.field else None
     return RouteFilter(tuple(route.topics) if route.topics else None, path, route.matches)
 
 
 def route_filters(spec: PipelineSpec) -> tuple[RouteFilter, ...] | None:
-    """What the tables of a pipeline take; None where one of them takes everything."""
+    """What the listed tables of a pipeline take; None where one of them takes everything."""
+    if spec.route_by:
+        listed = [] if spec.new_tables else spec.tables
+        names = dict.fromkeys(name for table in listed for name in table_names(table))
+        return (RouteFilter(path=field_path(spec, spec.route_by), names=tuple(names)),)
     found = [route_filter(spec, table) for table in spec.tables]
     some = tuple(taken for taken in found if taken is not None)
     return some if len(some) == len(found) else None
@@ -91,12 +95,15 @@ def matched_by_none(
 
 
 def table_names(table: Table) -> tuple[str, ...]:
-    """What a `route_by` field may call the table: its name with the namespace, or without."""
+    """What a `route_by` field may call the table: as records have called it; else its name, whole or the last part."""
+    if table.named:
+        return (table.named.name,)
     name = table.table.lower()
     return name, name.rsplit(".", 1)[-1]
 
 
-def _path(spec: PipelineSpec, field: str) -> tuple[str, ...]:
+def field_path(spec: PipelineSpec, field: str) -> tuple[str, ...]:
+    """Where a field is in a landed row."""
     found = find_field(field, key_fields(spec), value_fields(spec))
     assert found is not None, "checked when the pipeline file was loaded"
     return found[0]

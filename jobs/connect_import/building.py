@@ -150,7 +150,7 @@ def place(configuration: Configuration, tables: list[str] | None = None) -> Plac
 
 def _document(configuration: Configuration, module: Any, placed: Placing) -> dict[str, Any]:
     found: dict[str, Any] = (
-        iceberg.document(configuration, placed.each) if module is iceberg else module.document(configuration)
+        iceberg.document(configuration, placed) if module is iceberg else module.document(configuration)
     )
     return found
 

@@ -23,7 +23,7 @@ APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
 _ALL_BRANCH = "tables[].branch"
 OPTIONS: Options = {
     "iceberg.tables": equivalent("tables[].table"),
-    "iceberg.tables.dynamic-enabled": equivalent("route_by, with every table named; or source.for_each: topic"),
+    "iceberg.tables.dynamic-enabled": equivalent("route_by and new_tables; or source.for_each: topic"),
     "iceberg.tables.route-field": equivalent("tables[].route.field, or route_by"),
     "iceberg.tables.default-commit-branch": equivalent(_ALL_BRANCH),
     "iceberg.tables.default-id-columns": equivalent("changes.key.columns"),
@@ -67,6 +67,8 @@ _TYPES = {
     "org.apache.iceberg.aws.glue.GlueCatalog": "glue",
     "org.apache.iceberg.jdbc.JdbcCatalog": "sql",
 }
+# The whole name of a table is in the records' field.
+_NAMED = "{route_by[0]}.{route_by[1]}"
 # Tabular's Operation: the first letter of the field's value, whatever its case; c and r insert.
 _OP = {"insert": ["i", "I", "c", "C", "r", "R"], "update": ["u", "U"], "delete": ["d", "D"]}
 
@@ -77,12 +79,14 @@ def place(configuration: Configuration, named: list[str]) -> Placing:
     Tabular's transform for Debezium names a table by each record's source: as Debezium's topics are named.
 
     Args:
-        named: tables of a connector that takes their names from the records.
+        named: tables of a connector that takes their names from the records, where it is to have no others.
     """
     names = configuration.items("iceberg.tables") or named
     pattern = debezium_target(configuration)
-    if names or not _dynamic(configuration) or pattern is None:
+    if names or not _dynamic(configuration):
         return Placing({name: {} for name in names})
+    if pattern is None:
+        return Placing({_NAMED: {}})
     template = pattern.replace("{db}", "{source.db}").replace("{table}", "{source.table}")
     todo = f"tables[].table: {template}, by Debezium's names of topics (prefix.schema.table, or prefix.database.table)"
     return Placing({template: {}}, each=True, todo=[todo])
@@ -92,14 +96,12 @@ def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str
     """The `tables` part; what a person has to look at.
 
     Raises:
-        ConfigurationError: the records name the tables, and no table is named here.
+        ConfigurationError: no table is named.
     """
     names = list(placed.tables)
     if not names:
         raise ConfigurationError(
-            "the connector takes the tables' names from its records, and a pipeline names its tables",
-            where=configuration.name,
-            remedy="name them with --table",
+            "the connector names no table", where=configuration.name, remedy="name them with --table"
         )
     routed = bool(configuration.text("iceberg.tables.route-field"))
     if routed and not _dynamic(configuration):
@@ -110,11 +112,13 @@ def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str
     return [_table(configuration, n) for n in names], []
 
 
-def document(configuration: Configuration, each: bool = False) -> dict[str, Any]:
-    """Parts of the pipeline file besides source and tables; `each`: every topic has a table of its own."""
+def document(configuration: Configuration, placed: Placing) -> dict[str, Any]:
+    """Parts of the pipeline file besides source and tables."""
     found: dict[str, Any] = {}
-    if _dynamic(configuration) and not each:
+    if _dynamic(configuration) and not placed.each:
         found["route_by"] = configuration.text("iceberg.tables.route-field")
+    if _NAMED in placed.tables:
+        found["new_tables"] = {"allow": r"\w+\.\w+"}
     minutes = max(1, int(configuration.text("iceberg.control.commit.interval-ms", "300000")) // 60_000)
     found["cron"] = f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"
     if failures := configuration.text("iceberg.control.commit.max-consecutive-failures"):

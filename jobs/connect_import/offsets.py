@@ -118,21 +118,20 @@ def uncommitted(written: Iterable[Written], committed_to: Mapping[str, Mapping[i
     return [w for w in written if w.offset >= committed_to.get(w.table, {}).get(w.partition, 0)]
 
 
-def check_all_in_tables(
-    cluster: KafkaCluster, catalog: IcebergCatalog, configuration: Configuration, tables: Iterable[str]
-) -> None:
+def check_all_in_tables(cluster: KafkaCluster, catalog: IcebergCatalog, configuration: Configuration) -> None:
     """Everything that an Iceberg sink has written is in a snapshot of its table.
 
     Raises:
         SourceError: it is not; beginning at the group's offsets would lose it.
     """
     topic, group = iceberg.control_topic(configuration), iceberg.group(configuration)
-    known = {t: snapshot_offsets(catalog, t, iceberg.branch(configuration, t), topic, group) for t in tables}
     try:
         events = read_to_end(cluster, topic, _READING_LIMIT)
     except TopicMissing:
         events = []
     written = [w for e in events for w in announced(e.value, e.partition, e.offset, group)]
+    tables = {w.table for w in written}
+    known = {t: snapshot_offsets(catalog, t, iceberg.branch(configuration, t), topic, group) for t in tables}
     left = uncommitted(written, known)
     if left:
         raise SourceError(

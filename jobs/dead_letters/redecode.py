@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from jobs.changes.columns import ERROR, KEPT
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.decode.base import DecodeError
 from jobs.iceberg.rows import with_all_columns
+from jobs.landing.new_tables import NameRule
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries
@@ -59,23 +60,31 @@ class Redecoded:
         recovered: how many of each batch are good now.
         changed: how many of each batch are good now or have another error.
         stay: the first of those that are still bad, with their error of now.
+        names: of tables that they bring, each with its rank among them.
     """
 
     tried: int
     recovered: Counter[int]
     changed: Counter[int]
     stay: list[DeadLetter]
+    names: Mapping[str, int] = field(default_factory=dict)
 
 
 @contextmanager
 def redecode(
-    pipeline: Pipeline, spark: SparkSession, letters: DataFrame, committed: CommittedState, schema: pa.Schema
+    pipeline: Pipeline,
+    spark: SparkSession,
+    letters: DataFrame,
+    committed: CommittedState,
+    schema: pa.Schema,
+    names: NameRule | None = None,
 ) -> Iterator[Redecoded]:
     """Decodes dead letters with the pipeline file as it is now; the view lives as long as the context.
 
     Args:
         letters: rows of `sql/spark/dead_letters.sql.j2` with values and headers.
         schema: of the table that they are in.
+        names: where records name tables, what becomes of new names.
     """
     spark.catalog.dropTempView(VIEW)
     counts = letters.groupBy("topic", "partition").count().collect()
@@ -84,11 +93,22 @@ def redecode(
         return
     letters, lacking = _with_headers(pipeline, letters)
     partitions = [TopicPartition(row["topic"], row["partition"]) for row in counts]
-    shaped = _shaped(pipeline, letters, _as_batch(committed, partitions), schema)
-    shaped.createOrReplaceTempView(VIEW)
-    spark.catalog.cacheTable(VIEW)
+    batch, found = _as_batch(committed, partitions), dict[str, int]()
+
+    def show(names: NameRule | None) -> None:
+        _shaped(pipeline, letters, batch, schema, names).createOrReplaceTempView(VIEW)
+        spark.catalog.cacheTable(VIEW)
+
     try:
-        yield _outcome(pipeline, spark.table(VIEW), sum(row["count"] for row in counts), lacking)
+        show(names)
+        if names:
+            found = _new_names(spark.table(VIEW), names)
+            if settled := names.after(found, pipeline.spec):
+                spark.sql(f"UNCACHE TABLE {quote('spark', VIEW)}")
+                show(settled)
+                found = _new_names(spark.table(VIEW), names)
+        outcome = _outcome(pipeline, spark.table(VIEW), sum(row["count"] for row in counts), lacking)
+        yield replace(outcome, names=found)
     finally:
         spark.sql(f"UNCACHE TABLE IF EXISTS {quote('spark', VIEW)}")
 
@@ -158,9 +178,19 @@ class Redecoder:
         )
 
 
-def _shaped(pipeline: Pipeline, letters: DataFrame, batch: Batch, schema: pa.Schema) -> DataFrame:
+def _new_names(rows: DataFrame, names: NameRule) -> dict[str, int]:
+    """Of tables that good records bring, in the order of the records."""
+    name = F.lower(F.col(quote("spark", names.path)).cast("string"))
+    good = rows.where(F.col("error").isNull() & name.isNotNull() & ~name.isin(*names.known))
+    first = good.groupBy(name.alias("name")).agg(F.min(F.struct("batchNumber", "i")).alias("first"))
+    return {row["name"]: rank for rank, row in enumerate(first.orderBy("first").collect())}
+
+
+def _shaped(
+    pipeline: Pipeline, letters: DataFrame, batch: Batch, schema: pa.Schema, names: NameRule | None
+) -> DataFrame:
     schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, letters)
-    reader = record_reader(pipeline.spec, batch, schema, schemas, refused={})
+    reader = record_reader(pipeline.spec, batch, schema, schemas, {}, names)
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
     columns = _columns(key, schema, names_unchanged=KEPT.name in schema.names)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)

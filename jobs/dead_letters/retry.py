@@ -26,7 +26,10 @@ from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.schema import arrow_schema
 from jobs.landing.direct import DirectLanding
 from jobs.landing.landing_table import Rows
+from jobs.landing.new_tables import known_names, name_rule
+from jobs.landing.ranges import LandedRanges
 from jobs.landing.task import Selection
+from jobs.landing.task_report import TaskReport
 from jobs.pipeline import Pipeline
 from jobs.replay.landed import check_coordinates
 from jobs.replay.revise import Applied, merge_tables, most_attempts, revising_batch
@@ -84,8 +87,9 @@ def _land(pipeline: Pipeline) -> Redecoded | None:
         letters = _letters(pipeline, spark, committed)
         if letters is None:
             return None
-        schema = arrow_schema(place.catalog.require(dead_letter_table(pipeline)))
-        with redecode(pipeline, spark, letters, committed, schema) as redecoded:
+        table = place.catalog.require(dead_letter_table(pipeline))
+        names = name_rule(pipeline.spec, known_names(table.properties, pipeline.name))
+        with redecode(pipeline, spark, letters, committed, arrow_schema(table), names) as redecoded:
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
                 readings = _Letters(spark, letters, batch, redecoded)
@@ -131,7 +135,7 @@ class _Letters:
 
     def write(
         self, commit: Append | Attempt, columns: pa.Schema, selection: Selection, made: Rows | None = None
-    ) -> Counts:
+    ) -> LandedRanges:
         assert isinstance(commit, Attempt), "letters are read by Spark, which writes to a branch"
         rows = landed_again(self.spark, self.letters, self.batch, columns)
         wanted = F.coalesce(F.col("op").isin(*selection.operations), F.lit(False))
@@ -140,4 +144,5 @@ class _Letters:
         chosen = rows.where(wanted)
         spark_writes.append(made(chosen) if made else chosen, commit.path, commit.summary)
         changed, recovered = (sum(found.values()) for found in (self.redecoded.changed, self.redecoded.recovered))
-        return Counts(changed, recovered, changed - recovered, recovered=changed)
+        counts = Counts(changed, recovered, changed - recovered, recovered=changed)
+        return LandedRanges(counts, TaskReport(names=self.redecoded.names))

@@ -37,6 +37,10 @@ class Append(TableCommit):
         """Files that were written (`NewFile.to_json`), for the commit."""
         self._added.extend(data_file(file, self.files) for file in described)
 
+    def start_over(self) -> None:
+        """Forgets the files that were added."""
+        self._added.clear()
+
     def _begin(self) -> int | None:
         refs = self._table.metadata.refs
         if self.target not in refs and "main" in refs:

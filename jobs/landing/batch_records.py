@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from jobs.batch import Batch
 from jobs.changes.columns import KEPT, landing_schema
 from jobs.iceberg.new_files import NewFiles
+from jobs.landing.new_tables import NameRule
 from jobs.landing.places import Places
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
@@ -44,6 +45,7 @@ class BatchRecords:
         registries: the Schema Registries that the records' schemas are in.
         refused: records that the transform was found to fail on, with Spark's error class.
         refused_fields: under `unknown_fields: add`, why fields could be no columns; None: these are still to be found.
+        names: where records name tables, what becomes of new names.
         places: of records that are read once more (`jobs.landing.places`); None: the batch's own.
         revision: the batch that lands them then.
     """
@@ -55,6 +57,7 @@ class BatchRecords:
     registries: Registries = field(default_factory=Registries)
     refused: dict[Coordinates, str] = field(default_factory=dict)
     refused_fields: Mapping[str, str] | None = None
+    names: NameRule | None = None
     places: Places | None = None
     revision: int | None = None
 
@@ -101,7 +104,7 @@ class BatchRecords:
         resolved = self.spec.source.resolved
         records = _kafka_records(spark, self.kafka, self.batch, reads_headers(self.spec))
         schemas = self.registries.schemas_of(self.spec.source, records)
-        reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields)
+        reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields, self.names)
         reader = replace(reader, places=self.places)
         return reader, transformed(records, resolved, reader, self.refused) if resolved else records
 

@@ -28,6 +28,7 @@ from jobs.landing.batch_records import BatchRecords
 from jobs.landing.intermediate import IntermediateTable, publish_batch, publish_landed
 from jobs.landing.landing_table import Readings
 from jobs.landing.new_columns import Written, write_with_new_columns
+from jobs.landing.new_tables import NameRule
 from jobs.landing.ranges import land_ranges
 from jobs.landing.task import Selection
 from jobs.lineage import recreated_topics
@@ -162,7 +163,7 @@ class DirectLanding:
     ) -> LandedBatch:
         """Like `IntermediateTable.land`, into the destination."""
 
-        def write(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Written:
+        def write(spec: PipelineSpec, refused: Mapping[str, str] | None, _names: NameRule | None) -> Written:
             registries, table = self.dead_letters.registries, self.destination.under(spec)
             records = BatchRecords(kafka, spec, batch, landing_schema(spec), registries, refused_fields=refused)
             append = table.append(committed)
@@ -193,7 +194,7 @@ class DirectLanding:
             failpoint("land.begun")
             rows_for = self.rows_for(attempt)
             missing = lambda rows: rows_for(self._missing(rows, attempt))  # noqa: E731
-            counts = readings.write(attempt, columns, Selection(ROWS, False), missing)
+            counts = readings.write(attempt, columns, Selection(ROWS, False), missing).counts
             failpoint("land.written")
         # On its base only: two at once must not both append the same rows.
         if not readings.from_letters:

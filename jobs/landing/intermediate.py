@@ -31,6 +31,7 @@ from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.landing_table import Readings
 from jobs.landing.new_columns import Written, write_with_new_columns
+from jobs.landing.new_tables import NameRule, known_names, name_rule, tell_new_tables
 from jobs.landing.ranges import LandedRanges, land_ranges
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task import Selection
@@ -88,6 +89,11 @@ class IntermediateTable:
         """The columns that it has; None where it is not there."""
         table = self.catalog.load(self.identifier)
         return arrow_schema(table) if table else None
+
+    def names(self) -> dict[str, int]:
+        """The names of tables that records have brought, each with its first batch (`new_tables`)."""
+        table = self.catalog.load(self.identifier)
+        return known_names(table.properties, self.pipeline) if table else {}
 
     def exists(self) -> bool:
         return self.catalog.load(self.identifier) is not None
@@ -209,10 +215,11 @@ class IntermediateTable:
         """
         selection = Selection(CHANGES, bad_records=self.spec.on_bad_record != "skip")
 
-        def write(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Written:
+        def write(spec: PipelineSpec, refused: Mapping[str, str] | None, names: NameRule | None) -> Written:
             append = Append(self.catalog, self.identifier, self.pipeline, committed)
             failpoint("land.begun")
-            records = BatchRecords(kafka, spec, batch, append.schema, self.registries, refused_fields=refused)
+            names = names or name_rule(spec, known_names(append.properties, self.pipeline))
+            records = BatchRecords(kafka, spec, batch, append.schema, self.registries, {}, refused, names)
             return records, append, land_ranges(spark, records, append, selection, not selection.bad_records)
 
         with spark_errors(self.identifier):
@@ -231,9 +238,10 @@ class IntermediateTable:
             writes = Attempt if readings.from_letters else Append
             commit = writes(self.catalog, self.identifier, self.pipeline, committed)
             failpoint("land.begun")
-            counts = readings.write(commit, commit.schema, Selection(READINGS, keeps_bad))
+            written = readings.write(commit, commit.schema, Selection(READINGS, keeps_bad))
             failpoint("land.written")
-        return publish_batch(commit, LandedBatch(batch, counts, committed.watermark, snapshot_id=0), summary)
+        named = tell_new_tables(commit, written.report.names, batch.number)
+        return publish_batch(commit, LandedBatch(batch, written.counts, committed.watermark, 0), summary, named)
 
 
 def publish_landed(
@@ -248,7 +256,7 @@ def publish_landed(
     before, counts = committed.watermark if committed else Watermark(), written.counts
     watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
     unknown = written.report.fields.counts
-    told = tell_unknown_fields(append, unknown)
+    told = tell_unknown_fields(append, unknown) | tell_new_tables(append, written.report.names, batch.number)
     landed = publish_batch(append, LandedBatch(batch, counts, watermark, 0, unknown), summary, told)
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",

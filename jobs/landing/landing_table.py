@@ -8,10 +8,11 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch
+from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.changes.landed_rows import LandedRows
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
+from jobs.landing.ranges import LandedRanges
 from jobs.landing.task import Selection
 from jobs.offsets import Offsets
 from jobs.watermark import Watermark
@@ -29,7 +30,7 @@ class Readings(Protocol):
 
     def write(
         self, commit: Append | Attempt, columns: pa.Schema, selection: Selection, made: Rows | None = None
-    ) -> Counts:
+    ) -> LandedRanges:
         """Writes those that are selected, for this commit.
 
         Args:

@@ -2,7 +2,8 @@
 
 The pass that decodes finds the fields and their types. Only where it has found any, the tables get the columns and the
 same ranges are read once more: a producer's new field costs one batch one more pass, and every other batch nothing.
-What remains without a column then makes its record a dead letter, so that nothing is lost.
+What remains without a column then makes its record a dead letter, so that nothing is lost. New tables (`new_tables`)
+need another pass only where a name cannot become one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.landing.batch_records import BatchRecords
+from jobs.landing.new_tables import NameRule
 from jobs.landing.ranges import LandedRanges
 from jobs.spec.added_columns import Additions, additions, adds_columns
 from jobs.spec.pipeline import PipelineSpec
@@ -20,27 +22,29 @@ from jobs.spec.pipeline import PipelineSpec
 _LOG = logging.getLogger("batchmerge")
 
 Written = tuple[BatchRecords, Append, LandedRanges]
-Write = Callable[[PipelineSpec, Mapping[str, str] | None], Written]
+Write = Callable[[PipelineSpec, Mapping[str, str] | None, NameRule | None], Written]
 
 
 def write_with_new_columns(spec: PipelineSpec, write: Write, evolve: Callable[[PipelineSpec], object]) -> Written:
     """Writes a batch, and once more where its records have fields that become columns.
 
     Args:
-        write: writes all records to new files by this pipeline file; with the fields that can be no columns,
-            and why, or None where these are still to be found.
+        write: writes all records to new files by this pipeline file; with the fields that can be no columns, and
+            why, or None where these are still to be found; and with the verdicts on new tables' names, likewise.
         evolve: gives the landed tables the columns of this pipeline file.
     """
-    written = write(spec, None)
-    _, append, landed = written
-    if not adds_columns(spec) or not landed.report.fields:
+    written = write(spec, None, None)
+    records, append, landed = written
+    names = records.names.after(landed.report.names, spec) if records.names else None
+    brought = bool(adds_columns(spec) and landed.report.fields)
+    if not brought and names is None:
         return written
-    found = additions(spec, landed.report.fields)
+    found = additions(spec, landed.report.fields) if brought else Additions(spec)
     _tell(append.identifier, found)
     if found.added:
         evolve(found.spec)
         failpoint("land.evolved")
-    return write(found.spec, found.refused)
+    return write(found.spec, found.refused, names)
 
 
 def _tell(where: str, found: Additions) -> None:

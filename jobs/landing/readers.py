@@ -17,6 +17,7 @@ from jobs.decode.extended_json import MongoKey
 from jobs.decode.nested import Nested
 from jobs.decode.renamed import Renamed
 from jobs.decode.unknown import Watch
+from jobs.landing.new_tables import NameRule
 from jobs.landing.records import Operations, RecordReader
 from jobs.landing.registry_schemas import Schemas
 from jobs.schema.renaming import Renaming
@@ -33,6 +34,7 @@ def record_reader(
     table: pa.Schema,
     schemas: Schemas | None = None,
     refused: Mapping[str, str] | None = None,
+    names: NameRule | None = None,
 ) -> RecordReader:
     """The function that Spark's workers apply to the batch's records.
 
@@ -41,6 +43,7 @@ def record_reader(
         schemas: those of the records, by registry and id, where they name any.
         refused: under `unknown_fields: add`, why fields could be no columns: records with these, and with any other
             that no column takes, are bad. None: such fields are told, so that they can become columns.
+        names: where records name tables, what becomes of new names.
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
     key_format = source.key if source.transform or (key and key.source == "kafka_key") else None
@@ -71,6 +74,7 @@ def record_reader(
         names_unchanged=KEPT.name in table.names,
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),
+        new_tables=names,
         topic_decoders={
             topic: {
                 part: _decoder(encoding, columns, schemas, part == "key", spec.ignore_case, rules, looks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -15,6 +15,8 @@ from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.coordinates import kafka_struct
+from jobs.landing.new_tables import STAGE as ROUTE
+from jobs.landing.new_tables import NameRule
 from jobs.landing.places import BATCH, POSITION, Places
 from jobs.landing.task_report import RecordsRead, TaskReport
 from jobs.offsets import OffsetRange, TopicPartition
@@ -25,7 +27,6 @@ from jobs.spec.transform import KEY
 RESULT = "result"
 _BAD_KEY = "key"
 _BAD_VALUE = "value"
-_NO_TABLE = "route"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class RecordReader:
         landed_at: when, in milliseconds.
         metadata: what the tables ask for beside a record's coordinates.
         routes: what the tables take; None where one of them takes everything.
+        new_tables: what becomes of records that none of them takes; None: they are bad.
         topic_decoders: by topic, then `key` or `value`: where a topic is encoded in another way.
         required: columns that a transform must not give as null.
         left_out: the error of records that the pipeline leaves out; None: they count as filtered.
@@ -73,6 +75,7 @@ class RecordReader:
     landed_at: int = 0
     metadata: tuple[Metadata, ...] = ()
     routes: tuple[RouteFilter, ...] | None = None
+    new_tables: NameRule | None = None
     topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
 
     required: tuple[str, ...] = ()
@@ -93,21 +96,25 @@ class RecordReader:
             batch = self.places.spread(raw) if self.places else raw
             if batch.num_rows:
                 read = _counted(batch)
-                rows, verdicts = self._read(batch)
-                yield rows, TaskReport(read, verdicts.unknown)
+                rows, found = self._read(batch)
+                yield rows, replace(found, read=read)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""
         return self._read(batch)[0]
 
-    def _read(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Verdicts]:
+    def _read(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, TaskReport]:
         value, verdicts = self._value(batch)
         value = with_fields(value, self.value_type)
         key = self._key(batch, value, verdicts)
         op = self._operation(value, verdicts)
+        position, named = batch.column(POSITION) if self.places else self._positions(batch), dict[str, int]()
         if self.routes is not None:
             left = matched_by_none(self.routes, batch.column("topic"), key, value, op)
-            verdicts.refuse_where(left, DecodeError("NoTable", "no table takes this record", _NO_TABLE))
+            if self.new_tables:
+                named = self.new_tables.judge(left, key, value, verdicts)
+            else:
+                verdicts.refuse_where(left, DecodeError("NoTable", "no table takes this record", ROUTE))
         if self.left_out:
             verdicts.refuse_skipped(self.left_out)
         good = verdicts.good()
@@ -121,14 +128,15 @@ class RecordReader:
             filtered = pa.array([row in verdicts.skipped for row in range(batch.num_rows)])
             columns["op"] = pc.if_else(filtered, pa.scalar(self.FILTERED), columns["op"])
         columns["partitionTime"] = batch.column("timestamp")
-        columns["i"] = batch.column(POSITION) if self.places else self._positions(batch)
+        columns["i"] = position
         if self.places:
             columns["batchNumber"] = batch.column(BATCH)
         columns["kafka"] = with_fields(kafka_struct(batch, self.metadata, self.landed_at), self.kafka_type)
         columns["error"] = _error_column(batch, verdicts.errors)
         if self.names_unchanged:
             columns[KEPT.name] = _listed(verdicts.unchanged, batch.num_rows)
-        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), verdicts
+        told = TaskReport(fields=verdicts.unknown, names={name: position[row].as_py() for name, row in named.items()})
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), told
 
     def _value(self, batch: pa.RecordBatch) -> tuple[pa.Array, Verdicts]:
         """The decoded value, or what the transform has made of it (`jobs.landing.transform`)."""

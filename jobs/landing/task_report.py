@@ -59,6 +59,7 @@ class TaskReport:
     Attributes:
         read: by topic-partition, whatever became of the records.
         fields: fields of the records that no column takes.
+        names: of tables that the records bring (`jobs.landing.new_tables`), each with its first `i`.
         files: descriptions of the files that were written (`jobs.iceberg.new_files`).
     """
 
@@ -66,6 +67,7 @@ class TaskReport:
     fields: FoundFields = field(default_factory=FoundFields)
     outcome: Outcome = field(default_factory=Outcome)
     files: tuple[Mapping[str, Any], ...] = ()
+    names: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -79,7 +81,9 @@ class TaskReport:
         read = dict(self.read)
         for tp, more in other.read.items():
             read[tp] = read[tp] + more if tp in read else more
-        return TaskReport(read, self.fields + other.fields, self.outcome + other.outcome, self.files + other.files)
+        names = {name: min(i, self.names.get(name, i)) for name, i in other.names.items()}
+        fields, outcome = self.fields + other.fields, self.outcome + other.outcome
+        return TaskReport(read, fields, outcome, self.files + other.files, {**self.names, **names})
 
     def to_text(self) -> str:
         """One line of JSON."""
@@ -88,7 +92,7 @@ class TaskReport:
             for tp, one in sorted(self.read.items())
         ]
         found = {"fields": self.fields.to_json(), "outcome": vars(self.outcome), "files": self.files}
-        return json.dumps({"read": read, **found})
+        return json.dumps({"read": read, **found, "names": dict(self.names)})
 
     @classmethod
     def from_text(cls, text: str) -> TaskReport:
@@ -99,7 +103,7 @@ class TaskReport:
             for topic, p, number, newest, start, end in document["read"]
         }
         fields, outcome = FoundFields.from_json(document["fields"]), Outcome(**document["outcome"])
-        return cls(read, fields, outcome, tuple(document["files"]))
+        return cls(read, fields, outcome, tuple(document["files"]), document["names"])
 
 
 def sum_up(reports: Iterable[TaskReport], ranges: Ranges, where: str) -> TaskReport:

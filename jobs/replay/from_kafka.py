@@ -30,8 +30,9 @@ from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.landing_table import Rows
+from jobs.landing.new_tables import known_names, name_rule
 from jobs.landing.places import Places, landed_from, places
-from jobs.landing.ranges import land_ranges
+from jobs.landing.ranges import LandedRanges, land_ranges
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task import Selection
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition, total
@@ -171,7 +172,7 @@ class _KafkaRecords:
 
     def write(
         self, commit: Append | Attempt, columns: pa.Schema, selection: Selection, made: Rows | None = None
-    ) -> Counts:
+    ) -> LandedRanges:
         pipeline, spec = self.pipeline, self.pipeline.spec
         spark = pipeline.spark("landing", pipeline.intermediate.catalog)
         records = BatchRecords(
@@ -182,13 +183,18 @@ class _KafkaRecords:
             Registries(pipeline.registries()),
             # A replay makes no columns: where one would be missing, a dead letter says so.
             refused_fields={},
+            names=name_rule(spec, known_names(commit.properties, pipeline.name)),
             places=self.places,
             revision=self.batch.number,
         )
         recovered = self._letters(spark)
         if isinstance(commit, Append):
-            landed = land_ranges(spark, records, commit, selection, spec.on_bad_record == "skip")
-            return replace(landed.counts, recovered=recovered)
+            skip = spec.on_bad_record == "skip"
+            landed = land_ranges(spark, records, commit, selection, skip)
+            if names := records.names.after(landed.report.names, spec) if records.names else None:
+                commit.start_over()
+                landed = land_ranges(spark, replace(records, names=names), commit, selection, skip)
+            return replace(landed, counts=replace(landed.counts, recovered=recovered))
         assert made, "rows that are missing are found by Spark"
         rows, op = records.shaped(spark), F.col("op")
         good = F.coalesce(op.isin(*selection.operations), F.lit(False))
@@ -200,7 +206,7 @@ class _KafkaRecords:
             F.count_if(F.col("error").isNotNull()).alias("bad"),
         ).collect()[0]
         filtered = found["read"] - found["landed"] - found["bad"]
-        return Counts(found["read"], found["landed"], found["bad"], filtered, recovered=recovered)
+        return LandedRanges(Counts(found["read"], found["landed"], found["bad"], filtered, recovered=recovered))
 
     def _letters(self, spark: SparkSession) -> int:
         """How many dead letters have these places."""

@@ -61,6 +61,7 @@ def merge_tables(pipeline: Pipeline) -> Applied:
     if pipeline.spec.commit == "together":
         return Applied({done.destination.name: done.merged for done in merge_together(pipeline)})
     merged, failed = {}, {}
+    pipeline.resolve()
     for destination in pipeline.destinations():
         try:
             merged[destination.name] = merge(pipeline, destination)

@@ -20,6 +20,7 @@ from jobs.spec.control import Control
 from jobs.spec.dead_letters import DeadLetters
 from jobs.spec.envelope import with_operation
 from jobs.spec.maintenance import Maintenance, seconds_of, with_upkeep
+from jobs.spec.new_tables import NewTables
 from jobs.spec.overrides import Override
 from jobs.spec.rules import mistakes
 from jobs.spec.source import Source
@@ -102,6 +103,11 @@ class PipelineSpec(Spec):
         description="field (a key column, a column of the value, or a path `column.part`) whose value names the table "
         "that takes the record, with or without its namespace, in upper or lower case",
     )
+    new_tables: NewTables | None = Field(
+        None,
+        description="with `route_by`: each entry of `tables`, with `{route_by}` in its name (or a part of it between "
+        "dots, `{route_by[0]}`), stands for a table for each value of that field, made when a record brings it",
+    )
     ignore_case: bool = Field(
         False,
         description="upper and lower case are the same in the fields of JSON records and in the columns of Iceberg "
@@ -166,6 +172,11 @@ class PipelineSpec(Spec):
     def written(self) -> Mapping[str, Any]:
         """With `source.for_each`: the document as it was written, of which the members are made."""
         return self._written
+
+    @property
+    def many_tables(self) -> bool:
+        """Whether an entry of `tables` stands for a table of each topic, or of each name that records bring."""
+        return self.source.for_each is not None or self.new_tables is not None
 
     @property
     def interval_seconds(self) -> float | None:

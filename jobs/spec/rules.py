@@ -12,6 +12,7 @@ from jobs.spec import column_rules
 from jobs.spec.column_rules import KEY, OP, ORDER, takes_key, unknown_column
 from jobs.spec.columns import key_fields, row_columns
 from jobs.spec.letter_case import case_mistakes
+from jobs.spec.new_tables import new_tables_mistakes
 from jobs.spec.overrides import override_mistakes
 from jobs.spec.routing import route_mistakes
 from jobs.spec.table_templates import template_mistakes
@@ -119,8 +120,8 @@ def _maintenance(spec: PipelineSpec) -> Iterator[Mistake]:
     upkeep = spec.maintenance
     names = list(dict.fromkeys(t.table for t in spec.tables))
     for number, name in enumerate(upkeep.skip_tables):
-        # With `for_each` it is a name that a template gives for some topic.
-        if name not in names and spec.source.for_each is None:
+        # It may be a name that a template gives for some topic or value.
+        if name not in names and not spec.many_tables:
             yield Mistake(
                 ("maintenance", "skip_tables", number),
                 f"{name} is not a table of the pipeline",
@@ -186,6 +187,7 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((_TABLES,), _maintenance),
     ((("cron",), ("trigger",), ("commit",), ("source", "for_each")), _interval),
     ((("control",), ("dead_letters",)), _own_topics),
-    ((*_TOPICS, ("source", "for_each")), template_mistakes),
+    ((*_TOPICS, ("source", "for_each"), ("new_tables",)), template_mistakes),
     ((*_TOPICS, ("source", "for_each")), override_mistakes),
+    ((("route_by",), _TABLES, ("commit",), ("interval",), ("source", "for_each")), new_tables_mistakes),
 ]

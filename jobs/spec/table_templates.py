@@ -1,4 +1,5 @@
-"""Names of tables that follow from a topic's name: `shop.{topic[2]}`, `{source.schema}.{source.table}`. Pure."""
+"""Names of tables that follow from a topic's name (`shop.{topic[2]}`, `{source.schema}.{source.table}`), or from what a
+field of the records says (`shop.{route_by}`). Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +14,13 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _PART = re.compile(r"topic\[(-?\d+)\]")
+_OF_FIELD = re.compile(r"route_by(\[-?\d+\])?")
 # What Debezium's topic names end with: `<prefix>.<schema>.<table>`, of MySQL `<prefix>.<database>.<table>`.
 _DEBEZIUM = {"source.table": -1, "source.schema": -2, "source.db": -2}
 _DEBEZIUM_PARTS = 3
+
+# What a word of a template is a part of.
+_WHOLE = {"topic": "the topic's name", "route_by": "the value"}
 
 Words = Mapping[str, str]
 
@@ -23,9 +28,7 @@ Words = Mapping[str, str]
 def words_of(topic: str, pattern: str | None) -> Words:
     """What may stand in a template for this topic: name to text."""
     parts = topic.split(".")
-    words = {"topic": topic, "name": re.sub(r"\W", "_", topic, flags=re.ASCII)}
-    words |= {f"topic[{n}]": part for n, part in enumerate(parts)}
-    words |= {f"topic[{n - len(parts)}]": part for n, part in enumerate(parts)}
+    words = {**_with_parts("topic", topic), "name": re.sub(r"\W", "_", topic, flags=re.ASCII)}
     if len(parts) >= _DEBEZIUM_PARTS:
         words |= {name: parts[n] for name, n in _DEBEZIUM.items()}
     if pattern and (match := re.fullmatch(pattern, topic)):
@@ -34,16 +37,28 @@ def words_of(topic: str, pattern: str | None) -> Words:
     return words
 
 
+def name_words(name: str) -> Words:
+    """What may stand in a template for this value of `route_by`."""
+    return _with_parts("route_by", name)
+
+
+def _with_parts(word: str, text: str) -> dict[str, str]:
+    """The whole text, and its parts between dots, counted from both ends."""
+    parts = text.split(".")
+    numbered = {n: part for end in (0, len(parts)) for n, part in enumerate(parts, -end)}
+    return {word: text, **{f"{word}[{n}]": part for n, part in numbered.items()}}
+
+
 def rendered(template: str, words: Words) -> str:
     """The name of a table.
 
     Raises:
-        Mistakes: the template has a placeholder that this topic has nothing for.
+        Mistakes: the template has a placeholder that this topic, or this value, has nothing for.
     """
     missing = [name for name in placeholders(template) if name not in words]
     if missing:
-        topic = words["topic"]
-        what = f"`{{{missing[0]}}}` stands for nothing in the topic's name {topic}, which has {_parts(topic)}"
+        whose, text = next((whose, words[word]) for word, whose in _WHOLE.items() if word in words)
+        what = f"`{{{missing[0]}}}` stands for nothing in {whose} {text}, which has {_parts(text)}"
         raise Mistakes([Mistake((), what, "name this topic's tables under `overrides`, or leave the topic out there")])
     return _PLACEHOLDER.sub(lambda match: words[match[1]], template)
 
@@ -59,29 +74,37 @@ def each(template: str) -> str:
 
 def template_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
     """Placeholders that nothing could stand for, and those that are missing."""
+    each = "topic" if spec.source.for_each else f"value of {spec.route_by}" if spec.new_tables else None
+    known = _known(spec)
     for number, table in enumerate(spec.tables):
         path, found = ("tables", number, "table"), placeholders(table.table)
-        if spec.source.for_each is None and found:
+        if each is None and found:
             what = f"`{{{found[0]}}}` is a part of a topic's name, and the table is for all topics together"
-            yield Mistake(path, what, "set `source.for_each: topic`")
-        elif spec.source.for_each and not found:
-            what = "each topic has tables of its own, and this name is the same for all of them"
-            yield Mistake(path, what, "put `{topic}`, or a part of it such as `{topic[2]}`, into the name")
-        elif spec.source.for_each:
-            known = _known(spec.source.pattern)
-            yield from (
-                _unknown(path, name, known) for name in found if name not in known and not _PART.fullmatch(name)
+            remedy = "set `source.for_each: topic`"
+            if _OF_FIELD.fullmatch(found[0]):
+                what, remedy = f"`{{{found[0]}}}` stands for a value of `route_by`", "set `new_tables`"
+            yield Mistake(path, what, remedy)
+        elif each and not found:
+            what = f"each {each} has tables of its own, and this name is the same for all of them"
+            yield Mistake(
+                path, what, f"put `{{{known[0]}}}`, or a part of it such as `{{{known[0]}[2]}}`, into the name"
             )
+        elif each:
+            part = _PART if spec.source.for_each else _OF_FIELD
+            yield from (_unknown(path, name, known) for name in found if name not in known and not part.fullmatch(name))
 
 
-def _known(pattern: str | None) -> list[str]:
-    compiled = re.compile(pattern or "")
+def _known(spec: PipelineSpec) -> list[str]:
+    """The words of a template; those with a number are parts of the first."""
+    if spec.new_tables:
+        return ["route_by"]
+    compiled = re.compile(spec.source.pattern or "")
     groups = [*compiled.groupindex, *(str(n) for n in range(1, compiled.groups + 1))]
     return ["topic", "name", *_DEBEZIUM, *groups]
 
 
 def _unknown(path: tuple[str | int, ...], name: str, known: Sequence[str]) -> Mistake:
-    shown = [f"{{{one}}}" for one in (known[0], "topic[0]", *known[1:])]
+    shown = [f"{{{one}}}" for one in (known[0], f"{known[0]}[0]", *known[1:])]
     return Mistake(path, f"`{{{name}}}` stands for nothing", did_you_mean(f"{{{name}}}", shown))
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 
 from jobs.spec.base import Spec
 from jobs.spec.metadata import NAMES, PATTERN
+from jobs.spec.new_tables import Named
 from jobs.spec.routing import Route
 from resources.config_files.mistakes import Mistake, Path, refuse
 
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
-# A part of a table's name. In braces may be what stands for a part of a topic's name (`source.for_each`).
+# A part of a table's name. In braces may be what stands for a part of a topic's name (`source.for_each`), or of a value
+# (`new_tables`).
 NAME_PART = r"(?:[A-Za-z_]|\{[^{}]+\})(?:[A-Za-z0-9_]|\{[^{}]+\})*"
 # The pattern of a table's name with the namespaces that it is in.
 TABLE_NAME = rf"^{NAME_PART}(\.{NAME_PART})+$"
@@ -63,6 +65,7 @@ class Table(Spec):
     )
     time_limit_seconds: int = Field(3600, gt=0, description="after this the merge is given up and retried later")
     max_commit_attempts: int = Field(8, ge=1, description="how often to start over when other writers get in between")
+    _named: Named | None = PrivateAttr(None)
 
     @field_validator("metadata_columns")
     @classmethod
@@ -71,6 +74,17 @@ class Table(Spec):
         wrong = [n for n, one in enumerate(written) if not re.fullmatch(PATTERN, one)]
         refuse(Mistake((n,), f"{written[n]} is no metadata that can be a column so", remedy) for n in wrong)
         return written
+
+    @property
+    def named(self) -> Named | None:
+        """What records have said of the table, where it is one that they have named (`new_tables`)."""
+        return self._named
+
+    def of_name(self, named: Named, table: str) -> Self:
+        """The table of this name that an entry of the pipeline file stands for."""
+        found = self.model_copy(update={"table": table})
+        found._named = named
+        return found
 
     @property
     def needs_key(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from jobs.connect_import import offsets as stopped_at
 from jobs.connect_import.building import Imported
 from jobs.connect_import.configuration import Configuration, read_configuration
 from jobs.connect_import.writing import connections_file, pipeline_file, report
-from jobs.spec.members import expand
-from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli import output
 from orchestration.files import FOLDER
 from resources.clickhouse import ClickHouseServer
@@ -124,21 +121,12 @@ def _start(configuration: Configuration, imported: Imported, connections: Connec
     _, partitions = cluster.describe(topics)
     found = stopped_at.committed(cluster, configuration, partitions)
     if configuration.text("connector.class") in (iceberg.TABULAR, iceberg.APACHE):
-        tables = _tables(imported, topics)
-        stopped_at.check_all_in_tables(cluster, _lake(connections), configuration, tables)
+        stopped_at.check_all_in_tables(cluster, _lake(connections), configuration)
     if stopped_at.keeper_state_counts(configuration):
         server, table = _clickhouse(connections), clickhouse.state_table(configuration)
         found = stopped_at.after_keeper_state(found, stopped_at.keeper_rows(server, table), f"{server.where}, {table}")
     output.say(f"begins where group {connect.group(configuration)} stopped: {len(found)} partitions\n")
     return stopped_at.start(found)
-
-
-def _tables(imported: Imported, topics: Sequence[str]) -> list[str]:
-    """The tables of the pipeline, those of all topics where each has its own."""
-    if "for_each" not in imported.document["source"]:
-        return [table["table"] for table in imported.document["tables"]]
-    members = expand(imported.name, PipelineSpec.model_validate(imported.document), topics).members
-    return [table.table for member in members for table in member.spec.tables]
 
 
 def _lake(connections: Connections) -> IcebergCatalog:

@@ -108,8 +108,10 @@ def _say_what_is_ahead(name: str, max_batches: int | None) -> None:
         return
     size = pipeline.spec.batch.max_records
     batches = min(ceil(waits / size), max_batches or waits)
-    tables = len(pipeline.spec.tables)
-    then = "then the table takes" if tables == 1 else f"then each of the {tables} tables takes"
+    tables = len(pipeline.tables)
+    then = {0: "then each table takes", 1: "then the table takes"}.get(
+        tables, f"then each of the {tables} tables takes"
+    )
     as_batches = "1 batch is" if batches == 1 else f"{batches:,} batches of up to {size:,} are"
     plan = f"{waits:,} records wait in Kafka: {as_batches} landed first, {then} all that it lacks at once"
     click.echo(plan, err=True)

@@ -131,7 +131,7 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def merge(context: dg.AssetExecutionContext, config: MergeConfig) -> Iterator[dg.MaterializeResult[Any]]:
-        if spec.source.for_each:
+        if spec.many_tables:
             yield from run_merges_of_members(context, launch, key, spec.tables.index(table), config)
         else:
             yield from run_merge(context, launch, key, table, columns, config)
@@ -156,8 +156,9 @@ def _description(spec: PipelineSpec, table: Table) -> str:
 
 
 def _statement(spec: PipelineSpec, table: Table) -> str:
-    if spec.source.for_each:
-        return f"One table for each topic: `{table.table}`. Those of topics that are known have assets of their own."
+    if spec.many_tables:
+        each = "topic" if spec.source.for_each else f"value of {spec.route_by}"
+        return f"One table for each {each}: `{table.table}`. Those that are known have assets of their own."
     try:
         text = kind_of(table).statement(spec, table)
     except ConfigurationError:  # reported by the first run, with its remedy

@@ -75,10 +75,10 @@ def _landing_op(launch: Launch) -> dg.OpDefinition:
 
 
 def _table_op(launch: Launch, number: int, table: Table) -> dg.OpDefinition:
-    """The op of one table; with `for_each` of the tables that an entry stands for."""
+    """The op of one table, or of the tables that an entry stands for."""
 
     def work(pipeline: Pipeline) -> tuple[str, str, Iterator[Done]]:
-        own = pipeline.spec.tables[number]
+        own = pipeline.table(number)
         destination: Destination = pipeline.destination_of(own)
         skip = own.table in pipeline.spec.maintenance.skip_tables
         tasks = iter(()) if skip else maintain_table(pipeline, destination)
@@ -94,7 +94,7 @@ def _op(
     pool: str,
     work: Callable[[Pipeline], tuple[str, str, Iterator[Done]]],
 ) -> dg.OpDefinition:
-    options = launch.spec.maintenance
+    options, many = launch.spec.maintenance, launch.spec.many_tables if table else launch.spec.source.for_each
 
     def tend(pipeline: Pipeline) -> list[Done]:
         where, role, tasks = work(pipeline)
@@ -110,13 +110,13 @@ def _op(
             if held := launch.held(context, table):
                 context.log.info("no maintenance: %s", held)
                 return
-            if launch.spec.source.for_each:
+            if many:
                 members = launch.members(context.run_id, config.topics)
                 outcomes = list(members.each(f"maintenance-{'-'.join(key.path)}", members.known(), tend))
             else:
                 outcomes = [Outcome(launch.name, done=tend(launch.open(context.run_id)))]
             done = [one for outcome in outcomes for one in outcome.done or ()]
-            shown = metadata(together(done) if launch.spec.source.for_each else done)
+            shown = metadata(together(done) if many else done)
             context.log_event(dg.AssetObservation(key, metadata=shown))
             context.add_output_metadata(shown)
             for problem in [*(o.problem for o in outcomes), *(one.problem for one in done)]:

@@ -1,4 +1,5 @@
-"""The steps of a pipeline with `for_each`: all its topics are landed, then the tables of one entry are merged.
+"""The steps of a pipeline with `for_each`: all its topics are landed, then the tables of one entry are merged. Where
+records name tables (`new_tables`), the landing is an ordinary one, and for `topic` read the name.
 
 A topic that fails stops no other. The landing tells of it in its metadata and lets the tables' steps go on with what is
 landed; those do the same and fail at their end, naming what failed in the landing and in themselves.
@@ -68,7 +69,7 @@ def run_merges_of_members(
         members = launch.members(context.run.run_id, config.topics)
 
         def work(pipeline: Pipeline) -> _Merged | None:
-            return _merge(pipeline, pipeline.spec.tables[number], replayed)
+            return _merge(pipeline, pipeline.table(number), replayed)
 
         held = None if replayed else launch.held(context, launch.spec.tables[number])
         if held:
@@ -86,7 +87,7 @@ def run_merges_of_members(
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
     if problems or before:
         with as_failures(launch.spec.retry, context.retry_number):
-            raise _together(launch.name, problems, before)
+            raise _together(launch, problems, before)
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def _merge(pipeline: Pipeline, table: Table, replayed: Window | None) -> _Merged
         return None
     columns = table_columns(pipeline.spec, table)
     done = within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
-    (topic,) = pipeline.spec.source.topics
+    topic = pipeline.only or pipeline.spec.source.topics[0]
     return _Merged(topic, table, done, *report(pipeline, names.table_key(table), table, done, replayed))
 
 
@@ -120,7 +121,7 @@ def _materialization(context: dg.AssetExecutionContext, merged: _Merged) -> dg.A
     after = merged.done.after
     return dg.AssetMaterialization(
         names.table_key(merged.table),
-        description=f"what topic {merged.topic} says",
+        description=f"what {merged.topic} says",
         partition=hour,
         metadata={**merged.facts, "topic": merged.topic},
         tags={"dagster/data_version": after.commit_id} if after else None,
@@ -190,19 +191,19 @@ def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) 
 
 
 def _together(
-    pipeline: str, problems: Mapping[str, BatchmergeError], before: Mapping[str, dict[str, Any]]
+    launch: Launch, problems: Mapping[str, BatchmergeError], before: Mapping[str, dict[str, Any]]
 ) -> BatchmergeError:
-    """One error for all topics that failed: transient only where each of them is."""
+    """One error for all topics, or tables, that failed: transient only where each of them is."""
     texts = {**{t: str(one["problem"]) for t, one in before.items()}, **{t: str(p) for t, p in problems.items()}}
     transient = all(one["transient"] for one in before.values()) and all(
         isinstance(problem, TransientError) for problem in problems.values()
     )
     shown = [f"{topic}: {text}" for topic, text in sorted(texts.items())]
     more = f"; and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
-    kind = TransientError if transient else TerminalError
+    kind, what = TransientError if transient else TerminalError, "topic" if launch.spec.source.for_each else "table"
     return kind(
-        f"{len(shown)} topic{'s' if len(shown) > 1 else ''} failed, the others are done: "
+        f"{len(shown)} {what}{'s' if len(shown) > 1 else ''} failed, the others are done: "
         f"{'; '.join(shown[:_NAMED])}{more}",
-        where=f"pipeline {pipeline}",
+        where=f"pipeline {launch.name}",
         remedy="the next run tries each of them again",
     )

@@ -98,7 +98,7 @@ class KafkaPipeline(dg.Component):
                 *([resident_sensor(self.name, self.spec, stays)] if stays else []),
                 *([lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else []),
                 *([control_sensor(self.name, self.spec)] if self.spec.control.enabled else []),
-                # With `for_each` the next run takes up what a dead one has left behind.
-                *([] if self.spec.source.for_each else lease_sensors(self.name, self.spec, job, hours)),
+                # Where an entry stands for many tables the next run takes up what a dead one has left behind.
+                *([] if self.spec.many_tables else lease_sensors(self.name, self.spec, job, hours)),
             ],
         )

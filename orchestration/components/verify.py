@@ -52,7 +52,7 @@ def verify_checks(launch: Launch) -> dg.AssetChecksDefinition:
 
     def compare(context: dg.AssetCheckExecutionContext, config: VerifyConfig) -> Iterator[dg.AssetCheckResult]:
         with as_failures(), engine_log_in_run(context.log):
-            if launch.spec.source.for_each:
+            if launch.spec.many_tables:
                 yield from _compare_members(launch, launch.members(context.run.run_id, config.topics), config.rows)
                 return
             pipeline = launch.open(context.run.run_id)
@@ -102,13 +102,14 @@ _Compared = list[tuple[Table, Verdict | BatchmergeError]]
 
 
 def _compare_members(launch: Launch, members: Members, rows: int) -> Iterator[dg.AssetCheckResult]:
-    """Each topic's tables by themselves, as the checks of the entries that they belong to."""
+    """The tables of each topic, or of each name, by themselves, as the checks of the entries that they belong to."""
     found: dict[dg.AssetKey, dict[str, list[dg.AssetCheckResult]]] = {}
 
     def work(pipeline: Pipeline) -> _Compared | None:
         if not pipeline.intermediate.landed().batches:
             return None
-        return [(table, _verdict(pipeline, table, rows)) for table in pipeline.spec.tables]
+        own = [pipeline.table(number) for number in range(len(pipeline.spec.tables))]
+        return [(table, _verdict(pipeline, table, rows)) for table in own]
 
     for outcome in members.each("verify", members.known(), work):
         if outcome.problem:

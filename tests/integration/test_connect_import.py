@@ -162,14 +162,14 @@ def test_files_that_no_snapshot_has_are_not_lost(connections: Connections, topic
 
     say(event(group, table, ["a"]), event(group, table, None), event("somebody-else", table, ["z"]))
     with pytest.raises(SourceError, match="no snapshot"):
-        offsets.check_all_in_tables(kafka, lake, here, [table])
+        offsets.check_all_in_tables(kafka, lake, here)
     said = {f"kafka.connect.offsets.{control}.{group}": json.dumps({"0": 3})}
     made.append(pa.table({"id": pa.array([1], pa.int64())}), snapshot_properties=said)
     lake.require(table).append(pa.table({"id": pa.array([2], pa.int64())}))  # by somebody else, without offsets
-    offsets.check_all_in_tables(kafka, lake, here, [table])
+    offsets.check_all_in_tables(kafka, lake, here)
     say(event(group, table, None, kind=2), event(group, table, ["b"]))
     with pytest.raises(SourceError, match=f"offset 4 of {control}-0"):
-        offsets.check_all_in_tables(kafka, lake, here, [table])
+        offsets.check_all_in_tables(kafka, lake, here)
 
 
 @pytest.mark.usefixtures("clickhouse")

@@ -11,7 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.changes.routing import RouteFilter
+from jobs.dead_letters.retry import retry
+from jobs.replay.landed import replay_batches
+from jobs.replay.revise import merge_tables
 from jobs.spec.routing import Route
+from jobs.verify.reconciliation import reconcile
 from resources.connections import Connections
 from resources.errors import BadRecords, ConfigurationError
 from sql import render
@@ -107,6 +111,7 @@ def routed(flow: Flow, routes: dict[str, dict[str, Any]], mode: str = "upsert_de
 
 FIRST = [put(1, "AA"), put(2, "UA", partition=1), put(3, "XX"), put(4, "UA", partition=1), put(5, "AA")]
 THEN = [put(4, "UA", "d", partition=1), Record(0, 5, None), put(1, "AA2", "u")]
+WHERE = {"metadata_columns": ["topic", "partition", "offset"]}
 ROUTES = {
     "american": {"route": {"field": "name", "matches": "AA.?"}},
     "united": {"route": {"field": "name", "matches": "UA"}},
@@ -158,6 +163,61 @@ def test_bigquery_tables_by_regular_expression(
     del bigquery
     engine = Engine(routed(Flow(topic(partitions=2), []), ROUTES, kind="bigquery"), connections, spark)
     play(engine, lambda table: in_bigquery.rows(connections, table))
+
+
+KINDS = {
+    "iceberg": rows,
+    "clickhouse": in_clickhouse.rows,
+    "bigquery": in_bigquery.rows,
+}
+
+
+@pytest.mark.parametrize(
+    "kind", ["iceberg", *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS if k != "iceberg")]
+)
+def test_records_name_their_tables(kind: str, request: pytest.FixtureRequest) -> None:
+    if kind != "iceberg":
+        request.getfixturevalue(kind)
+    connections, spark, topic = map(request.getfixturevalue, ("connections", "spark", "topic"))
+    flow = routed(Flow(topic(), []), {"{route_by}": WHERE}, "upsert_delete", kind)
+    flow.overrides |= {"route_by": "name", "new_tables": {"allow": "[a-z]+", "most": 2}}
+    engine = Engine(flow, connections, spark)
+
+    def advance(*records: Record) -> tuple[int, int]:
+        produce(bootstrap(connections), flow.topic, records)
+        (landed,) = engine.land()
+        assert not merge_tables(engine.pipeline).failed
+        return landed.counts.landed, landed.counts.quarantined
+
+    def held() -> dict[str, list[int]]:
+        tables = {d.table.table.rsplit("_", 1)[-1]: d.table.table for d in engine.pipeline.destinations()}
+        return {name: [key for key, _, _ in KINDS[kind](connections, table)] for name, table in tables.items()}
+
+    assert engine.pipeline.destinations() == []
+    assert advance(put(1, "login"), put(2, "Sale"), put(3, "no table"), put(4, "LOGIN")) == (3, 1)
+    assert held() == {"login": [1, 4], "sale": [2]}
+    assert advance(put(5, "refund"), put(6, "login"), put(7, "other")) == (1, 2)
+    assert held() == {"login": [1, 4, 6], "sale": [2]}
+    engine.document["new_tables"] = {"allow": "[a-z]+", "most": 3}
+
+    done = retry(engine.pipeline)
+
+    # The first one has the room that there is. What cannot become a table says why, and stays.
+    assert (done.tried, done.recovered) == (3, 1)
+    assert [letter.message.split(":")[0] for letter in done.stay] == [
+        "no table takes 'no table'",
+        "no table takes 'other'",
+    ]
+    assert held() == {"login": [1, 4, 6], "refund": [5], "sale": [2]}
+    assert engine.pipeline.names == {"login": 1, "sale": 1, "refund": 3}
+    # A tombstone names no table and deletes wherever its key is.
+    assert advance(Record(0, 4, None), Record(0, 5, None), put(8, "refund")) == (3, 0)
+    last = {"login": [1, 6], "refund": [8], "sale": [2]}
+    assert held() == last
+    for destination in engine.pipeline.destinations():
+        replay_batches(engine.pipeline, destination, 1, 4)
+        assert reconcile(engine.pipeline, destination, 0).wrong == []
+    assert held() == last
 
 
 def test_two_topics_with_equal_coordinates(

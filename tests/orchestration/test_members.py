@@ -90,6 +90,29 @@ class Shop:
         return sorted(tuple(row[column] for column in columns) for row in found)
 
 
+class Events(Shop):
+    """A pipeline of one topic, whose records name their tables."""
+
+    @property
+    def spec(self) -> PipelineSpec:
+        tables = [
+            {"kind": kind, "table": f"{self.name}.{{route_by}}", "mode": "upsert"} for kind in ("iceberg", "clickhouse")
+        ]
+        return PipelineSpec.model_validate(
+            {
+                "source": {
+                    "topics": [self.topics["all"]],
+                    "value": {"format": "json", "columns": {"id": "long", "name": "string"}},
+                },
+                "changes": {"key": {"columns": ["id"], "source": "value"}},
+                "route_by": "name",
+                "new_tables": {},
+                "tables": tables,
+                "retry": {"max_retries": 0},
+            }
+        )
+
+
 @pytest.fixture
 def shop(clickhouse: Path, topic: Topic) -> Shop:
     return Shop(load_connections(clickhouse / "connections.yaml"), topic)
@@ -173,3 +196,35 @@ def test_a_members_batches_are_its_own_and_one_group_shows_all(shop: Shop, insta
     assert group == {(shop.topics["a"], 0): 2, (shop.topics["b"], 0): 1}
     waits = look_at(shop.name, shop.spec)
     assert (waits.landing, waits.tables) == (0, 0)
+
+
+def test_tables_that_records_name_show_up_after_a_reload(
+    clickhouse: Path, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    shop = Events(load_connections(clickhouse / "connections.yaml"), topic)
+    shop.make("all")
+    shop.write("all", {"id": 1, "name": "login"}, {"id": 2, "name": "Sale"}, {"id": 3, "name": "no table"})
+
+    first = shop.run(instance)
+
+    assert first.success
+    assert first.landing.metadata["quarantined"] == 1
+    assert {row["table"] for row in first.tables[0].metadata["tables"]} == {f"{shop.name}.login", f"{shop.name}.sale"}
+    assert shop.iceberg("sale") == [{"id": 2, "name": "Sale"}]
+    loaded_before = shop.definitions
+    shop.write("all", {"id": 4, "name": "refund"})
+    second = run_job(instance, loaded_before, shop.name, {})
+    assert second.success
+    assert shop.clickhouse("refund", "id") == [(4,)]
+    new = shop.key("clickhouse", "refund")
+    assert new not in loaded_before.resolve_asset_graph().get_all_asset_keys()
+    assert new in shop.definitions.resolve_asset_graph().get_all_asset_keys()
+    made = instance.get_latest_materialization_event(new)
+    assert made is not None
+    assert made.run_id == second.run_id
+    # All tables are at the newest batch, and so is the consumer group.
+    waits = look_at(shop.name, shop.spec)
+    assert (waits.landing, waits.tables) == (0, 0)
+    for job in ("verify", "maintenance"):
+        done = shop.definitions.resolve_job_def(f"{shop.name}_{job}").execute_in_process(instance=instance)
+        assert all(check.passed for check in done.get_asset_check_evaluations())

@@ -1,0 +1,121 @@
+"""Tables that records name (`route_by` and `new_tables`). Pure.
+
+An entry of `tables` with `{route_by}` in its name stands for one table for each value that records have in that field,
+in lower case. Which values there are is known from what is landed (`jobs.landing.new_tables`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import Field, field_validator
+
+from jobs.spec.base import Spec
+from jobs.spec.table_templates import name_words, rendered
+from resources.config_files.mistakes import Mistake, Mistakes, refuse
+from resources.config_files.models import examine
+from resources.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from jobs.spec.pipeline import PipelineSpec
+    from jobs.spec.tables import Table
+
+
+class NewTables(Spec):
+    """The entries of `tables` with `{route_by}` in their names stand for a table for each value of that field."""
+
+    allow: str = Field(
+        "[a-z_][a-z0-9_]*",
+        description="regular expression that a value, in lower case, must match as a whole to make a table; records "
+        "with other values are dead letters",
+        examples=["order_.*"],
+    )
+    most: int = Field(100, ge=1, description="so many values make tables; records with further ones are dead letters")
+
+    @field_validator("allow")
+    @classmethod
+    def _is_an_expression(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as problem:
+            refuse([Mistake((), f"{pattern!r} is not a regular expression: {problem}")])
+        return pattern
+
+
+@dataclass(frozen=True)
+class Named:
+    """What records have said of a table.
+
+    Attributes:
+        name: the value of `route_by`, in lower case.
+        first: the batch that first had it; no earlier one concerns the table.
+    """
+
+    name: str
+    first: int = 0
+
+
+def named_table(entry: Table, named: Named) -> Table:
+    """The table that the entry stands for. Raises Mistakes where the name has too few parts."""
+    return entry.of_name(named, rendered(entry.table, name_words(named.name)))
+
+
+def all_tables(spec: PipelineSpec, names: Mapping[str, int]) -> list[Table]:
+    """The tables of a pipeline; `names`: those that records have brought, each with its first batch.
+
+    Raises:
+        ConfigurationError: the file's names of tables have changed, so that they do not fit.
+    """
+    if spec.new_tables is None:
+        return list(spec.tables)
+    try:
+        return [named_table(entry, Named(*one)) for one in names.items() for entry in spec.tables]
+    except Mistakes as problem:
+        remedy = "take back what was changed in the names of `tables`"
+        raise ConfigurationError(problem.found[0].what, where="tables[].table", remedy=remedy) from None
+
+
+def refused_names(spec: PipelineSpec, known: Sequence[str], new: Sequence[str]) -> dict[str, str]:
+    """Those of the new names of which no right tables can be made, and why; of two that want one the first has it."""
+    taken = {_place(table): table for table in all_tables(spec, dict.fromkeys(known, 0))}
+    found = {}
+    for name in new:
+        tables, problems = [], list[str]()
+        for entry in spec.tables:
+            try:
+                table = named_table(entry, Named(name))
+            except Mistakes as problem:
+                problems += [mistake.what for mistake in problem.found]
+                continue
+            tables.append(table)
+            document = {**entry.model_dump(exclude_unset=True), "table": table.table}
+            problems += [mistake.what for mistake in examine(type(entry), document).mistakes]
+            problems += [f"{table.table} is another name's table"] if _place(table) in taken else []
+        if problems:
+            found[name] = f"no table can be made for {name!r}: {'; '.join(problems)}"
+        else:
+            taken |= {_place(table): table for table in tables}
+    return found
+
+
+def _place(table: Table) -> tuple[str, str, str]:
+    return table.kind, table.connection, table.table.lower()
+
+
+def new_tables_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
+    """What does not go with tables that records name."""
+    if spec.new_tables is None:
+        return
+    if spec.route_by is None:
+        yield Mistake(("new_tables",), "no field names the tables", "name it in `route_by`", at_key=True)
+    beside = {
+        "source.for_each": spec.source.for_each,
+        "commit: together": spec.commit == "together",
+        "intermediate.direct": spec.intermediate.direct,
+        "interval": spec.interval,
+    }
+    for other in (other for other, there in beside.items() if there):
+        yield Mistake(("new_tables",), f"it does not go with `{other}`", "leave one of them out", at_key=True)

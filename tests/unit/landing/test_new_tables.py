@@ -1,0 +1,115 @@
+"""Which names that records bring become tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobs.batch import LandedBatches
+from jobs.changes.columns import landing_schema
+from jobs.landing.new_tables import NameRule, name_rule
+from jobs.landing.readers import record_reader
+from jobs.landing.task_report import TaskReport
+from jobs.offsets import OffsetRange, TopicPartition
+from jobs.spec.new_tables import all_tables, refused_names
+from jobs.spec.pipeline import PipelineSpec
+from resources.config_files.models import examine
+from resources.errors import ConfigurationError
+from tests.kit.batches import batch, landed
+from tests.unit.landing.test_records import records
+
+
+def document(table: str = "events.{route_by}", allow: str = "[a-z_]+", most: int = 3, **parts: Any) -> dict[str, Any]:
+    return {
+        "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long", "kind": "string"}}},
+        "route_by": "kind",
+        "new_tables": {"allow": allow, "most": most},
+        "tables": [{"kind": kind, "table": table, "mode": "append"} for kind in ("iceberg", "clickhouse")],
+        **parts,
+    }
+
+
+def spec(**parts: Any) -> PipelineSpec:
+    return PipelineSpec.model_validate(document(**parts))
+
+
+def read(rule: NameRule | None, *values: object) -> tuple[list[str | None], dict[str, int]]:
+    """Per record why it is bad, and the names that it brings."""
+    made = batch(1, ranges={TopicPartition("t", 0): OffsetRange(0, 100)})
+    reader = record_reader(spec(), made, landing_schema(spec()), names=rule)
+    ((rows, report),) = reader.with_reports([records(*((None, value) for value in values))])
+    return [e and e["message"] for e in rows.column("error").to_pylist()], dict(report.names)
+
+
+def kinds(*names: str | None) -> list[dict[str, Any]]:
+    return [{"id": n, "kind": name} for n, name in enumerate(names)]
+
+
+def test_new_names_are_told_once_each_and_the_others_are_dead_letters() -> None:
+    rule = name_rule(spec(), ["known"])
+    errors, names = read(rule, *kinds("Known", "login", "LOGIN", "no table", None, "sale"), b"{", None)
+    assert names == {"login": 1, "sale": 5}
+    assert [n for n, error in enumerate(errors) if error] == [3, 4, 6]
+    assert errors[3] == (
+        "no table takes 'no table': `new_tables.allow` is [a-z_]+; widen it, then retry the dead letter"
+    )
+    assert errors[4] == "the field that names the table is null"
+
+
+def test_the_first_ones_have_the_room_that_is_left() -> None:
+    rule = name_rule(spec(), ["known", "other"])
+    assert rule
+    _, names = read(rule, *kinds("b", "a", "b"))
+    settled = rule.after(names, spec())
+    assert settled
+    errors, names = read(settled, *kinds("b", "a", "known", "c"))
+    assert names == {"b": 0}
+    assert [error is None for error in errors] == [True, False, True, False]
+    assert "`new_tables.most` says, 3; raise it" in str(errors[1])
+    assert rule.after({"a": 0}, spec()) is None
+    full, none = read(name_rule(spec(), "abc"), *kinds("a", "d"))
+    assert (full[0], none) == (None, {})
+    assert "as many as" in str(full[1])
+
+
+def test_names_that_make_no_right_table() -> None:
+    both = spec(table="{route_by[0]}.{route_by[1]}_x", allow=".*")
+    found = refused_names(both, ["a.b"], ["c.d", "plain", "a.b.c", "c.d-e"])
+    assert list(found) == ["plain", "a.b.c", "c.d-e"]
+    assert "`{route_by[1]}` stands for nothing in the value plain, which has 1 part" in found["plain"]
+    assert "a.b_x is another name's table" in found["a.b.c"]
+    assert [(t.kind, t.table) for t in all_tables(both, {"c.d": 4})] == [("iceberg", "c.d_x"), ("clickhouse", "c.d_x")]
+    with pytest.raises(ConfigurationError, match="take back what was changed"):
+        all_tables(both, {"plain": 1})
+
+
+def test_reports_of_tasks_keep_the_first_place() -> None:
+    one, two = TaskReport(names={"a": 5, "b": 1}), TaskReport(names={"a": 3, "c": 9})
+    assert TaskReport.from_text((one + two).to_text()).names == {"a": 3, "b": 1, "c": 9}
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"route_by": None}, "new_tables: no field names the tables"),
+        ({"table": "events.all"}, "tables[0].table: each value of kind has tables of its own"),
+        ({"table": "events.{topic}"}, "`{topic}` stands for nothing"),
+        ({"new_tables": None}, "stands for a value of `route_by`. Fix: set `new_tables`"),
+        ({"allow": "("}, "new_tables.allow: '(' is not a regular expression"),
+        ({"interval": "5s"}, "new_tables: it does not go with `interval`"),
+    ],
+)
+def test_mistakes(parts: dict[str, Any], said: str) -> None:
+    found = [mistake.sentence for mistake in examine(PipelineSpec, document(**parts)).mistakes]
+    assert any(said in sentence for sentence in found), found
+
+
+def test_a_tombstone_names_no_table() -> None:
+    assert read(name_rule(spec(), ["a"]), None) == ([None], {})
+
+
+def test_a_table_begins_with_the_batch_that_named_it() -> None:
+    left = LandedBatches([landed(n) for n in range(4, 7)], complete=False)
+    assert [b.number for b in left.since(5).batches] == [5, 6]
+    assert (left.since(5).complete, left.since(3).complete, left.since(0).complete) == (True, False, False)
