@@ -1,11 +1,12 @@
 """Confluent's wire format: a zero byte, the schema's id (4 bytes, big end first), then the record.
 
-Source: Confluent's documentation of Schema Registry, "Wire format". The ids that occur in a batch are looked up before
-it is landed (`jobs.landing.registry_schemas`), so that no worker has to reach the registry or hold its credentials.
+Source: Confluent's documentation of Schema Registry, "Wire format". The ids that occur in a batch are looked up by the
+run (`jobs.landing.registry_schemas`), so that no worker has to reach the registry or hold its credentials.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,17 @@ from jobs.decode.base import Refused
 
 SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
 PREFIX_BYTES = 5
+
+Ids = Mapping[str, frozenset[int]]
+"""Name of a registry to ids of schemas."""
+
+
+def joined_ids(found: Iterable[Ids]) -> dict[str, frozenset[int]]:
+    """All of them together."""
+    together: dict[str, frozenset[int]] = {}
+    for one in found:
+        together |= {name: together.get(name, frozenset()) | ids for name, ids in one.items()}
+    return together
 
 
 @dataclass(frozen=True)

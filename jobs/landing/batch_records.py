@@ -17,12 +17,13 @@ from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
 from jobs.changes.columns import KEPT, landing_schema
+from jobs.decode.registered import Ids
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.new_tables import NameRule
 from jobs.landing.places import Places
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
-from jobs.landing.registry_schemas import Registries
+from jobs.landing.registry_schemas import Registries, Schemas
 from jobs.landing.splits import Read, plan_reads
 from jobs.landing.task import LandingTask, Selection
 from jobs.landing.task_report import TaskReport
@@ -43,6 +44,7 @@ class BatchRecords:
     Attributes:
         table: the columns of the table that they are written to; it may have more than the pipeline file declares.
         registries: the Schema Registries that the records' schemas are in.
+        schema_ids: those that earlier batches had.
         refused: records that the transform was found to fail on, with Spark's error class.
         refused_fields: under `unknown_fields: add`, why fields could be no columns; None: these are still to be found.
         names: where records name tables, what becomes of new names.
@@ -60,6 +62,7 @@ class BatchRecords:
     names: NameRule | None = None
     places: Places | None = None
     revision: int | None = None
+    schema_ids: Ids = field(default_factory=dict)
 
     @property
     def readings(self) -> int:
@@ -76,9 +79,13 @@ class BatchRecords:
 
     def write(self, spark: SparkSession, where: str, selection: Selection, files: NewFiles) -> list[TaskReport]:
         """Has Spark's tasks write the selected records, in one pass over Kafka; returns what each of them tells."""
-        reader, records = self._read(spark)
-        task = LandingTask(where, reader, selection, files, self._constants)
-        return [TaskReport.from_text(text) for text in told_by_tasks(records, task)]
+
+        def once(schemas: Schemas) -> list[TaskReport]:
+            reader, records = self._read(spark, schemas)
+            task = LandingTask(where, reader, selection, files, self._constants)
+            return [TaskReport.from_text(text) for text in told_by_tasks(records, task)]
+
+        return self.registries.read(self.schema_ids, once)
 
     @property
     def _schema(self) -> pa.Schema:
@@ -99,11 +106,12 @@ class BatchRecords:
         }
         return same if self.places else {"batchNumber": pa.scalar(self.batch.number, pa.int64()), **same}
 
-    def _read(self, spark: SparkSession) -> tuple[RecordReader, DataFrame]:
+    def _read(self, spark: SparkSession, schemas: Schemas | None = None) -> tuple[RecordReader, DataFrame]:
         """The batch's records, transformed where the pipeline has a transform, and the reader that shapes them."""
         resolved = self.spec.source.resolved
         records = _kafka_records(spark, self.kafka, self.batch, reads_headers(self.spec))
-        schemas = self.registries.schemas_of(self.spec.source, records)
+        if schemas is None:
+            schemas = self.registries.schemas_of(self.spec.source, records)
         reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields, self.names)
         reader = replace(reader, places=self.places)
         return reader, transformed(records, resolved, reader, self.refused) if resolved else records

@@ -30,6 +30,7 @@ from jobs.landing.landing_table import Readings
 from jobs.landing.new_columns import Written, write_with_new_columns
 from jobs.landing.new_tables import NameRule
 from jobs.landing.ranges import land_ranges
+from jobs.landing.registry_schemas import known_ids
 from jobs.landing.task import Selection
 from jobs.lineage import recreated_topics
 from jobs.offsets import Offsets
@@ -165,8 +166,11 @@ class DirectLanding:
 
         def write(spec: PipelineSpec, refused: Mapping[str, str] | None, _names: NameRule | None) -> Written:
             registries, table = self.dead_letters.registries, self.destination.under(spec)
-            records = BatchRecords(kafka, spec, batch, landing_schema(spec), registries, refused_fields=refused)
             append = table.append(committed)
+            ids = known_ids(append.properties, append.pipeline)
+            records = BatchRecords(
+                kafka, spec, batch, landing_schema(spec), registries, refused_fields=refused, schema_ids=ids
+            )
             failpoint("land.begun")
             good = Selection(ROWS, bad_records=False, columns={c.name: c.path for c in table.columns})
             return records, append, land_ranges(spark, records, append, good, spec.on_bad_record == "skip")

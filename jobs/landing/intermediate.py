@@ -33,7 +33,7 @@ from jobs.landing.landing_table import Readings
 from jobs.landing.new_columns import Written, write_with_new_columns
 from jobs.landing.new_tables import NameRule, known_names, name_rule, tell_new_tables
 from jobs.landing.ranges import LandedRanges, land_ranges
-from jobs.landing.registry_schemas import Registries
+from jobs.landing.registry_schemas import Registries, known_ids, tell_schema_ids
 from jobs.landing.task import Selection
 from jobs.landing.unknown_fields import tell_unknown_fields
 from jobs.lineage import recreated_topics
@@ -219,7 +219,10 @@ class IntermediateTable:
             append = Append(self.catalog, self.identifier, self.pipeline, committed)
             failpoint("land.begun")
             names = names or name_rule(spec, known_names(append.properties, self.pipeline))
-            records = BatchRecords(kafka, spec, batch, append.schema, self.registries, {}, refused, names)
+            ids = known_ids(append.properties, self.pipeline)
+            records = BatchRecords(
+                kafka, spec, batch, append.schema, self.registries, {}, refused, names, schema_ids=ids
+            )
             return records, append, land_ranges(spark, records, append, selection, not selection.bad_records)
 
         with spark_errors(self.identifier):
@@ -256,7 +259,11 @@ def publish_landed(
     before, counts = committed.watermark if committed else Watermark(), written.counts
     watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
     unknown = written.report.fields.counts
-    told = tell_unknown_fields(append, unknown) | tell_new_tables(append, written.report.names, batch.number)
+    told = {
+        **tell_unknown_fields(append, unknown),
+        **tell_new_tables(append, written.report.names, batch.number),
+        **tell_schema_ids(append, written.report.schema_ids),
+    }
     landed = publish_batch(append, LandedBatch(batch, counts, watermark, 0, unknown), summary, told)
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",

@@ -19,7 +19,7 @@ from jobs.decode.renamed import Renamed
 from jobs.decode.unknown import Watch
 from jobs.landing.new_tables import NameRule
 from jobs.landing.records import Operations, RecordReader
-from jobs.landing.registry_schemas import Schemas
+from jobs.landing.registry_schemas import SchemaIds, Schemas
 from jobs.schema.renaming import Renaming
 from jobs.spec.columns import key_fields
 from jobs.spec.formats import Encoding, Format, RecordKey, Value
@@ -74,6 +74,7 @@ def record_reader(
         names_unchanged=KEPT.name in table.names,
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),
+        schema_ids=SchemaIds.of(source),
         new_tables=names,
         topic_decoders={
             topic: {

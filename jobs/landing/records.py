@@ -18,6 +18,7 @@ from jobs.landing.coordinates import kafka_struct
 from jobs.landing.new_tables import STAGE as ROUTE
 from jobs.landing.new_tables import NameRule
 from jobs.landing.places import BATCH, POSITION, Places
+from jobs.landing.registry_schemas import SchemaIds
 from jobs.landing.task_report import RecordsRead, TaskReport
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.with_fields import with_fields
@@ -53,6 +54,7 @@ class RecordReader:
         landed_at: when, in milliseconds.
         metadata: what the tables ask for beside a record's coordinates.
         routes: what the tables take; None where one of them takes everything.
+        schema_ids: where the records have ids of schemas; None: they have none.
         new_tables: what becomes of records that none of them takes; None: they are bad.
         topic_decoders: by topic, then `key` or `value`: where a topic is encoded in another way.
         required: columns that a transform must not give as null.
@@ -75,6 +77,7 @@ class RecordReader:
     landed_at: int = 0
     metadata: tuple[Metadata, ...] = ()
     routes: tuple[RouteFilter, ...] | None = None
+    schema_ids: SchemaIds | None = None
     new_tables: NameRule | None = None
     topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
 
@@ -97,7 +100,7 @@ class RecordReader:
             if batch.num_rows:
                 read = _counted(batch)
                 rows, found = self._read(batch)
-                yield rows, replace(found, read=read)
+                yield rows, replace(found, read=read, schema_ids=self.schema_ids(batch) if self.schema_ids else {})
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""

@@ -1,20 +1,27 @@
-"""The schemas that the records of a batch were written with, looked up before the batch is landed.
+"""The schemas that records were written with, by the ids in them; the driver looks them up.
 
-A first pass over the batch's ranges collects the schema ids, which the driver looks up; the workers get schemas, not
-credentials. So a registry that is down stops a batch before anything of it is written, an id that it does not know
-makes dead letters, and both are the same for all workers. The pass reads no more than five bytes of each record.
+The pass that decodes a batch also tells the ids that it meets, and is made once more only where the registry knows one
+that was not known yet: those that are known are kept with the landed table. Workers get schemas, not credentials. So a
+registry that is down stops a batch before anything of it is published, an id that it does not know makes dead letters,
+and both are the same for all workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType
+from jobs.decode.registered import PREFIX_BYTES, Ids, RegisteredSchema, SchemaType, joined_ids
+from jobs.iceberg.history import property_prefix
+from jobs.iceberg.table_commit import TableCommit
+from jobs.landing.task_report import TaskReport
 from jobs.schema.protobuf import compiled
+from jobs.spark_tasks import plain_function
 from jobs.spec.formats import Encoding
 from jobs.spec.source import Source
 from resources.errors import ConfigurationError
@@ -22,9 +29,66 @@ from resources.schema_registry import SchemaRegistry, StoredSchema
 
 # Ids are positive 32-bit numbers; what looks like more different ids than this is no wire format.
 _LARGEST, _MOST = 2**31 - 1, 10_000
+# The newest ids, so that a run that begins asks for few schemas; others cost a batch one more pass.
+_KEPT = 50
 
 Schemas = Mapping[str, Mapping[int, RegisteredSchema]]
 """Name of a registry to id to schema."""
+
+
+@dataclass(frozen=True)
+class SchemaIds:
+    """Where records have schema ids; travels to Spark's workers.
+
+    Attributes:
+        registries: of keys and of values the registry, by topic; None: of all other topics.
+    """
+
+    registries: Mapping[str, Mapping[str | None, str | None]]
+
+    @classmethod
+    def of(cls, source: Source) -> SchemaIds | None:
+        """None where no record has one."""
+        if not source.registries:
+            return None
+
+        def named(own: Encoding | None) -> str | None:
+            return own.registry if own else None
+
+        found: dict[str, dict[str | None, str | None]] = {}
+        for column in ("key", "value"):
+            topics = {topic: getattr(one, column) for topic, one in source.per_topic.items() if getattr(one, column)}
+            found[column] = {None: named(getattr(source, column)), **{t: named(one) for t, one in topics.items()}}
+        return cls(found)
+
+    def __call__(self, batch: pa.RecordBatch) -> Ids:
+        """The ids in these records."""
+        found: dict[str, frozenset[int]] = {}
+        for column, by_topic in self.registries.items():
+            for topic, name in by_topic.items():
+                if name is not None:
+                    records = _of_topic(batch, topic, [one for one in by_topic if one]).column(column)
+                    found[name] = found.get(name, frozenset()) | _ids(records)
+        return found
+
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The ids in a task's records, as rows of registry and id."""
+        for batch in batches:
+            rows = [{"registry": name, "id": one} for name, ids in self(batch).items() for one in ids]
+            yield pa.RecordBatch.from_pylist(rows, pa.schema([("registry", pa.string()), ("id", pa.int64())]))
+
+
+def _of_topic(batch: pa.RecordBatch, topic: str | None, others: list[str]) -> pa.RecordBatch:
+    if topic is not None:
+        return batch.filter(pc.equal(batch.column("topic"), topic))
+    topics = batch.column("topic").cast(pa.string())
+    return batch.filter(pc.invert(pc.is_in(topics, value_set=pa.array(others, pa.string())))) if others else batch
+
+
+def _ids(records: pa.Array) -> frozenset[int]:
+    prefixes = pc.unique(pc.binary_slice(records, 0, PREFIX_BYTES)).drop_null().to_pylist()
+    found = (int.from_bytes(p[1:], "big") for p in prefixes if len(p) == PREFIX_BYTES and p[0] == 0)
+    return frozenset(i for i in list(found)[:_MOST] if 0 < i <= _LARGEST)
 
 
 @dataclass(frozen=True)
@@ -39,28 +103,39 @@ class Registries:
         Raises:
             Unavailable: a registry does not answer. ConfigurationError: it refuses the credentials.
         """
-        return {name: self.of_ids(name, ids) for name, ids in self._ids(source, records).items()}
+        where = SchemaIds.of(source)
+        if where is None:
+            return {}
+        columns = records.select("topic", "key", "value")
+        rows = columns.mapInArrow(plain_function(where.rows), "registry string, id bigint").distinct().limit(_MOST)
+        found: dict[str, set[int]] = {name: set() for name in source.registries}
+        for row in rows.collect():
+            found[row["registry"]].add(row["id"])
+        return {name: self.of_ids(name, ids) for name, ids in found.items()}
+
+    def read(self, known: Ids, once: Callable[[Schemas], list[TaskReport]]) -> list[TaskReport]:
+        """Has records read, once more where they have ids that the registries know and that were not known yet.
+
+        Args:
+            known: ids of earlier batches.
+            once: reads them with these schemas.
+
+        Raises:
+            Unavailable: a registry does not answer. ConfigurationError: it refuses the credentials.
+        """
+        schemas = {name: self.of_ids(name, known.get(name, ())) for name in self.by_name}
+        reports = once(schemas)
+        met = joined_ids(report.schema_ids for report in reports)
+        new = {name: self.of_ids(name, ids.difference(schemas[name])) for name, ids in met.items()}
+        if any(new.values()):
+            schemas = {name: {**found, **new.get(name, {})} for name, found in schemas.items()}
+            reports = once(schemas)
+        there = {name: met[name].intersection(schemas[name]) for name in met}
+        return [replace(report, schema_ids=there) for report in reports]
 
     def of_ids(self, name: str, ids: Iterable[int]) -> dict[int, RegisteredSchema]:
         """Those of one registry that it knows; raises as `schemas_of` does."""
         return {i: schema for i in sorted(ids) if (schema := self._lookup(name, i))}
-
-    def _ids(self, source: Source, records: DataFrame) -> dict[str, set[int]]:
-        found: dict[str, set[int]] = {name: set() for name in source.registries}
-        for column in ("key", "value"):
-            own: Encoding | None = getattr(source, column)
-            others = {t: getattr(e, column) for t, e in source.per_topic.items() if getattr(e, column)}
-            names = {e.registry for e in (own, *others.values()) if e and e.registry}
-            if not names:
-                continue
-            prefix = F.hex(F.substring(column, 1, PREFIX_BYTES))
-            rows = records.select("topic", prefix.alias("prefix")).where(F.col("prefix").startswith("00"))
-            for row in rows.distinct().limit(_MOST).collect():
-                encoding = others.get(row["topic"], own)
-                schema_id = int(row["prefix"], 16) if len(row["prefix"]) == 2 * PREFIX_BYTES else 0
-                if encoding and encoding.registry and 0 < schema_id <= _LARGEST:
-                    found[encoding.registry].add(schema_id)
-        return found
 
     def _lookup(self, name: str, schema_id: int) -> RegisteredSchema | None:
         stored = self.by_name[name].by_id(schema_id)
@@ -75,3 +150,22 @@ def registered(stored: StoredSchema) -> RegisteredSchema:
         descriptors = b""  # records of it become dead letters: no message is found in it
     kind: SchemaType = "PROTOBUF" if stored.type == "PROTOBUF" else "JSON" if stored.type == "JSON" else "AVRO"
     return RegisteredSchema(stored.id, kind, stored.texts, stored.names, descriptors)
+
+
+def known_ids(properties: Mapping[str, str], pipeline: str) -> Ids:
+    """The ids that records of earlier batches had, from the landed table's properties."""
+    found = json.loads(properties.get(_property(pipeline), "{}"))
+    return {name: frozenset(ids) for name, ids in found.items()}
+
+
+def tell_schema_ids(commit: TableCommit, met: Ids) -> dict[str, str]:
+    """The table property that remembers ids."""
+    known = known_ids(commit.properties, commit.pipeline)
+    together = joined_ids([known, met])
+    if together == known:
+        return {}
+    return {_property(commit.pipeline): json.dumps({name: sorted(ids)[-_KEPT:] for name, ids in together.items()})}
+
+
+def _property(pipeline: str) -> str:
+    return property_prefix(pipeline, "main") + "schema-ids"

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.decode.registered import Ids, joined_ids
 from jobs.offsets import OffsetRange, Ranges, TopicPartition
 from jobs.schema.found_fields import FoundFields
 from resources.errors import InvariantBroken
@@ -59,6 +60,7 @@ class TaskReport:
     Attributes:
         read: by topic-partition, whatever became of the records.
         fields: fields of the records that no column takes.
+        schema_ids: that the records have.
         names: of tables that the records bring (`jobs.landing.new_tables`), each with its first `i`.
         files: descriptions of the files that were written (`jobs.iceberg.new_files`).
     """
@@ -68,6 +70,7 @@ class TaskReport:
     outcome: Outcome = field(default_factory=Outcome)
     files: tuple[Mapping[str, Any], ...] = ()
     names: Mapping[str, int] = field(default_factory=dict)
+    schema_ids: Ids = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -83,7 +86,8 @@ class TaskReport:
             read[tp] = read[tp] + more if tp in read else more
         names = {name: min(i, self.names.get(name, i)) for name, i in other.names.items()}
         fields, outcome = self.fields + other.fields, self.outcome + other.outcome
-        return TaskReport(read, fields, outcome, self.files + other.files, {**self.names, **names})
+        ids = joined_ids([self.schema_ids, other.schema_ids])
+        return TaskReport(read, fields, outcome, self.files + other.files, {**self.names, **names}, ids)
 
     def to_text(self) -> str:
         """One line of JSON."""
@@ -92,7 +96,8 @@ class TaskReport:
             for tp, one in sorted(self.read.items())
         ]
         found = {"fields": self.fields.to_json(), "outcome": vars(self.outcome), "files": self.files}
-        return json.dumps({"read": read, **found, "names": dict(self.names)})
+        ids = {name: sorted(found) for name, found in self.schema_ids.items()}
+        return json.dumps({"read": read, **found, "names": dict(self.names), "schema ids": ids})
 
     @classmethod
     def from_text(cls, text: str) -> TaskReport:
@@ -103,7 +108,8 @@ class TaskReport:
             for topic, p, number, newest, start, end in document["read"]
         }
         fields, outcome = FoundFields.from_json(document["fields"]), Outcome(**document["outcome"])
-        return cls(read, fields, outcome, tuple(document["files"]), document["names"])
+        ids = {name: frozenset(found) for name, found in document["schema ids"].items()}
+        return cls(read, fields, outcome, tuple(document["files"]), document["names"], ids)
 
 
 def sum_up(reports: Iterable[TaskReport], ranges: Ranges, where: str) -> TaskReport:

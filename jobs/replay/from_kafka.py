@@ -33,7 +33,7 @@ from jobs.landing.landing_table import Rows
 from jobs.landing.new_tables import known_names, name_rule
 from jobs.landing.places import Places, landed_from, places
 from jobs.landing.ranges import LandedRanges, land_ranges
-from jobs.landing.registry_schemas import Registries
+from jobs.landing.registry_schemas import Registries, known_ids
 from jobs.landing.task import Selection
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition, total
 from jobs.pipeline import Pipeline
@@ -186,6 +186,7 @@ class _KafkaRecords:
             names=name_rule(spec, known_names(commit.properties, pipeline.name)),
             places=self.places,
             revision=self.batch.number,
+            schema_ids=known_ids(commit.properties, pipeline.name),
         )
         recovered = self._letters(spark)
         if isinstance(commit, Append):

@@ -104,7 +104,7 @@ class Events(Shop):
                     "topics": [self.topics["all"]],
                     "value": {"format": "json", "columns": {"id": "long", "name": "string"}},
                 },
-                "changes": {"key": {"columns": ["id"], "source": "value"}},
+                "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
                 "route_by": "name",
                 "new_tables": {},
                 "tables": tables,

@@ -1,0 +1,68 @@
+"""Ids of schemas in records, and how often the records are read because of them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from jobs.landing.registry_schemas import Registries, SchemaIds, Schemas
+from jobs.landing.task_report import TaskReport
+from jobs.spec.source import Source
+from resources.schema_registry import SchemaRegistry, StoredSchema
+from tests.unit.landing.test_records import records
+
+
+class Known:
+    """A registry of these ids."""
+
+    def __init__(self, *ids: int) -> None:
+        self.ids, self.asked = ids, list[int]()
+
+    def by_id(self, schema_id: int) -> StoredSchema | None:
+        self.asked.append(schema_id)
+        return StoredSchema(schema_id, "AVRO", ('"string"',), ("",)) if schema_id in self.ids else None
+
+
+def encoded(schema_id: int, rest: bytes = b"x") -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + rest
+
+
+def test_ids_of_keys_and_values_by_topic() -> None:
+    avro: dict[str, Any] = {"format": "avro", "registry": "one", "columns": {"id": "long"}}
+    source = Source.model_validate(
+        {
+            "topics": ["t", "u", "v"],
+            "key": avro,
+            "value": avro,
+            "per_topic": {"u": {"value": {"format": "avro", "registry": "two"}}, "v": {"value": {"format": "json"}}},
+        }
+    )
+    found = SchemaIds.of(source)
+    assert found is not None
+    pairs = [(encoded(1), encoded(2)), (None, encoded(3)), (encoded(1), encoded(4)), (b"\0\0", b"plain"), (None, None)]
+    places = [(topic, 0, n) for n, topic in enumerate("tuvtt")]
+    assert found(records(*pairs, places=places)) == {"one": {1, 2}, "two": {3}}
+    (rows,) = found.rows([records(*pairs, places=places)])
+    assert sorted(map(tuple, (row.values() for row in rows.to_pylist()))) == [("one", 1), ("one", 2), ("two", 3)]
+    assert SchemaIds.of(Source.model_validate({"topics": ["t"], "value": {"columns": {"id": "long"}}})) is None
+
+
+def test_records_are_read_again_only_for_a_schema_that_is_new() -> None:
+    registry = Known(5, 6)
+    registries = Registries({"one": cast(SchemaRegistry, registry)})
+    passes = list[list[int]]()
+
+    def meeting(*ids: int) -> list[list[int]]:
+        passes.clear()
+
+        def once(schemas: Schemas) -> list[TaskReport]:
+            passes.append(sorted(schemas["one"]))
+            return [TaskReport(schema_ids={"one": frozenset(ids)}), TaskReport()]
+
+        told = registries.read({"one": frozenset([5])}, once)
+        assert told[0].schema_ids["one"] <= {5, 6}
+        return passes
+
+    assert meeting(5) == [[5]]
+    assert meeting(5, 6) == [[5], [5, 6]]
+    assert meeting(5, 99) == [[5]], "one that no registry knows makes dead letters at once"
+    assert registry.asked[-1] == 99
