@@ -23,7 +23,7 @@ from jobs.landing.sample import sampled_columns, sampled_key
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
 from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_landed_columns
-from jobs.spec.new_tables import Named, all_tables, named_table
+from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import Table
@@ -76,7 +76,7 @@ class Pipeline:
     _sessions: dict[str, SparkSession] = field(default_factory=dict)
     silent_until: dict[str, float] = field(default_factory=dict)
     only: str | None = None
-    names: Mapping[str, int] = field(default_factory=dict, init=False)
+    names: Mapping[str, Named] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.kafka = self.connections.opened(self.spec.source.connection, KafkaConnection, KafkaCluster)
@@ -126,8 +126,11 @@ class Pipeline:
     def resolved(self, destination: Destination) -> Destination:
         """The destination with all columns that landing has added so far."""
         self.resolve()
-        same = destination.spec is self.spec or destination.spec.source == self.spec.source
-        return destination if same else self.destination_of(destination.table)
+        table = destination.table
+        if named := table.named:
+            table = table.of_name(self.names.get(named.name, named), table.table)
+        same = destination.spec is self.spec or destination.spec.source == self.spec_of(table).source
+        return destination if same else self.destination_of(table)
 
     def with_sampled_columns(self) -> tuple[Pipeline, Additions]:
         """The pipeline as it would be with the columns and the key that the newest records bring; for `plan`."""
@@ -170,12 +173,12 @@ class Pipeline:
     @property
     def tables(self) -> list[Table]:
         """Those of the pipeline file, and those that records have named."""
-        return all_tables(self.spec, self.names)
+        return all_tables(self.spec, self.names.values())
 
     def table(self, entry: int) -> Table:
         """The table that an entry of the file stands for: itself, or the one of the name that this is about."""
         table, name = self.spec.tables[entry], self.only
-        return table if name is None else named_table(table, Named(name, self.names.get(name, 0)))
+        return table if name is None else named_table(table, self.names[name])
 
     def destinations(self) -> list[Destination]:
         return [self.destination_of(table) for table in self.tables]
@@ -212,7 +215,7 @@ class Pipeline:
     def merge_context(self, destination: Destination) -> MergeContext:
         """What a merge into this destination works with."""
         spark = self.spark(destination.name, self.intermediate.catalog, destination)
-        return MergeContext(self.name, self.spec, spark, self.intermediate, self.run_id)
+        return MergeContext(self.name, destination.spec, spark, self.intermediate, self.run_id)
 
     def topic_state(self) -> TopicState:
         """What Kafka has for the pipeline's topics now."""
@@ -299,7 +302,11 @@ class Pipeline:
 
     def destination_of(self, table: Table) -> Destination:
         """The destination of an entry of the pipeline file; tables in different systems may have the same name."""
-        return kind_of(table).open(self.name, self.spec, table, self.connections)
+        return kind_of(table).open(self.name, self.spec_of(table), table, self.connections)
+
+    def spec_of(self, table: Table) -> PipelineSpec:
+        """The pipeline as the table sees it: of the columns that records have brought, those that concern it."""
+        return with_own_columns(self.spec, self._declared, table)
 
 
 def look(kafka: KafkaCluster, topics: list[str]) -> TopicState:

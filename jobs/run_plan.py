@@ -159,9 +159,9 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
             batches=[b.number for b in waiting],
             changes=sum(b.counts.landed for b in waiting),
             steps=destination.prepare(dry_run=True),
-            sql=kind.statement(pipeline.spec, destination.table),
+            sql=kind.statement(destination.spec, destination.table),
             commit=kind.capabilities.commit,
-            warnings=list(kind.refuses(pipeline.spec, destination.table)),
+            warnings=list(kind.refuses(destination.spec, destination.table)),
         )
     except BatchmergeError as problem:
         return TablePlan(name, mode, problem=problem)

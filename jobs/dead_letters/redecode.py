@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from string import ascii_lowercase, ascii_uppercase
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +31,7 @@ from jobs.landing.new_tables import NameRule
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries
+from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import STAGE, Coordinates, error_class, failing, transformed
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
@@ -60,14 +62,14 @@ class Redecoded:
         recovered: how many of each batch are good now.
         changed: how many of each batch are good now or have another error.
         stay: the first of those that are still bad, with their error of now.
-        names: of tables that they bring, each with its rank among them.
+        brought: the names of tables, each with its rank among them, and the columns of these.
     """
 
     tried: int
     recovered: Counter[int]
     changed: Counter[int]
     stay: list[DeadLetter]
-    names: Mapping[str, int] = field(default_factory=dict)
+    brought: TaskReport = field(default_factory=TaskReport)
 
 
 @contextmanager
@@ -93,7 +95,7 @@ def redecode(
         return
     letters, lacking = _with_headers(pipeline, letters)
     partitions = [TopicPartition(row["topic"], row["partition"]) for row in counts]
-    batch, found = _as_batch(committed, partitions), dict[str, int]()
+    batch, brought = _as_batch(committed, partitions), TaskReport()
 
     def show(names: NameRule | None) -> None:
         _shaped(pipeline, letters, batch, schema, names).createOrReplaceTempView(VIEW)
@@ -102,13 +104,13 @@ def redecode(
     try:
         show(names)
         if names:
-            found = _new_names(spark.table(VIEW), names)
-            if settled := names.after(found, pipeline.spec):
+            brought = _brought(spark.table(VIEW), names)
+            if settled := names.after(brought.names, pipeline.spec):
                 spark.sql(f"UNCACHE TABLE {quote('spark', VIEW)}")
                 show(settled)
-                found = _new_names(spark.table(VIEW), names)
+                brought = _brought(spark.table(VIEW), names)
         outcome = _outcome(pipeline, spark.table(VIEW), sum(row["count"] for row in counts), lacking)
-        yield replace(outcome, names=found)
+        yield replace(outcome, brought=brought)
     finally:
         spark.sql(f"UNCACHE TABLE IF EXISTS {quote('spark', VIEW)}")
 
@@ -178,12 +180,18 @@ class Redecoder:
         )
 
 
-def _new_names(rows: DataFrame, names: NameRule) -> dict[str, int]:
-    """Of tables that good records bring, in the order of the records."""
-    name = F.lower(F.col(quote("spark", names.path)).cast("string"))
-    good = rows.where(F.col("error").isNull() & name.isNotNull() & ~name.isin(*names.known))
-    first = good.groupBy(name.alias("name")).agg(F.min(F.struct("batchNumber", "i")).alias("first"))
-    return {row["name"]: rank for rank, row in enumerate(first.orderBy("first").collect())}
+def _brought(rows: DataFrame, names: NameRule) -> TaskReport:
+    """What good records bring: new names, in the order of the records, and columns of all that they name."""
+    name = F.translate(F.col(quote("spark", names.path)).cast("string"), ascii_uppercase, ascii_lowercase)
+    good = rows.where(F.col("error").isNull() & name.isNotNull())
+    fields = good.select("value.*").columns if names.tells_columns else []
+    present = [F.bool_or(F.col(quote("spark", ("value", c))).isNotNull()).alias(str(n)) for n, c in enumerate(fields)]
+    first = good.groupBy(name.alias("name")).agg(F.min(F.struct("batchNumber", "i")).alias("first"), *present)
+    found = first.orderBy("first").collect()
+    return TaskReport(
+        names={row["name"]: rank for rank, row in enumerate(found) if row["name"] not in names.known},
+        columns={row["name"]: frozenset(c for n, c in enumerate(fields) if row[str(n)]) for row in found if fields},
+    )
 
 
 def _shaped(

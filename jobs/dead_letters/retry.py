@@ -29,7 +29,6 @@ from jobs.landing.landing_table import Rows
 from jobs.landing.new_tables import known_names, name_rule
 from jobs.landing.ranges import LandedRanges
 from jobs.landing.task import Selection
-from jobs.landing.task_report import TaskReport
 from jobs.pipeline import Pipeline
 from jobs.replay.landed import check_coordinates
 from jobs.replay.revise import Applied, merge_tables, most_attempts, revising_batch
@@ -145,4 +144,4 @@ class _Letters:
         spark_writes.append(made(chosen) if made else chosen, commit.path, commit.summary)
         changed, recovered = (sum(found.values()) for found in (self.redecoded.changed, self.redecoded.recovered))
         counts = Counts(changed, recovered, changed - recovered, recovered=changed)
-        return LandedRanges(counts, TaskReport(names=self.redecoded.names))
+        return LandedRanges(counts, self.redecoded.brought)

@@ -6,7 +6,7 @@ run (`jobs.landing.registry_schemas`), so that no worker has to reach the regist
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,14 +17,6 @@ PREFIX_BYTES = 5
 
 Ids = Mapping[str, frozenset[int]]
 """Name of a registry to ids of schemas."""
-
-
-def joined_ids(found: Iterable[Ids]) -> dict[str, frozenset[int]]:
-    """All of them together."""
-    together: dict[str, frozenset[int]] = {}
-    for one in found:
-        together |= {name: together.get(name, frozenset()) | ids for name, ids in one.items()}
-    return together
 
 
 @dataclass(frozen=True)

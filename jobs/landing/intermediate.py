@@ -38,6 +38,7 @@ from jobs.landing.task import Selection
 from jobs.landing.unknown_fields import tell_unknown_fields
 from jobs.lineage import recreated_topics
 from jobs.offsets import Offsets
+from jobs.spec.new_tables import Named
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
 from jobs.watermark import Watermark
@@ -90,8 +91,8 @@ class IntermediateTable:
         table = self.catalog.load(self.identifier)
         return arrow_schema(table) if table else None
 
-    def names(self) -> dict[str, int]:
-        """The names of tables that records have brought, each with its first batch (`new_tables`)."""
+    def names(self) -> dict[str, Named]:
+        """The names of tables that records have brought (`new_tables`)."""
         table = self.catalog.load(self.identifier)
         return known_names(table.properties, self.pipeline) if table else {}
 
@@ -243,7 +244,7 @@ class IntermediateTable:
             failpoint("land.begun")
             written = readings.write(commit, commit.schema, Selection(READINGS, keeps_bad))
             failpoint("land.written")
-        named = tell_new_tables(commit, written.report.names, batch.number)
+        named = tell_new_tables(commit, written.report, batch.number)
         return publish_batch(commit, LandedBatch(batch, written.counts, committed.watermark, 0), summary, named)
 
 
@@ -261,7 +262,7 @@ def publish_landed(
     unknown = written.report.fields.counts
     told = {
         **tell_unknown_fields(append, unknown),
-        **tell_new_tables(append, written.report.names, batch.number),
+        **tell_new_tables(append, written.report, batch.number),
         **tell_schema_ids(append, written.report.schema_ids),
     }
     landed = publish_batch(append, LandedBatch(batch, counts, watermark, 0, unknown), summary, told)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,9 @@ from jobs.decode.base import DecodeError
 from jobs.decode.verdicts import Verdicts
 from jobs.iceberg.history import property_prefix
 from jobs.iceberg.table_commit import TableCommit
-from jobs.spec.new_tables import refused_names
+from jobs.landing.task_report import TaskReport
+from jobs.spec.added_columns import adds_columns
+from jobs.spec.new_tables import Named, refused_names
 from jobs.spec.pipeline import PipelineSpec
 
 _LOG = logging.getLogger("batchmerge")
@@ -34,16 +36,18 @@ class NameRule:
 
     Attributes:
         path: where the name is in a landed row.
-        known: names that have tables.
+        known: names that have tables, each with the columns that its records have had values for.
         allow: what others must match as a whole, in lower case.
         most: how many tables there may be.
+        tells_columns: columns are left to the records, and each table has those of its own.
         settled: the verdict on each new name of the batch, None where it becomes a table; None: still to be made.
     """
 
     path: tuple[str, ...]
-    known: frozenset[str]
+    known: Mapping[str, Named]
     allow: str
     most: int
+    tells_columns: bool = False
     settled: Mapping[str, str | None] | None = None
 
     def judge(self, left: pa.Array, key: pa.Array | None, value: pa.Array, verdicts: Verdicts) -> dict[str, int]:
@@ -53,10 +57,9 @@ class NameRule:
             left: true per record that none of the pipeline file's own tables takes.
         """
         rows = pc.indices_nonzero(left)
-        struct, *parts = self.path
-        field = pc.struct_field(key if struct == "key" else value, parts).take(rows)
+        names = self._names(key, value).take(rows).to_pylist()
         found, reasons = dict[str, int](), dict[str, str | None]()
-        for row, name in zip(rows.to_pylist(), pc.ascii_lower(field.cast(pa.string())).to_pylist(), strict=True):
+        for row, name in zip(rows.to_pylist(), names, strict=True):
             if name in self.known or row in verdicts.errors or row in verdicts.skipped:
                 continue
             if name not in reasons:
@@ -66,6 +69,27 @@ class NameRule:
             else:
                 found.setdefault(name, row)
         return found
+
+    def columns(self, key: pa.Array | None, value: pa.Array) -> dict[str, frozenset[str]]:
+        """The columns that records of each name are the first to have values for; `value`: null in bad records."""
+        if not self.tells_columns or not len(value):
+            return {}
+        fields = [field.name for field in value.type]
+        present = [pc.is_valid(pc.struct_field(value, name)) for name in fields]
+        numbered = [str(n) for n in range(len(fields))]
+        rows = pa.table([self._names(key, value), *present], names=["name", *numbered])
+        found = rows.group_by("name", use_threads=False).aggregate([(n, "any") for n in numbered]).to_pylist()
+        news = dict[str, frozenset[str]]()
+        for row in (row for row in found if row["name"] is not None):
+            own = {name for n, name in zip(numbered, fields, strict=True) if row[f"{n}_any"]}
+            known = self.known.get(row["name"])
+            if new := frozenset(own.difference(known.columns if known else ())):
+                news[row["name"]] = new
+        return news
+
+    def _names(self, key: pa.Array | None, value: pa.Array) -> pa.Array:
+        struct, *parts = self.path
+        return pc.ascii_lower(pc.struct_field(key if struct == "key" else value, parts).cast(pa.string()))
 
     def _refusal(self, name: str | None) -> str | None:
         if name is None:
@@ -92,31 +116,35 @@ class NameRule:
         room = [name for name in new if name not in wrong][: self.most - len(self.known)]
         if len(room) == len(new):
             return None
-        return NameRule(self.path, self.known, self.allow, self.most, {**wrong, **dict.fromkeys(room)})
+        return replace(self, settled={**wrong, **dict.fromkeys(room)})
 
 
-def name_rule(spec: PipelineSpec, known: Iterable[str]) -> NameRule | None:
+def name_rule(spec: PipelineSpec, known: Mapping[str, Named]) -> NameRule | None:
     """The rule of a pipeline; None where records name no tables."""
     if spec.new_tables is None or spec.route_by is None:
         return None
-    path = field_path(spec, spec.route_by)
-    return NameRule(path, frozenset(known), spec.new_tables.allow, spec.new_tables.most)
+    path, limits = field_path(spec, spec.route_by), spec.new_tables
+    return NameRule(path, known, limits.allow, limits.most, adds_columns(spec))
 
 
-def known_names(properties: Mapping[str, str], pipeline: str) -> dict[str, int]:
-    """Each name that has become a table, with the first batch that has it, from the landed table's properties."""
-    found: dict[str, int] = json.loads(properties.get(_property(pipeline), "{}"))
-    return found
+def known_names(properties: Mapping[str, str], pipeline: str) -> dict[str, Named]:
+    """What is known of each name that has become a table, from the landed table's properties."""
+    found = json.loads(properties.get(_property(pipeline), "{}"))
+    return {name: Named(name, first, tuple(columns)) for name, (first, columns) in found.items()}
 
 
-def tell_new_tables(commit: TableCommit, names: Iterable[str], batch: int) -> dict[str, str]:
-    """The table property that remembers new names."""
+def tell_new_tables(commit: TableCommit, found: TaskReport, batch: int) -> dict[str, str]:
+    """The table property that remembers new names, and new columns of them."""
     known = known_names(commit.properties, commit.pipeline)
-    new = sorted(set(names) - known.keys())
-    if not new:
+    new = sorted(found.names.keys() - known.keys())
+    if new:
+        _LOG.info("%s: new tables for %s", commit.identifier, ", ".join(new))
+    now = {**known, **{name: Named(name, batch) for name in new}}
+    for name, columns in found.columns.items():
+        now[name] = replace(now[name], columns=tuple(sorted({*now[name].columns, *columns})))
+    if now == known:
         return {}
-    _LOG.info("%s: new tables for %s", commit.identifier, ", ".join(new))
-    return {_property(commit.pipeline): json.dumps({**known, **dict.fromkeys(new, batch)})}
+    return {_property(commit.pipeline): json.dumps({name: (one.first, one.columns) for name, one in now.items()})}
 
 
 def _property(pipeline: str) -> str:

@@ -138,7 +138,11 @@ class RecordReader:
         columns["error"] = _error_column(batch, verdicts.errors)
         if self.names_unchanged:
             columns[KEPT.name] = _listed(verdicts.unchanged, batch.num_rows)
-        told = TaskReport(fields=verdicts.unknown, names={name: position[row].as_py() for name, row in named.items()})
+        told = TaskReport(
+            fields=verdicts.unknown,
+            names={name: position[row].as_py() for name, row in named.items()},
+            columns=self.new_tables.columns(key, columns["value"]) if self.new_tables else {},
+        )
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), told
 
     def _value(self, batch: pa.RecordBatch) -> tuple[pa.Array, Verdicts]:

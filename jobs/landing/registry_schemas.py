@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from jobs.decode.registered import PREFIX_BYTES, Ids, RegisteredSchema, SchemaType, joined_ids
+from jobs.decode.registered import PREFIX_BYTES, Ids, RegisteredSchema, SchemaType
 from jobs.iceberg.history import property_prefix
 from jobs.iceberg.table_commit import TableCommit
-from jobs.landing.task_report import TaskReport
+from jobs.landing.task_report import TaskReport, joined
 from jobs.schema.protobuf import compiled
 from jobs.spark_tasks import plain_function
 from jobs.spec.formats import Encoding
@@ -125,7 +125,7 @@ class Registries:
         """
         schemas = {name: self.of_ids(name, known.get(name, ())) for name in self.by_name}
         reports = once(schemas)
-        met = joined_ids(report.schema_ids for report in reports)
+        met = joined(report.schema_ids for report in reports)
         new = {name: self.of_ids(name, ids.difference(schemas[name])) for name, ids in met.items()}
         if any(new.values()):
             schemas = {name: {**found, **new.get(name, {})} for name, found in schemas.items()}
@@ -161,7 +161,7 @@ def known_ids(properties: Mapping[str, str], pipeline: str) -> Ids:
 def tell_schema_ids(commit: TableCommit, met: Ids) -> dict[str, str]:
     """The table property that remembers ids."""
     known = known_ids(commit.properties, commit.pipeline)
-    together = joined_ids([known, met])
+    together = joined([known, met])
     if together == known:
         return {}
     return {_property(commit.pipeline): json.dumps({name: sorted(ids)[-_KEPT:] for name, ids in together.items()})}

@@ -6,15 +6,17 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.registered import Ids, joined_ids
+from jobs.decode.registered import Ids
 from jobs.offsets import OffsetRange, Ranges, TopicPartition
 from jobs.schema.found_fields import FoundFields
 from resources.errors import InvariantBroken
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class TaskReport:
         fields: fields of the records that no column takes.
         schema_ids: that the records have.
         names: of tables that the records bring (`jobs.landing.new_tables`), each with its first `i`.
+        columns: by name, those that its records are the first to have values for.
         files: descriptions of the files that were written (`jobs.iceberg.new_files`).
     """
 
@@ -70,6 +73,7 @@ class TaskReport:
     outcome: Outcome = field(default_factory=Outcome)
     files: tuple[Mapping[str, Any], ...] = ()
     names: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
     schema_ids: Ids = field(default_factory=dict)
 
     @property
@@ -85,9 +89,15 @@ class TaskReport:
         for tp, more in other.read.items():
             read[tp] = read[tp] + more if tp in read else more
         names = {name: min(i, self.names.get(name, i)) for name, i in other.names.items()}
-        fields, outcome = self.fields + other.fields, self.outcome + other.outcome
-        ids = joined_ids([self.schema_ids, other.schema_ids])
-        return TaskReport(read, fields, outcome, self.files + other.files, {**self.names, **names}, ids)
+        return TaskReport(
+            read,
+            self.fields + other.fields,
+            self.outcome + other.outcome,
+            self.files + other.files,
+            {**self.names, **names},
+            joined([self.columns, other.columns]),
+            joined([self.schema_ids, other.schema_ids]),
+        )
 
     def to_text(self) -> str:
         """One line of JSON."""
@@ -96,8 +106,8 @@ class TaskReport:
             for tp, one in sorted(self.read.items())
         ]
         found = {"fields": self.fields.to_json(), "outcome": vars(self.outcome), "files": self.files}
-        ids = {name: sorted(found) for name, found in self.schema_ids.items()}
-        return json.dumps({"read": read, **found, "names": dict(self.names), "schema ids": ids})
+        sets = {"columns": _as_lists(self.columns), "schema ids": _as_lists(self.schema_ids)}
+        return json.dumps({"read": read, **found, "names": dict(self.names), **sets})
 
     @classmethod
     def from_text(cls, text: str) -> TaskReport:
@@ -108,8 +118,22 @@ class TaskReport:
             for topic, p, number, newest, start, end in document["read"]
         }
         fields, outcome = FoundFields.from_json(document["fields"]), Outcome(**document["outcome"])
-        ids = {name: frozenset(found) for name, found in document["schema ids"].items()}
-        return cls(read, fields, outcome, tuple(document["files"]), document["names"], ids)
+        columns, ids = (
+            {name: frozenset(found) for name, found in document[part].items()} for part in ("columns", "schema ids")
+        )
+        return cls(read, fields, outcome, tuple(document["files"]), document["names"], columns, ids)
+
+
+def joined(found: Iterable[Mapping[str, frozenset[T]]]) -> dict[str, frozenset[T]]:
+    """Each name's sets together."""
+    together: dict[str, frozenset[T]] = {}
+    for one in found:
+        together |= {name: together.get(name, frozenset()) | own for name, own in one.items()}
+    return together
+
+
+def _as_lists(sets: Mapping[str, frozenset[T]]) -> dict[str, list[T]]:
+    return {name: list(own) for name, own in sets.items()}
 
 
 def sum_up(reports: Iterable[TaskReport], ranges: Ranges, where: str) -> TaskReport:

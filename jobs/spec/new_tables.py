@@ -7,7 +7,7 @@ in lower case. Which values there are is known from what is landed (`jobs.landin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,10 +52,12 @@ class Named:
     Attributes:
         name: the value of `route_by`, in lower case.
         first: the batch that first had it; no earlier one concerns the table.
+        columns: those that its records have had values for.
     """
 
     name: str
     first: int = 0
+    columns: tuple[str, ...] = ()
 
 
 def named_table(entry: Table, named: Named) -> Table:
@@ -63,8 +65,8 @@ def named_table(entry: Table, named: Named) -> Table:
     return entry.of_name(named, rendered(entry.table, name_words(named.name)))
 
 
-def all_tables(spec: PipelineSpec, names: Mapping[str, int]) -> list[Table]:
-    """The tables of a pipeline; `names`: those that records have brought, each with its first batch.
+def all_tables(spec: PipelineSpec, names: Iterable[Named]) -> list[Table]:
+    """The tables of a pipeline; `names`: those that records have brought.
 
     Raises:
         ConfigurationError: the file's names of tables have changed, so that they do not fit.
@@ -72,15 +74,25 @@ def all_tables(spec: PipelineSpec, names: Mapping[str, int]) -> list[Table]:
     if spec.new_tables is None:
         return list(spec.tables)
     try:
-        return [named_table(entry, Named(*one)) for one in names.items() for entry in spec.tables]
+        return [named_table(entry, named) for named in names for entry in spec.tables]
     except Mistakes as problem:
         remedy = "take back what was changed in the names of `tables`"
         raise ConfigurationError(problem.found[0].what, where="tables[].table", remedy=remedy) from None
 
 
-def refused_names(spec: PipelineSpec, known: Sequence[str], new: Sequence[str]) -> dict[str, str]:
+def with_own_columns(spec: PipelineSpec, declared: PipelineSpec, table: Table) -> PipelineSpec:
+    """The pipeline as the table sees it: of the columns that records have brought, those that its own have had."""
+    value, named = spec.source.value, table.named
+    if named is None or value.columns == declared.source.value.columns:
+        return spec
+    kept = {*declared.source.value.columns, *named.columns}
+    own = value.model_copy(update={"columns": {c: kind for c, kind in value.columns.items() if c in kept}})
+    return spec.model_copy(update={"source": spec.source.model_copy(update={"value": own})})
+
+
+def refused_names(spec: PipelineSpec, known: Iterable[str], new: Sequence[str]) -> dict[str, str]:
     """Those of the new names of which no right tables can be made, and why; of two that want one the first has it."""
-    taken = {_place(table): table for table in all_tables(spec, dict.fromkeys(known, 0))}
+    taken = {_place(table): table for table in all_tables(spec, map(Named, known))}
     found = {}
     for name in new:
         tables, problems = [], list[str]()

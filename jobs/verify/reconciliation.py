@@ -119,7 +119,7 @@ class _Comparison:
 
     def _expect(self, merged: Sequence[LandedBatch]) -> None:
         """The rows that the table should and should not have, as a view that is computed once."""
-        spec, table = self._pipeline.spec, self._destination.table
+        spec, table = self._destination.spec, self._destination.table
         landed = self._pipeline.intermediate
         reduction = Reduction.of_state(spec, table, self._reader.columns, landed, merged)
         # Where an order is named, the largest value that was ever read has won.

@@ -110,7 +110,7 @@ def _merge(pipeline: Pipeline, table: Table, replayed: Window | None) -> _Merged
     destination = pipeline.destination_of(table)
     if replayed is None and not is_behind(pipeline, destination):
         return None
-    columns = table_columns(pipeline.spec, table)
+    columns = table_columns(destination.spec, table)
     done = within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
     topic = pipeline.only or pipeline.spec.source.topics[0]
     return _Merged(topic, table, done, *report(pipeline, names.table_key(table), table, done, replayed))

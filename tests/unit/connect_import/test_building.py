@@ -16,7 +16,7 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.spec.added_columns import key_is_open
 from jobs.spec.members import expand
-from jobs.spec.new_tables import all_tables
+from jobs.spec.new_tables import Named, all_tables
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 
@@ -142,7 +142,7 @@ def test_tabular_sink_with_routes_and_changes() -> None:
 
 def test_apache_sink_appends_and_routes_by_name() -> None:
     _, spec = made(APACHE)
-    assert [(t.table, t.mode) for t in all_tables(spec, {"db.c": 1})] == [("db.c", "append")]
+    assert [(t.table, t.mode) for t in all_tables(spec, [Named("db.c")])] == [("db.c", "append")]
     imported, spec = made(APACHE, tables=["db.a", "db.b"])
     assert [(t.table, t.mode) for t in spec.tables] == [("db.a", "append"), ("db.b", "append")]
     assert (spec.route_by, spec.source.pattern, spec.retry.max_retries) == ("target", "events_.*", 4)

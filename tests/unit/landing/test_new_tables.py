@@ -12,12 +12,14 @@ from jobs.landing.new_tables import NameRule, name_rule
 from jobs.landing.readers import record_reader
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.spec.new_tables import all_tables, refused_names
+from jobs.spec.new_tables import Named, all_tables, refused_names, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.models import examine
 from resources.errors import ConfigurationError
 from tests.kit.batches import batch, landed
 from tests.unit.landing.test_records import records
+
+RANGES = {TopicPartition("t", 0): OffsetRange(0, 100)}
 
 
 def document(table: str = "events.{route_by}", allow: str = "[a-z_]+", most: int = 3, **parts: Any) -> dict[str, Any]:
@@ -34,10 +36,15 @@ def spec(**parts: Any) -> PipelineSpec:
     return PipelineSpec.model_validate(document(**parts))
 
 
-def read(rule: NameRule | None, *values: object) -> tuple[list[str | None], dict[str, int]]:
+def rule_of(made: PipelineSpec, *known: str) -> NameRule:
+    rule = name_rule(made, {name: Named(name) for name in known})
+    assert rule
+    return rule
+
+
+def read(rule: NameRule, *values: object) -> tuple[list[str | None], dict[str, int]]:
     """Per record why it is bad, and the names that it brings."""
-    made = batch(1, ranges={TopicPartition("t", 0): OffsetRange(0, 100)})
-    reader = record_reader(spec(), made, landing_schema(spec()), names=rule)
+    reader = record_reader(spec(), batch(1, ranges=RANGES), landing_schema(spec()), names=rule)
     ((rows, report),) = reader.with_reports([records(*((None, value) for value in values))])
     return [e and e["message"] for e in rows.column("error").to_pylist()], dict(report.names)
 
@@ -47,7 +54,7 @@ def kinds(*names: str | None) -> list[dict[str, Any]]:
 
 
 def test_new_names_are_told_once_each_and_the_others_are_dead_letters() -> None:
-    rule = name_rule(spec(), ["known"])
+    rule = rule_of(spec(), "known")
     errors, names = read(rule, *kinds("Known", "login", "LOGIN", "no table", None, "sale"), b"{", None)
     assert names == {"login": 1, "sale": 5}
     assert [n for n, error in enumerate(errors) if error] == [3, 4, 6]
@@ -58,8 +65,7 @@ def test_new_names_are_told_once_each_and_the_others_are_dead_letters() -> None:
 
 
 def test_the_first_ones_have_the_room_that_is_left() -> None:
-    rule = name_rule(spec(), ["known", "other"])
-    assert rule
+    rule = rule_of(spec(), "known", "other")
     _, names = read(rule, *kinds("b", "a", "b"))
     settled = rule.after(names, spec())
     assert settled
@@ -68,9 +74,30 @@ def test_the_first_ones_have_the_room_that_is_left() -> None:
     assert [error is None for error in errors] == [True, False, True, False]
     assert "`new_tables.most` says, 3; raise it" in str(errors[1])
     assert rule.after({"a": 0}, spec()) is None
-    full, none = read(name_rule(spec(), "abc"), *kinds("a", "d"))
+    full, none = read(rule_of(spec(), *"abc"), *kinds("a", "d"))
     assert (full[0], none) == (None, {})
     assert "as many as" in str(full[1])
+
+
+def test_a_table_has_the_columns_that_its_records_have_had_values_for() -> None:
+    value = {"format": "json", "columns": {"id": "long", "kind": "string"}, "unknown_fields": "add"}
+    declared = spec(source={"topics": ["t"], "value": value})
+    columns = {**declared.source.value.columns, "user": "string", "price": "double"}
+    made = spec(source={"topics": ["t"], "value": {**value, "columns": columns}})
+    values = [
+        {"id": 1, "kind": "a", "user": "u"},
+        {"kind": "a"},
+        {"kind": "b", "price": 1.5},
+        {"kind": "?", "price": 2},
+    ]
+    rule = name_rule(made, {"b": Named("b", 1, ("kind",))})
+    assert rule
+    reader = record_reader(made, batch(1, ranges=RANGES), landing_schema(made), names=rule)
+    ((_, report),) = reader.with_reports([records(*((None, one) for one in values))])
+    assert report.columns == {"a": {"id", "kind", "user"}, "b": {"price"}}
+    ((table, _), (other, _)) = (all_tables(made, [Named(n, 1, tuple(report.columns[n]))]) for n in "ab")
+    own = [list(with_own_columns(made, declared, one).source.value.columns) for one in (table, other, made.tables[0])]
+    assert own == [["id", "kind", "user"], ["id", "kind", "price"], list(columns)]
 
 
 def test_names_that_make_no_right_table() -> None:
@@ -79,14 +106,20 @@ def test_names_that_make_no_right_table() -> None:
     assert list(found) == ["plain", "a.b.c", "c.d-e"]
     assert "`{route_by[1]}` stands for nothing in the value plain, which has 1 part" in found["plain"]
     assert "a.b_x is another name's table" in found["a.b.c"]
-    assert [(t.kind, t.table) for t in all_tables(both, {"c.d": 4})] == [("iceberg", "c.d_x"), ("clickhouse", "c.d_x")]
+    assert [(t.kind, t.table) for t in all_tables(both, [Named("c.d", 4)])] == [
+        ("iceberg", "c.d_x"),
+        ("clickhouse", "c.d_x"),
+    ]
     with pytest.raises(ConfigurationError, match="take back what was changed"):
-        all_tables(both, {"plain": 1})
+        all_tables(both, [Named("plain")])
 
 
 def test_reports_of_tasks_keep_the_first_place() -> None:
-    one, two = TaskReport(names={"a": 5, "b": 1}), TaskReport(names={"a": 3, "c": 9})
-    assert TaskReport.from_text((one + two).to_text()).names == {"a": 3, "b": 1, "c": 9}
+    one = TaskReport(names={"a": 5, "b": 1}, columns={"a": frozenset("x")}, schema_ids={"r": frozenset([1])})
+    two = TaskReport(names={"a": 3, "c": 9}, columns={"a": frozenset("y")})
+    both = TaskReport.from_text((one + two).to_text())
+    assert both.names == {"a": 3, "b": 1, "c": 9}
+    assert (both.columns, both.schema_ids) == ({"a": frozenset("xy")}, {"r": frozenset([1])})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +139,7 @@ def test_mistakes(parts: dict[str, Any], said: str) -> None:
 
 
 def test_a_tombstone_names_no_table() -> None:
-    assert read(name_rule(spec(), ["a"]), None) == ([None], {})
+    assert read(rule_of(spec(), "a"), None) == ([None], {})
 
 
 def test_a_table_begins_with_the_batch_that_named_it() -> None:
