@@ -180,7 +180,9 @@ def test_records_name_their_tables(kind: str, request: pytest.FixtureRequest) ->
         request.getfixturevalue(kind)
     connections, spark, topic = map(request.getfixturevalue, ("connections", "spark", "topic"))
     flow = routed(Flow(topic(), []), {"{route_by}": WHERE}, "upsert_delete", kind)
+    value = {"columns": COLUMNS, "unknown_fields": "add"}
     flow.overrides |= {"route_by": "name", "new_tables": {"allow": "[a-z]+", "most": 2}}
+    flow.overrides["source"] = {"topics": [flow.topic], "key": {"columns": KEY}, "value": value}
     engine = Engine(flow, connections, spark)
 
     def advance(*records: Record) -> tuple[int, int]:
@@ -196,7 +198,8 @@ def test_records_name_their_tables(kind: str, request: pytest.FixtureRequest) ->
     assert engine.pipeline.destinations() == []
     assert advance(put(1, "login"), put(2, "Sale"), put(3, "no table"), put(4, "LOGIN")) == (3, 1)
     assert held() == {"login": [1, 4], "sale": [2]}
-    assert advance(put(5, "refund"), put(6, "login"), put(7, "other")) == (1, 2)
+    refund = Record(0, 5, {"id": 5, "name": "refund", "op": "u", "reason": "late"})
+    assert advance(refund, put(6, "login"), put(7, "other")) == (1, 2)
     assert held() == {"login": [1, 4, 6], "sale": [2]}
     engine.document["new_tables"] = {"allow": "[a-z]+", "most": 3}
 
@@ -210,6 +213,9 @@ def test_records_name_their_tables(kind: str, request: pytest.FixtureRequest) ->
     ]
     assert held() == {"login": [1, 4, 6], "refund": [5], "sale": [2]}
     assert {name: one.first for name, one in engine.pipeline.names.items()} == {"login": 1, "sale": 1, "refund": 3}
+    # A table has the columns that its own records bring.
+    columns = {d.table.table.rsplit("_", 1)[-1]: [*d.spec.source.row] for d in engine.pipeline.destinations()}
+    assert [name for name, own in columns.items() if "reason" in own] == ["refund"]
     # A tombstone names no table and deletes wherever its key is.
     assert advance(Record(0, 4, None), Record(0, 5, None), put(8, "refund")) == (3, 0)
     last = {"login": [1, 6], "refund": [8], "sale": [2]}
