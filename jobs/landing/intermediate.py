@@ -38,7 +38,7 @@ from jobs.landing.task import Selection
 from jobs.landing.unknown_fields import tell_unknown_fields
 from jobs.lineage import recreated_topics
 from jobs.offsets import Offsets
-from jobs.spec.new_tables import Named
+from jobs.spec.new_tables import Named, allowed
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
 from jobs.watermark import Watermark
@@ -94,7 +94,7 @@ class IntermediateTable:
     def names(self) -> dict[str, Named]:
         """The names of tables that records have brought (`new_tables`)."""
         table = self.catalog.load(self.identifier)
-        return known_names(table.properties, self.pipeline) if table else {}
+        return allowed(self.spec, known_names(table.properties, self.pipeline)) if table else {}
 
     def exists(self) -> bool:
         return self.catalog.load(self.identifier) is not None

@@ -22,7 +22,7 @@ from jobs.iceberg.history import property_prefix
 from jobs.iceberg.table_commit import TableCommit
 from jobs.landing.task_report import TaskReport
 from jobs.spec.added_columns import adds_columns
-from jobs.spec.new_tables import Named, refused_names
+from jobs.spec.new_tables import Named, allowed, refused_names
 from jobs.spec.pipeline import PipelineSpec
 
 _LOG = logging.getLogger("batchmerge")
@@ -56,11 +56,11 @@ class NameRule:
         Args:
             left: true per record that none of the pipeline file's own tables takes.
         """
-        rows = pc.indices_nonzero(left)
-        names = self._names(key, value).take(rows).to_pylist()
+        names = self._names(key, value)
+        rows = pc.indices_nonzero(pc.and_not(left, pc.is_in(names, value_set=pa.array(list(self.known), pa.string()))))
         found, reasons = dict[str, int](), dict[str, str | None]()
-        for row, name in zip(rows.to_pylist(), names, strict=True):
-            if name in self.known or row in verdicts.errors or row in verdicts.skipped:
+        for row, name in zip(rows.to_pylist(), names.take(rows).to_pylist(), strict=True):
+            if row in verdicts.errors or row in verdicts.skipped:
                 continue
             if name not in reasons:
                 reasons[name] = self._refusal(name)
@@ -124,7 +124,7 @@ def name_rule(spec: PipelineSpec, known: Mapping[str, Named]) -> NameRule | None
     if spec.new_tables is None or spec.route_by is None:
         return None
     path, limits = field_path(spec, spec.route_by), spec.new_tables
-    return NameRule(path, known, limits.allow, limits.most, adds_columns(spec))
+    return NameRule(path, allowed(spec, known), limits.allow, limits.most, adds_columns(spec))
 
 
 def known_names(properties: Mapping[str, str], pipeline: str) -> dict[str, Named]:

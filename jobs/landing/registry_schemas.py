@@ -79,9 +79,9 @@ class SchemaIds:
 
 
 def _of_topic(batch: pa.RecordBatch, topic: str | None, others: list[str]) -> pa.RecordBatch:
-    if topic is not None:
-        return batch.filter(pc.equal(batch.column("topic"), topic))
     topics = batch.column("topic").cast(pa.string())
+    if topic is not None:
+        return batch.filter(pc.equal(topics, topic))
     return batch.filter(pc.invert(pc.is_in(topics, value_set=pa.array(others, pa.string())))) if others else batch
 
 

@@ -7,7 +7,7 @@ in lower case. Which values there are is known from what is landed (`jobs.landin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,8 @@ class NewTables(Spec):
     """The entries of `tables` with `{route_by}` in their names stand for a table for each value of that field."""
 
     allow: str = Field(
-        "[a-z_][a-z0-9_]*",
-        description="regular expression that a value, in lower case, must match as a whole to make a table; records "
+        "[a-z_][a-z0-9_]{0,99}",
+        description="regular expression that a value, in lower case, must match as a whole to have a table; records "
         "with other values are dead letters",
         examples=["order_.*"],
     )
@@ -78,6 +78,12 @@ def all_tables(spec: PipelineSpec, names: Iterable[Named]) -> list[Table]:
     except Mistakes as problem:
         remedy = "take back what was changed in the names of `tables`"
         raise ConfigurationError(problem.found[0].what, where="tables[].table", remedy=remedy) from None
+
+
+def allowed(spec: PipelineSpec, names: Mapping[str, Named]) -> dict[str, Named]:
+    """The names that have tables: those that the file does not allow any more are left out."""
+    pattern = spec.new_tables.allow if spec.new_tables else ""
+    return {name: one for name, one in names.items() if re.fullmatch(pattern, name)}
 
 
 def with_own_columns(spec: PipelineSpec, declared: PipelineSpec, table: Table) -> PipelineSpec:

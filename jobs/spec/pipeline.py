@@ -47,7 +47,7 @@ class BatchBounds(Spec):
     at_once: int = Field(
         4,
         ge=1,
-        description="with `source.for_each`: topics that are landed, and tables of an entry merged, side by side",
+        description="topics that are landed (`source.for_each`), and tables of an entry merged, side by side",
     )
 
 

@@ -48,7 +48,7 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
     if held := launch.held(context):
         context.log.info("nothing is landed: %s", held)
         return shown(pipeline, [], 0.0)
-    began, done = time.monotonic(), list[LandedBatch]()
+    began, done, known = time.monotonic(), list[LandedBatch](), set(pipeline.names)
 
     limit = pipeline.spec.batch.time_limit_seconds
     enough = float("inf") if config.until_caught_up else min(_TURN, limit / 2)
@@ -70,6 +70,9 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
         context.log.info("Kafka has nothing new")
     state = pipeline.intermediate.committed()
     context.instance.add_run_tags(context.run.run_id, {LANDED_TAG: str(state.batch_number if state else 0)})
+    if new := ", ".join(name for name in pipeline.names if name not in known):
+        text = f"{new}: reload the code location to see the assets of {launch.name}"
+        return shown(pipeline, done, time.monotonic() - began, {"new tables": dg.MetadataValue.text(text)})
     return shown(pipeline, done, time.monotonic() - began)
 
 

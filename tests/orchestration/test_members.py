@@ -215,6 +215,7 @@ def test_tables_that_records_name_show_up_after_a_reload(
     shop.write("all", {"id": 4, "name": "refund"})
     second = run_job(instance, loaded_before, shop.name, {})
     assert second.success
+    assert "refund" in second.landing.metadata["new tables"]
     assert shop.clickhouse("refund", "id") == [(4,)]
     new = shop.key("clickhouse", "refund")
     assert new not in loaded_before.resolve_asset_graph().get_all_asset_keys()

@@ -12,7 +12,7 @@ from jobs.landing.new_tables import NameRule, name_rule
 from jobs.landing.readers import record_reader
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.spec.new_tables import Named, all_tables, refused_names, with_own_columns
+from jobs.spec.new_tables import Named, all_tables, allowed, refused_names, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.models import examine
 from resources.errors import ConfigurationError
@@ -98,6 +98,12 @@ def test_a_table_has_the_columns_that_its_records_have_had_values_for() -> None:
     ((table, _), (other, _)) = (all_tables(made, [Named(n, 1, tuple(report.columns[n]))]) for n in "ab")
     own = [list(with_own_columns(made, declared, one).source.value.columns) for one in (table, other, made.tables[0])]
     assert own == [["id", "kind", "user"], ["id", "kind", "price"], list(columns)]
+
+
+def test_a_name_that_is_not_allowed_any_more_is_left_out() -> None:
+    narrower = spec(allow="[b-z]+")
+    assert list(allowed(narrower, {name: Named(name) for name in "ab"})) == ["b"]
+    assert list(rule_of(narrower, "a", "b").known) == ["b"]
 
 
 def test_names_that_make_no_right_table() -> None:
