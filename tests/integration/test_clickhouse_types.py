@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from jobs import protocol
 from resources.clickhouse import ClickHouseServer
 from resources.connections import Connections
-from resources.errors import BadRecords, SchemaRefused
+from resources.errors import SchemaRefused
 from tests.kit.clickhouse import clickhouse_flow, servers
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap
@@ -221,17 +221,6 @@ def test_two_keys_never_become_one_row(connections: Connections, topic: Callable
     (server,) = servers(connections)
     assert len(server.rows(f"SELECT u FROM {flow.table('upsert')}")) == 1
     assert [letter["column"] for letter in _letters(server, flow, "upsert")] == list(cases)
-
-
-def test_policy_fail_stops_before_the_state_moves(connections: Connections, topic: Callable[..., str]) -> None:
-    flow = _flow(topic(), {"n": "long"}, {"n": "UInt8"})
-    flow.overrides["on_bad_record"] = "fail"
-    _produce(connections, flow.topic, [{"n": 1}, {"n": 256}])
-    with pytest.raises(
-        BadRecords, match=r"column n: the value does not fit the type \(long to UInt8\), first at offset 1"
-    ):
-        _advance(connections, flow)
-    assert flow.pipeline(connections).destinations()[0].committed() is None
 
 
 def test_deletes_need_only_their_key(connections: Connections, topic: Callable[..., str]) -> None:
