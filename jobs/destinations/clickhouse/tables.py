@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,9 +13,11 @@ from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.evolution import AddColumn, SchemaChange, plan_evolution
 from jobs.spec.columns import row_columns
 from jobs.spec.pipeline import PipelineSpec
-from resources.clickhouse import ClickHouseServer, Row
 from resources.errors import SchemaRefused
 from sql import literal, render
+
+if TYPE_CHECKING:
+    from resources.clickhouse import ClickHouseServer, Row
 
 VERSION, DELETED = "_version", "_deleted"
 TOPIC_ID, STEP = "_topic_id", "_step"

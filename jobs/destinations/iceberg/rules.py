@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
 from jobs.destinations.iceberg.columns import table_columns
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.iceberg.partition_text import parse_partition
-from jobs.iceberg.schema import can_partition
 from jobs.schema.types import type_name
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistake
@@ -25,6 +24,18 @@ def mistakes(spec: PipelineSpec, table: IcebergTable) -> Iterator[Mistake]:
     for name in types:
         if name.lower() in _RESERVED:
             yield Mistake((), f"{name} is a column of Iceberg's own", "give the column of `source` another name")
+    yield from _partitions(table, types)
+    for number, name in enumerate(table.sort_by or ()):
+        if name in types and pa.types.is_nested(types[name]):
+            what = f"{name} is {type_name(types[name])}, which has no order"
+            yield Mistake(("sort_by", number), what, "name a number, a text, a date or a timestamp")
+
+
+def _partitions(table: IcebergTable, types: Mapping[str, pa.DataType]) -> Iterator[Mistake]:
+    if not table.partition_by:
+        return
+    from jobs.iceberg.schema import can_partition  # pyiceberg, and pandas with it: every command reads pipeline files
+
     for number, text in enumerate(table.partition_by):
         partition = parse_partition(text)
         kind = types.get(partition.column) if partition else None
@@ -32,7 +43,3 @@ def mistakes(spec: PipelineSpec, table: IcebergTable) -> Iterator[Mistake]:
             how = "" if partition.transform == "identity" else f"{partition.transform} of "
             what = f"{partition.column} is {type_name(kind)}, and Iceberg has no partitions by {how}that"
             yield Mistake(("partition_by", number), what, _SUITS)
-    for number, name in enumerate(table.sort_by or ()):
-        if name in types and pa.types.is_nested(types[name]):
-            what = f"{name} is {type_name(types[name])}, which has no order"
-            yield Mistake(("sort_by", number), what, "name a number, a text, a date or a timestamp")

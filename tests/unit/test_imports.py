@@ -1,0 +1,38 @@
+"""What a command does not need it does not import: pandas alone takes more than half a second."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.kit.flow import ROOT, Flow
+
+CLIENTS = {"clickhouse_connect", "google.cloud", "pandas", "pyiceberg", "pyspark", "sqlalchemy"}
+READ = "from orchestration.files import pipeline_spec; pipeline_spec('orders')"
+
+
+@pytest.mark.parametrize(
+    ("does", "without"),
+    [
+        ("import orchestration.cli", {*CLIENTS, "dagster", "pyarrow"}),
+        (f"import orchestration.cli.run; {READ}", {*CLIENTS, "dagster", "confluent_kafka"}),
+        (f"import orchestration.cli.infer; {READ}", {*CLIENTS, "dagster"}),
+        (f"import orchestration.cli.check, orchestration.cli.plan; {READ}", {"dagster"}),
+    ],
+)
+def test_commands_import_only_what_they_need(
+    does: str, without: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [{"kind": kind, "table": "shop.orders", "mode": "upsert"} for kind in ("iceberg", "clickhouse")]
+    attributes = Flow("orders", ["upsert"], overrides={"tables": tables}).spec_document
+    (tmp_path / "orders").mkdir()
+    document = {"type": "batchmerge.KafkaPipeline", "attributes": attributes}
+    (tmp_path / "orders" / "defs.yaml").write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path))
+    script = f"import sys; {does}; print(*(name for name in {sorted(without)} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == []
