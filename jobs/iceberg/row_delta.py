@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
+from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from jobs.iceberg.append import Append
@@ -23,26 +24,26 @@ from resources.errors import CommitFailed
 from resources.iceberg_errors import catalog_errors
 
 
+def can_be_taken(table: Table) -> bool:
+    """Whether rows of this table can be replaced by position deletes; other tables are merged by Spark.
+
+    Where the partition spec has changed, files of the old one have partitions that we do not write.
+    """
+    metadata = table.metadata
+    return (
+        metadata.format_version == 2
+        and len(metadata.partition_specs) == 1
+        and metadata.properties.get("write.merge.mode", "copy-on-write") == "merge-on-read"
+        and metadata.properties.get("write.format.default", "parquet").lower() == "parquet"
+    )
+
+
 class RowDelta(Append):
     """Files that are added together, and rows of others that go with the same commit."""
 
     @cached_property
     def _deletes(self) -> list[NewDeletes]:
         return []
-
-    @property
-    def can_be_taken(self) -> bool:
-        """Whether rows of this table can be replaced by position deletes; other tables are merged by Spark.
-
-        Where the partition spec has changed, files of the old one have partitions that we do not write.
-        """
-        metadata = self._table.metadata
-        return (
-            metadata.format_version == 2
-            and len(metadata.partition_specs) == 1
-            and metadata.properties.get("write.merge.mode", "copy-on-write") == "merge-on-read"
-            and metadata.properties.get("write.format.default", "parquet").lower() == "parquet"
-        )
 
     @property
     def path(self) -> tuple[str, ...] | None:

@@ -79,6 +79,7 @@ class TableCommit(ABC):
         target: str = "main",
         skip_undone: bool = False,
         publish: Publish | None = None,
+        table: Table | None = None,
     ) -> None:
         self._catalog = catalog
         self.identifier = identifier
@@ -88,7 +89,7 @@ class TableCommit(ABC):
         self._skip_undone = skip_undone
         self._commit = publish or catalog.commit
         self.id = uuid.uuid4().hex
-        self._table = catalog.require(identifier)
+        self._table = table or catalog.require(identifier)
         self.base = self._begin()
 
     @property

@@ -28,7 +28,7 @@ from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import recreated_properties, recreated_topics_of, state_properties
-from jobs.iceberg.row_delta import RowDelta
+from jobs.iceberg.row_delta import RowDelta, can_be_taken
 from jobs.iceberg.table_commit import TableCommit
 from jobs.landing.direct import DirectLanding
 from jobs.landing.intermediate import IntermediateTable
@@ -190,28 +190,29 @@ class IcebergDestination(Destination):
     ) -> Merged:
         clock = Stages()
         summary = {**state.to_properties(), **self._run(context)}
-        delta = self._commit(RowDelta, committed, context.transaction)
-        if delta.can_be_taken and not changes.keeps:
+        table = self.catalog.require(self.table.table)
+        duplicates: int | None = None
+        if can_be_taken(table):
+            delta = self._commit(RowDelta, committed, context.transaction, table)
             failpoint("merge.begun")
             with spark_errors(self.name):
                 effect = clock.time("write", lambda: changes.write_to(delta))
             failpoint("merge.written")
             counts = MergeCounts(effect.changes, effect.inserted, effect.updated, effect.deleted)
+            duplicates = effect.duplicates
             snapshot = clock.time("publish", lambda: delta.publish_append(summary, mirrored, rebase=False))
-            if context.transaction is None:
-                failpoint("merge.published")
-            return Merged(counts, str(snapshot), clock.seconds, effect.duplicates)
-        attempt = self.attempt(committed, context.transaction)
-        failpoint("merge.begun")
-        summary |= attempt.summary
-        with spark_errors(self.name):
-            counts = clock.time("plan", lambda: changes.effect_on(attempt))
-            clock.time("write", lambda: changes.merge_into(attempt, summary))
-        failpoint("merge.written")
-        snapshot = clock.time("publish", lambda: attempt.publish_head(summary, mirrored))
+        else:
+            attempt = self._commit(Attempt, committed, context.transaction, table)
+            failpoint("merge.begun")
+            summary |= attempt.summary
+            with spark_errors(self.name):
+                counts = clock.time("plan", lambda: changes.effect_on(attempt))
+                clock.time("write", lambda: changes.merge_into(attempt, summary))
+            failpoint("merge.written")
+            snapshot = clock.time("publish", lambda: attempt.publish_head(summary, mirrored))
         if context.transaction is None:
             failpoint("merge.published")
-        return Merged(counts, str(snapshot), clock.seconds)
+        return Merged(counts, str(snapshot), clock.seconds, duplicates)
 
     def attempt(self, committed: CommittedState | None, transaction: Transaction | None = None) -> Attempt:
         """A try at the table's next commit, of what Spark writes."""
@@ -222,12 +223,16 @@ class IcebergDestination(Destination):
         return self._commit(Append, committed)
 
     def _commit(
-        self, kind: type[Commit], committed: CommittedState | None, transaction: Transaction | None = None
+        self,
+        kind: type[Commit],
+        committed: CommittedState | None,
+        transaction: Transaction | None = None,
+        table: Table | None = None,
     ) -> Commit:
         assert transaction is None or isinstance(transaction, CatalogTransaction), "from our own `transaction`"
         publish = transaction.add if transaction else None
         skip = self.table.on_rollback == "skip"
-        return kind(self.catalog, self.table.table, self.pipeline, committed, self.table.branch, skip, publish)
+        return kind(self.catalog, self.table.table, self.pipeline, committed, self.table.branch, skip, publish, table)
 
     def _run(self, context: MergeContext) -> dict[str, str]:
         return {PREFIX + "run-id": context.run_id}

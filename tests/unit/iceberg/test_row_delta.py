@@ -16,7 +16,7 @@ from jobs.batch import CommittedState
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.position_deletes import by_data_file, write_deletes
-from jobs.iceberg.row_delta import RowDelta
+from jobs.iceberg.row_delta import RowDelta, can_be_taken
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema, partition_spec
 from jobs.iceberg.staging import live_files
@@ -177,14 +177,14 @@ def test_only_tables_that_it_knows_are_taken(
     catalog: IcebergCatalog, properties: dict[str, str], possible: bool
 ) -> None:
     create(catalog, **properties)
-    assert begin(catalog, 0).can_be_taken == possible
+    assert can_be_taken(catalog.require(NAME)) == possible
 
 
 def test_a_table_with_files_of_an_older_partition_spec_is_not_taken(catalog: IcebergCatalog) -> None:
     create(catalog)
     with catalog.require(NAME).update_spec() as update:
         update.add_identity("name")
-    assert not begin(catalog, 0).can_be_taken
+    assert not can_be_taken(catalog.require(NAME))
 
 
 @pytest.mark.parametrize(
