@@ -63,12 +63,23 @@ class RowDelta(Append):
         there = {name.lower() for name in (known or self._table.schema()).column_names}
         return frozenset(name for name in names if name.lower() in there)
 
+    @cached_property
+    def _base_data(self) -> list[DataFile]:
+        return self._live(ManifestContent.DATA)
+
+    @cached_property
+    def _base_deletes(self) -> list[DataFile]:
+        return self._live(ManifestContent.DELETES)
+
+    def _live(self, content: ManifestContent) -> list[DataFile]:
+        if self.base is None:
+            return []
+        with catalog_errors(self.identifier):
+            return list(live_files(self._table, self.base, content))
+
     def deletes_by_data_file(self) -> Mapping[str, tuple[str, ...]]:
         """Paths of the base's delete files that are of one data file alone, by its path."""
-        if self.base is None:
-            return {}
-        with catalog_errors(self.identifier):
-            return by_data_file(live_files(self._table, self.base, ManifestContent.DELETES))
+        return by_data_file(self._base_deletes)
 
     def scan_for(self, keys: pa.Table, others: Iterable[str], tasks: int) -> KeyScan | None:
         """How the rows of these keys are found in the base's files; None: by Spark alone.
@@ -78,20 +89,19 @@ class RowDelta(Append):
             others: columns that are asked for beside them.
             tasks: so many go through the files at most.
         """
-        assert self.base is not None, "there are rows"
         schema = self.files.arrow_schema
         names = [*keys.column_names, *(name for name in others if name not in keys.column_names)]
         mapped = "schema.name-mapping.default" in self.properties
         if mapped or not can_be_scanned_for(keys.schema) or not set(names) <= set(schema.names):
             return None
-        with catalog_errors(self.identifier):
-            deletes = list(live_files(self._table, self.base, ManifestContent.DELETES))
-            data = list(live_files(self._table, self.base, ManifestContent.DATA))
-        if any(only_data_file(d) is None for d in deletes) or any(f.file_format != FileFormat.PARQUET for f in data):
+        data = self._base_data
+        if any(only_data_file(deletes) is None for deletes in self._base_deletes):
+            return None
+        if any(file.file_format != FileFormat.PARQUET for file in data):
             return None
         columns = pa.schema([schema.field(name).with_nullable(True) for name in names])
         wanted = Keys(keys.cast(pa.schema([pa.field(name, columns.field(name).type) for name in keys.column_names])))
-        files = scanned_files(data, by_data_file(deletes), wanted, self._table.schema())
+        files = scanned_files(data, self.deletes_by_data_file(), wanted, self._table.schema())
         shares = [files[n::tasks] for n in range(min(tasks, len(files)))]
         return KeyScan(self.identifier, wanted, columns, shares, self.files.storage)
 
@@ -111,10 +121,7 @@ class RowDelta(Append):
         if spec.is_unpartitioned():
             return [file.to_file(spec.spec_id, Record()) for file in self._deletes]
         wanted = {file.data_file for file in self._deletes}
-        assert self.base is not None, "only rows of the base can go"
-        with catalog_errors(self.identifier):
-            known = live_files(self._table, self.base, ManifestContent.DATA)
-            partitions = {file.file_path: (file.spec_id, file.partition) for file in known if file.file_path in wanted}
+        partitions = {f.file_path: (f.spec_id, f.partition) for f in self._base_data if f.file_path in wanted}
         if len(partitions) < len(wanted):
             raise CommitFailed("rows were found in files that the base does not have", where=self.identifier)
         return [file.to_file(*partitions[file.data_file]) for file in self._deletes]
