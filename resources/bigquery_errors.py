@@ -28,7 +28,9 @@ from resources.errors import (
 
 _QUOTAS = frozenset({"rateLimitExceeded", "quotaExceeded", "jobRateLimitExceeded", "tableUnavailable"})
 _LATER = frozenset({"backendError", "internalError", "jobBackendError", "jobInternalError", "badGateway", "timeout"})
-_CONFLICT = re.compile(r"could not serialize|concurrent update|too many DML|failed to commit", re.IGNORECASE)
+_CONFLICT = re.compile(
+    r"could not serialize|concurrent update|too many DML|failed to commit|conflict on update", re.IGNORECASE
+)
 NETWORK = (requests.exceptions.RequestException, ConnectionError, TimeoutError, google_errors.RetryError)
 
 _LIMIT = (

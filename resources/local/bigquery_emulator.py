@@ -13,14 +13,6 @@ from resources.local.bigquery_jobs import settle_jobs
 from resources.local.service import HOST, Command, Say, Service, Site
 
 PROJECT = "batchmerge-local"
-# Statements are many and small: a second thread of DuckDB costs more than it brings.
-_PROGRAM = """
-import duckdb
-connect = duckdb.connect
-duckdb.connect = lambda *args, config=None, **more: connect(*args, config={"threads": 1, **(config or {})}, **more)
-from local_bigquery.cli import main
-main()
-"""
 _EXTENSIONS = ("ducklake", "icu", "spatial")
 
 
@@ -41,7 +33,7 @@ class BigQueryEmulator(Service):
         _install_extensions(folder)
         for job_id in settle_jobs(folder / "data"):
             say(f"{self.name}: found out what became of {job_id}, which was running when the emulator was killed")
-        argv = [sys.executable, "-c", _PROGRAM, "serve"]
+        argv = [sys.executable, "-m", f"{__package__}.bigquery_program", "serve"]
         argv += ["--host", HOST, "--port", str(site.port(self.name, "http"))]
         argv += ["--grpc-port", str(site.port(self.name, "grpc"))]
         argv += ["--project", PROJECT, "--data-dir", str(folder / "data")]
