@@ -1,6 +1,6 @@
 """What Dagster loads: every pipeline of the folder, and what they share."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -17,9 +17,9 @@ def defs() -> dg.Definitions:
 
 
 def with_shared(found: dg.Definitions) -> dg.Definitions:
-    """The pipelines' definitions with one asset per topic, whoever reads it, and the sensors for all pipelines."""
+    """The pipelines' definitions with one asset for each key, and the sensors for all pipelines."""
     return dg.Definitions(
-        assets=_topics_once(found.assets or []),
+        assets=_once(list(found.assets or [])),
         asset_checks=found.asset_checks,
         schedules=found.schedules,
         sensors=[*(found.sensors or []), failure_alert],
@@ -32,9 +32,10 @@ def with_shared(found: dg.Definitions) -> dg.Definitions:
     )
 
 
-def _topics_once(assets: Iterable[Any]) -> list[Any]:
-    """Pipelines that read the same topic each name it; the first one's description stays."""
-    seen: set[dg.AssetKey] = set()
+def _once(assets: Sequence[Any]) -> list[Any]:
+    """Pipelines that read the same topic each name it, and a record may name a table that another pipeline has: an
+    asset with a step stays, or else the first one."""
+    seen = {key for asset in assets if isinstance(asset, dg.AssetsDefinition) for key in asset.keys}
     kept = []
     for asset in assets:
         if isinstance(asset, dg.AssetSpec):

@@ -15,7 +15,7 @@ import dagster as dg
 
 from jobs.destinations.registry import kind_of
 from jobs.known_topics import known_members, seen_names
-from jobs.spec.new_tables import Named, named_table
+from jobs.spec.new_tables import Named, allowed, named_table
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from orchestration import names
@@ -35,11 +35,13 @@ def member_assets(launch: Launch, partitions: dg.PartitionsDefinition) -> list[d
             of_topic = [_table(launch, *tables, member.spec, member.topic, partitions, topic.key) for tables in whose]
             found += [topic, *of_topic]
     if spec.new_tables:
-        for name in seen_names(launch.name):
+        for name, named in allowed(spec, {name: Named(name) for name in seen_names(launch.name)}).items():
             with suppress(Mistakes):  # told by whoever opens the pipeline
-                made = [(entry, named_table(entry, Named(name))) for entry in spec.tables]
+                made = [(entry, named_table(entry, named)) for entry in spec.tables]
                 found += [_table(launch, *tables, spec, name, partitions) for tables in made]
-    return found
+    # Whatever a topic or a record is called, it cannot take the name of a step.
+    steps = {names.table_key(entry) for entry in spec.tables}
+    return [asset for asset in found if asset.key not in steps]
 
 
 def _topic(launch: Launch, topic: str) -> dg.AssetSpec:

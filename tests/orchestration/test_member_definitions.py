@@ -60,6 +60,30 @@ def test_loads_before_any_topic_was_seen(folder: Path) -> None:
     }
 
 
+def test_names_that_records_bring_keep_nothing_from_being_loaded(folder: Path) -> None:
+    write_pipeline(folder, "events", ("iceberg",))
+    path = folder / "events" / "defs.yaml"
+    written = yaml.safe_load(path.read_text())
+    parts = written["attributes"]
+    parts["source"] = {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long", "kind": "string"}}}
+    parts |= {"route_by": "kind", "new_tables": {}}
+    parts["tables"] = [{"kind": "iceberg", "table": "events.{route_by}", "mode": "append"}]
+    path.write_text(yaml.safe_dump(written))
+    write_pipeline(folder, "other", ("iceberg",))
+    other = folder / "other" / "defs.yaml"
+    parts["tables"] = [{"kind": "iceberg", "table": "events.taken", "mode": "append"}]
+    other.write_text(yaml.safe_dump({**written, "attributes": {**parts, "new_tables": None, "route_by": None}}))
+    remember("events", ["login", "each_route_by", "taken", "no table"])
+
+    found = with_shared(load_folder(folder))
+
+    assert {key for key in keys(found) if key.startswith("iceberg/")} == {
+        "iceberg/events/each_route_by", "iceberg/events/login", "iceberg/events/taken",
+    }  # fmt: skip
+    graph = found.resolve_asset_graph()
+    assert graph.get(dg.AssetKey(["iceberg", "events", "taken"])).group_name == "other"
+
+
 def test_a_wrong_topic_keeps_no_other_from_being_loaded(folder: Path) -> None:
     write_pipeline(folder, "many")
     remember("many", ["many.public.a-b", "many.public.c"])
