@@ -15,6 +15,7 @@ from rich.table import Table
 from jobs.dead_letters.listing import summary
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
+from orchestration.cli import demo_tables
 from orchestration.cli.flights import Flights
 from orchestration.cli.flights_proof import is_same, read_tables
 from orchestration.cli.instance import dagster_instance
@@ -66,6 +67,8 @@ def demo(size: str) -> None:
     _show_quarantined(pipeline, flights.malformed)
     _say("6. The tables, each read by its own client, against the CSV files")
     right = _compare(pipeline, expected_table(flights.month))
+    _say(f"7. Three topics, one pipeline file (`{demo_tables.PIPELINE}`), columns and keys as the records have them")
+    right &= demo_tables.keep_other_tables()
     _say(f"Done in {time.monotonic() - began:.0f} s. To see it in Dagster: {_ui()}")
     sys.exit(0 if right else 1)
 

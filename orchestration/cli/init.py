@@ -14,14 +14,14 @@ from orchestration.files import OWN_FOLDER
 from resources.errors import ConfigurationError
 
 _TEXTS = Path(__file__).parent / "new_project"
-_DEMO = "flights"
+_DEMO = ("flights", "nyc")
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 def init(folder: Path) -> None:
-    """Make a project in FOLDER: pyproject.toml, workspace.yaml, the demo's pipeline file, and connections to fill in.
+    """Make a project in FOLDER: pyproject.toml, workspace.yaml, the demo's pipeline files, and connections to fill in.
 
     `dg check defs`, `dg dev`, and every command here work in it; so does `batchmerge demo`. In a Dagster project that
     you have, `dg scaffold defs batchmerge.KafkaPipeline <name>` adds a pipeline instead.
@@ -49,15 +49,16 @@ def make_project(folder: Path) -> list[Path]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError("it exists and is not empty", where=str(folder), remedy="name a new folder")
     module = name.replace("-", "_")
-    package, pipeline = folder / module, folder / module / "defs" / _DEMO / "defs.yaml"
-    pipeline.parent.mkdir(parents=True)
+    package = folder / module
+    for pipeline in _DEMO:
+        (package / "defs" / pipeline).mkdir(parents=True)
+        shutil.copyfile(OWN_FOLDER / pipeline / "defs.yaml", package / "defs" / pipeline / "defs.yaml")
     for text in ("pyproject.toml", "workspace.yaml"):
         template = Template((_TEXTS / f"{text}.in").read_text())
         (folder / text).write_text(template.substitute(name=name, module=module))
     shutil.copyfile(_TEXTS / "connections.production.yaml", folder / "connections.production.yaml")
     shutil.copyfile(_TEXTS / "gitignore", folder / ".gitignore")
     shutil.copyfile(_TEXTS / "definitions.py", package / "definitions.py")
-    shutil.copyfile(OWN_FOLDER / _DEMO / "defs.yaml", pipeline)
     for part in (package, package / "defs"):
         (part / "__init__.py").touch()
     return sorted(file for file in folder.rglob("*") if file.is_file())

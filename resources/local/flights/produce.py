@@ -59,7 +59,7 @@ def produce_flights(
         Unavailable: the cluster does not answer, or did not take a record.
     """
     changes = FlightChanges(month)
-    count = _partitions(bootstrap, topic, partitions)
+    count = partitions_of(bootstrap, topic, partitions)
     refused: list[KafkaError] = []
     producer = Producer(
         {
@@ -119,7 +119,7 @@ def _check(bootstrap: str, refused: list[KafkaError], left: int = 0) -> None:
         )
 
 
-def _partitions(bootstrap: str, topic: str, wanted: int) -> int:
+def partitions_of(bootstrap: str, topic: str, wanted: int) -> int:
     """The number of partitions of the topic, which is created if it is missing."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_LOG)
     try:

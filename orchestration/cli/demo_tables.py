@@ -1,0 +1,44 @@
+"""The demo's second pipeline: many topics in one file, with columns and keys as the records have them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+from pyiceberg.catalog import load_catalog
+
+from jobs.members import Members
+from orchestration.cli.instance import dagster_instance
+from orchestration.cli.job_runs import definitions_of, run_job
+from orchestration.cli.report import show_run
+from orchestration.files import pipeline_spec
+from resources.connections import IcebergConnection, KafkaConnection, load_connections
+from resources.local.flights.other_tables import rows, send
+
+PIPELINE = "nyc"
+
+
+def keep_other_tables() -> bool:
+    """Sends the rows, runs the pipeline once, and compares every value; whether all are right."""
+    spec, connections = pipeline_spec(PIPELINE), load_connections()
+    kafka = connections.get(spec.source.connection, KafkaConnection)
+    click.echo(f"{send(kafka.bootstrap_servers, spec.source.topics):,} records into {', '.join(spec.source.topics)}")
+    with dagster_instance() as instance:
+        result = run_job(instance, definitions_of(PIPELINE, spec), PIPELINE, {})
+    if not result.success:
+        show_run(result, PIPELINE)
+        sys.exit(1)
+    lake, every = connections.get("lake", IcebergConnection), []
+    catalog = load_catalog("lake", type=lake.type, uri=lake.uri, warehouse=lake.warehouse)
+    for member in Members(PIPELINE, spec, connections).known():
+        name = member.spec.tables[0].table
+        found, expected = catalog.load_table(name).scan().to_arrow(), rows(name.rsplit(".", 1)[-1])
+        every.append(_ordered(found.to_pylist()) == _ordered(expected))
+        verdict = "every value is the same" if every[-1] else "IT DIFFERS"
+        click.echo(f"  {name:<13} {found.num_rows:,} rows of {found.num_columns} columns, {verdict}")
+    return all(every)
+
+
+def _ordered(found: Sequence[Mapping[str, object]]) -> list[str]:
+    return sorted(repr(sorted(row.items())) for row in found)
