@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,8 @@ for module in pkgutil.walk_packages(batchmerge.__path__, "batchmerge."):
 assert all(module.WHOSE == "theirs" for module in (jobs, orchestration, resources, sql))
 print(sum(name.startswith("batchmerge.") for name in sys.modules), "modules")
 """
-_LAUNCH = """mutation { launchRun(executionParams: {mode: "default", selector: {
-  repositoryName: "__repository__", repositoryLocationName: "my-project", jobName: "flights"}}) { __typename } }"""
+_LAUNCH = """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) { __typename } }"""
+_FLIGHTS = {"repositoryLocationName": "my-project", "repositoryName": "__repository__", "jobName": "flights"}
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,9 @@ def test_demo_and_a_run_of_the_daemon(installed: Environment, project: Path, tmp
         places = {"BATCHMERGE_HOME": home, "DAGSTER_HOME": home / "dagster", "PYTHONPATH": project}
         variables = {**installed.variables, **{name: str(place) for name, place in places.items()}}
         with running(command, free_port(()), variables, tmp_path / "log", project) as address:
-            assert ask(address, _LAUNCH, {})["launchRun"]["__typename"] == "LaunchRunSuccess"
+            tags = [{"key": "dagster/partition", "value": f"{datetime.now(UTC):%Y-%m-%d-%H:00}"}]
+            wanted = {"selector": _FLIGHTS, "mode": "default", "executionMetadata": {"tags": tags}}
+            assert ask(address, _LAUNCH, {"p": wanted})["launchRun"]["__typename"] == "LaunchRunSuccess"
 
             def ended() -> str | None:
                 (run,) = ask(address, "{ runsOrError(limit: 1) { ... on Runs { results { status } } } }", {})[
