@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Any, ClassVar
 
+from jobs import spark_daemon
 from resources.errors import ConfigurationError
 from resources.local.jars import Bundle, classpath, fetch, pyspark_folder
 from resources.local.java import find_java
@@ -22,11 +23,12 @@ from resources.local.ports import accepts
 from resources.local.service import HOST, Command, Say, Service, Site
 
 PROGRAM = Path(__file__).parent.parent / "spark_connect" / "server.py"
-# What PROGRAM needs.
+# What PROGRAM needs, and workers that have our modules when they are forked.
 SHARED_SESSIONS = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.sql.artifact.isolation.enabled": "false",
     "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",
+    "spark.python.daemon.module": spark_daemon.__name__,
 }
 
 LIBRARIES = Bundle(

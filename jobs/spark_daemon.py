@@ -1,0 +1,30 @@
+"""The Python daemon of Spark's executors (`spark.python.daemon.module`): Spark's own, with our modules loaded.
+
+It forks a Python worker for each task slot, and again where one was idle for a minute. Each worker of a daemon without
+them loads them itself, which is two seconds of a core.
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+from importlib import import_module
+
+_LOADED = (".landing.task", ".iceberg.row_delta_task", ".iceberg.key_scan")
+
+
+def main() -> None:
+    """Serves the executor that has started this process, until it closes the other end."""
+    from pyspark import daemon
+
+    # What cannot be loaded is told by the task that needs it.
+    with suppress(Exception):
+        for module in _LOADED:
+            import_module(module, __package__)
+    # A worker collects garbage after each task: not in what it has from here, and shares with the others.
+    gc.freeze()
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()
