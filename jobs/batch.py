@@ -169,6 +169,11 @@ class CommittedState:
             leader_epochs=batch.leader_epochs,
         )
 
+    def truncates(self, before: CommittedState | None) -> int | None:
+        """The order below which a table in the state before may have rows that it must not have in this one."""
+        below = self.watermark.truncated_below
+        return below if below != (before.watermark.truncated_below if before else None) else None
+
     def to_properties(self) -> dict[str, str]:
         """Flat strings for a snapshot summary, a state row or labels."""
         return {

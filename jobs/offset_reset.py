@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.batch import Batch, CommittedState, LandedBatch, new_commit_id
 from jobs.lineage import next_batches
@@ -200,10 +200,12 @@ def _is_landed(state: CommittedState, landed: Sequence[LandedBatch]) -> bool:
 
 
 def _watermark(base: CommittedState, batch: Batch) -> Watermark:
-    """Record times of a recreated topic start over: it is another topic."""
+    """Record times of a recreated topic start over: it is another topic. So does what truncations have taken away where
+    `changes` means something else: the order may be another one."""
     same = {t for t, topic_id in batch.topic_ids.items() if base.topic_ids.get(t) == topic_id}
     times = {tp: base.watermark.record_times.get(tp) if tp.topic in same else None for tp in batch.ranges}
-    return Watermark(times, base.watermark.caught_up_through)
+    below = base.watermark.truncated_below if batch.spec_hash == base.spec_hash else None
+    return replace(base.watermark, record_times=times, truncated_below=below)
 
 
 def _check_targets(known: ResetState, targets: Offsets) -> None:

@@ -1,4 +1,5 @@
-"""How far a table is valid in record time: VTTS and `caught_up_through` (DESIGN section 2).
+"""What is known of all records so far: up to when a table is valid in record time (VTTS and `caught_up_through`,
+DESIGN section 2), and what a truncated source has taken out of it.
 
 Times are milliseconds since the epoch, as Kafka has them.
 """
@@ -6,7 +7,7 @@ Times are milliseconds since the epoch, as Kafka has them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jobs import offsets
 from jobs.offsets import Offsets, Ranges, TopicPartition
@@ -20,10 +21,13 @@ class Watermark:
         record_times: maximum record timestamp so far per topic-partition; None while none was seen.
         caught_up_through: VTTS, except that a partition read to its end counts as of the plan's time: an idle
             partition does not look stale. Never goes back.
+        truncated_below: the largest `changes.order_by` of a truncation (`envelope.truncates: apply`): nothing of a
+            smaller value, or of none, is in the table, whenever it comes. Never goes back.
     """
 
     record_times: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     caught_up_through: int | None = None
+    truncated_below: int | None = None
 
     @property
     def vtts(self) -> int | None:
@@ -46,7 +50,12 @@ class Watermark:
             times[tp] = max(known, default=None)
         reached = [planned_at if r.end >= log_ends.get(tp, r.end) else times[tp] for tp, r in ranges.items()]
         now = [time for time in (self.caught_up_through, _minimum(reached)) if time is not None]
-        return Watermark(times, max(now, default=None))
+        return replace(self, record_times=times, caught_up_through=max(now, default=None))
+
+    def truncated(self, below: int | None) -> Watermark:
+        """The same after a truncation; None: there was none."""
+        known = [order for order in (self.truncated_below, below) if order is not None]
+        return replace(self, truncated_below=max(known, default=None))
 
     def to_properties(self, prefix: str) -> dict[str, str]:
         known = {tp: time for tp, time in self.record_times.items() if time is not None}
@@ -55,6 +64,8 @@ class Watermark:
             found[prefix + "vtts"] = str(self.vtts)
         if self.caught_up_through is not None:
             found[prefix + "caught-up-through"] = str(self.caught_up_through)
+        if self.truncated_below is not None:
+            found[prefix + "truncated-below"] = str(self.truncated_below)
         return found
 
     @classmethod
@@ -65,8 +76,8 @@ class Watermark:
             known = offsets.decode(properties[prefix + "record-times"])
             return {tp: known.get(tp) for tp in partitions}
 
-        caught_up = properties.get(prefix + "caught-up-through")
-        return cls(offsets.Later(times), int(caught_up) if caught_up else None)
+        caught_up, below = (properties.get(prefix + name) for name in ("caught-up-through", "truncated-below"))
+        return cls(offsets.Later(times), int(caught_up) if caught_up else None, int(below) if below else None)
 
 
 def _minimum(times: list[int | None]) -> int | None:

@@ -17,6 +17,13 @@ from jobs.spec.tables import Table
 from sql import render
 
 
+def truncated_below(spec: PipelineSpec, table: Table, newest: LandedBatch) -> int | None:
+    """The order below which a table has nothing that has everything up to this batch; None: truncations do not count
+    there, as deletes do not."""
+    counts = table.loses_rows and spec.changes.ordered_by
+    return newest.watermark.truncated_below if counts else None
+
+
 @dataclass(frozen=True)
 class Reduction:
     """Which landed rows a table takes, and how changes to one key become one.
@@ -32,6 +39,7 @@ class Reduction:
             first ones are taken, as each batch landed them.
         has_revision: the table of landed rows can have several.
         with_time: the record's time is wanted too, as ``__time``.
+        truncated_below: changes of a smaller order are left out (`jobs.watermark`); None: none are.
     """
 
     table: tuple[str, ...]
@@ -48,6 +56,7 @@ class Reduction:
     revised: bool = False
     has_revision: bool = False
     with_time: bool = False
+    truncated_below: int | None = None
 
     @classmethod
     def of_table(
@@ -78,6 +87,7 @@ class Reduction:
             order_by=spec.changes.ordered_by,
             route=route_filter(spec, table),
             has_revision=at.has_revision,
+            truncated_below=truncated_below(spec, table, newest),
         )
 
     @classmethod
@@ -143,6 +153,7 @@ class Reduction:
             route=route_filter(spec, table),
             revised=bool(revises),
             has_revision=at.has_revision,
+            truncated_below=truncated_below(spec, table, known[-1]),
         )
 
     @property
@@ -166,6 +177,7 @@ class Reduction:
             revised=self.revised,
             has_revision=self.has_revision,
             with_time=self.with_time,
+            truncated_below=self.truncated_below,
             **more,
         )
 

@@ -26,7 +26,7 @@ from jobs.decode.verdicts import Verdicts
 from jobs.schema.types import type_name
 
 OPERATION = "op"
-_ROW_OPS, _DELETE, _TRUNCATE, _MESSAGE = ("c", "r", "u"), "d", "t", "m"
+_ROW_OPS, _DELETE, TRUNCATE, _MESSAGE = ("c", "r", "u"), "d", "t", "m"
 _DMS = {"load": "r", "insert": "c", "update": "u", "delete": "d", "truncate-table": "t"}
 
 
@@ -42,7 +42,7 @@ class EnvelopeRules:
     kind: str
     metadata: Mapping[str, str] = field(default_factory=dict)
     skips_tombstones: bool = True
-    skips_truncates: bool = False
+    truncates: str = "refuse"
     skips_without_row: bool = False
     unavailable: str = "refuse"
     placeholder: Placeholder = field(default_factory=Placeholder)
@@ -105,12 +105,13 @@ class Enveloped:
     def _row(self, envelope: pa.Array, found: Verdicts) -> tuple[pa.Array, pa.Array]:
         """The operation (c, r, u or d) and the row that it leaves, or for a delete took away."""
         operation = _operation(self._rules.kind, envelope)
-        truncates = pc.equal(operation, _TRUNCATE)
-        if self._rules.skips_truncates:
+        truncates = pc.equal(operation, TRUNCATE)
+        if self._rules.truncates == "skip":
             found.skip_where(truncates)
-        found.refuse_where(truncates, DecodeError("type", "the table was truncated"))
+        if self._rules.truncates != "apply":
+            found.refuse_where(truncates, DecodeError("type", "the table was truncated"))
         found.skip_where(pc.equal(operation, _MESSAGE))
-        known = pc.is_in(operation, value_set=pa.array([*_ROW_OPS, _DELETE, _TRUNCATE, _MESSAGE]))
+        known = pc.is_in(operation, value_set=pa.array([*_ROW_OPS, _DELETE, TRUNCATE, _MESSAGE]))
         unknown = pc.and_not(pc.is_valid(envelope), known)
         found.refuse_where(unknown, DecodeError("type", "the envelope holds no known operation"))
         deleted = pc.fill_null(pc.equal(operation, _DELETE), False)

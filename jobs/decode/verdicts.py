@@ -27,6 +27,7 @@ class Verdicts:
         skipped: indexes of the records that are left out.
         unchanged: index of each good record that leaves columns as they were, to the names of those.
         unknown: fields that no column takes.
+        truncated_below: the largest order of the truncations among them (`jobs.watermark`).
     """
 
     def __init__(self, rows: int, errors: Mapping[int, DecodeError] | None = None) -> None:
@@ -35,6 +36,7 @@ class Verdicts:
         self.skipped: set[int] = set()
         self.unchanged: dict[int, tuple[str, ...]] = {}
         self.unknown = NOTHING_FOUND
+        self.truncated_below: int | None = None
 
     def refuse(self, row: int, error: DecodeError) -> None:
         if row not in self.skipped:

@@ -67,6 +67,7 @@ class Capabilities:
         tells_topics_apart: rows of a recreated topic are told from those of the topic before it of that name, or
             `Destination.check_replay` says that they cannot be.
         leases: a run holds a lease while it writes, so that a dead run leaves something behind (`Destination.leases`).
+        truncates: a merge also takes the rows away that a truncation is about (`CommittedState.truncates`).
     """
 
     modes: frozenset[Mode]
@@ -82,6 +83,7 @@ class Capabilities:
     nullable_nested: bool = True
     tells_topics_apart: bool = False
     leases: bool = False
+    truncates: bool = False
 
 
 class Kind(ABC, Generic[T]):

@@ -245,7 +245,8 @@ class IntermediateTable:
             written = readings.write(commit, commit.schema, Selection(READINGS, keeps_bad))
             failpoint("land.written")
         named = tell_new_tables(commit, written.report, batch.number)
-        return publish_batch(commit, LandedBatch(batch, written.counts, committed.watermark, 0), summary, named)
+        watermark = committed.watermark.truncated(written.report.truncated_below)
+        return publish_batch(commit, LandedBatch(batch, written.counts, watermark, 0), summary, named)
 
 
 def publish_landed(
@@ -259,6 +260,7 @@ def publish_landed(
     """Publishes the files that were written as this batch, with the state after it."""
     before, counts = committed.watermark if committed else Watermark(), written.counts
     watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
+    watermark = watermark.truncated(written.report.truncated_below)
     unknown = written.report.fields.counts
     told = {
         **tell_unknown_fields(append, unknown),

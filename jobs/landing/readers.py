@@ -12,13 +12,13 @@ from jobs.changes.columns import KEPT, value_fields
 from jobs.changes.routing import route_filters
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
-from jobs.decode.envelope import Enveloped, EnvelopeRules
+from jobs.decode.envelope import OPERATION, Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
 from jobs.decode.nested import Nested
 from jobs.decode.renamed import Renamed
 from jobs.decode.unknown import Watch
 from jobs.landing.new_tables import NameRule
-from jobs.landing.records import Operations, RecordReader
+from jobs.landing.records import Operations, RecordReader, Truncation
 from jobs.landing.registry_schemas import SchemaIds, Schemas
 from jobs.schema.renaming import Renaming
 from jobs.spec.columns import key_fields
@@ -72,6 +72,7 @@ def record_reader(
         landed_at=batch.planned_at,
         metadata=tuple(landed_on_request(spec)),
         names_unchanged=KEPT.name in table.names,
+        truncation=_truncation(spec),
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),
         schema_ids=SchemaIds.of(source),
@@ -88,6 +89,14 @@ def record_reader(
             for topic, own in source.per_topic.items()
         },
     )
+
+
+def _truncation(spec: PipelineSpec) -> Truncation | None:
+    """As `jobs.spec.truncates` demands it."""
+    envelope, order = spec.source.value.envelope, spec.changes.ordered_by
+    if envelope is None or envelope.truncates != "apply" or order is None:
+        return None
+    return Truncation(next(name for name, path in envelope.metadata.items() if path == OPERATION), order)
 
 
 def telling_decoder(spec: PipelineSpec, columns: Format, encoding: Encoding, schemas: Schemas) -> Decoder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,7 @@ from jobs.changes.columns import ERROR, KEPT, LEFT_OUT
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
+from jobs.decode.envelope import TRUNCATE
 from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.coordinates import kafka_struct
 from jobs.landing.new_tables import STAGE as ROUTE
@@ -40,6 +41,13 @@ class Operations:
     delete: tuple[str, ...]
 
 
+class Truncation(NamedTuple):
+    """Columns of the value: which holds the operation of its envelope, and which the order of changes."""
+
+    operation: str
+    order: str
+
+
 @dataclass(frozen=True)
 class RecordReader:
     """Turns Arrow batches of Kafka records into Arrow batches of landed rows.
@@ -60,6 +68,7 @@ class RecordReader:
         required: columns that a transform must not give as null.
         left_out: the error of records that the pipeline leaves out; None: they count as filtered.
         places: of records that are read once more, each in its places; None: they are placed by this batch's ranges.
+        truncation: how a record that truncates the table is known; None: there are none.
         names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
     """
 
@@ -83,6 +92,7 @@ class RecordReader:
 
     required: tuple[str, ...] = ()
     names_unchanged: bool = False
+    truncation: Truncation | None = None
     left_out: DecodeError | None = None
     places: Places | None = None
 
@@ -109,6 +119,8 @@ class RecordReader:
     def _read(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, TaskReport]:
         value, verdicts = self._value(batch)
         value = with_fields(value, self.value_type)
+        if self.truncation:
+            self._leave_out_truncations(self.truncation, value, verdicts)
         key = self._key(batch, value, verdicts)
         op = self._operation(value, verdicts)
         position, named = batch.column(POSITION) if self.places else self._positions(batch), dict[str, int]()
@@ -142,6 +154,7 @@ class RecordReader:
             fields=verdicts.unknown,
             names={name: position[row].as_py() for name, row in named.items()},
             columns=self.new_tables.columns(key, columns["value"]) if self.new_tables else {},
+            truncated_below=verdicts.truncated_below,
         )
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), told
 
@@ -185,6 +198,16 @@ class RecordReader:
                 absent = pc.or_(absent, pc.is_null(part))
         fields = [pa.field(n, p.type) for n, p in zip(self.key_columns, parts, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=absent)
+
+    @staticmethod
+    def _leave_out_truncations(columns: Truncation, value: pa.Array, verdicts: Verdicts) -> None:
+        """They have neither key nor row: nothing of them is landed but their order."""
+        truncates = pc.equal(pc.struct_field(value, columns.operation), TRUNCATE)
+        order = pc.struct_field(value, columns.order)
+        lacking = pc.and_(truncates, pc.is_null(order))
+        verdicts.refuse_where(lacking, DecodeError("missing", f"the truncation brings no {columns.order}", _BAD_VALUE))
+        verdicts.skip_where(pc.and_(truncates, pc.is_valid(order)))
+        verdicts.truncated_below = pc.max(order.filter(truncates)).as_py()
 
     def _operation(self, value: pa.Array, verdicts: Verdicts) -> pa.Array:
         tombstone = pc.is_null(value)

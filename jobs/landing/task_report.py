@@ -66,6 +66,7 @@ class TaskReport:
         names: of tables that the records bring (`jobs.landing.new_tables`), each with its first `i`.
         columns: by name, those that its records are the first to have values for.
         files: descriptions of the files that were written (`jobs.iceberg.new_files`).
+        truncated_below: the largest order of the truncations among them (`jobs.watermark`).
     """
 
     read: Mapping[TopicPartition, RecordsRead] = field(default_factory=dict)
@@ -75,6 +76,7 @@ class TaskReport:
     names: Mapping[str, int] = field(default_factory=dict)
     columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
     schema_ids: Ids = field(default_factory=dict)
+    truncated_below: int | None = None
 
     @property
     def records(self) -> int:
@@ -89,6 +91,7 @@ class TaskReport:
         for tp, more in other.read.items():
             read[tp] = read[tp] + more if tp in read else more
         names = {name: min(i, self.names.get(name, i)) for name, i in other.names.items()}
+        below = [one.truncated_below for one in (self, other) if one.truncated_below is not None]
         return TaskReport(
             read,
             self.fields + other.fields,
@@ -97,6 +100,7 @@ class TaskReport:
             {**self.names, **names},
             joined([self.columns, other.columns]),
             joined([self.schema_ids, other.schema_ids]),
+            max(below, default=None),
         )
 
     def to_text(self) -> str:
@@ -107,7 +111,9 @@ class TaskReport:
         ]
         found = {"fields": self.fields.to_json(), "outcome": vars(self.outcome), "files": self.files}
         sets = {"columns": _as_lists(self.columns), "schema ids": _as_lists(self.schema_ids)}
-        return json.dumps({"read": read, **found, "names": dict(self.names), **sets})
+        return json.dumps(
+            {"read": read, **found, "names": dict(self.names), **sets, "truncated_below": self.truncated_below}
+        )
 
     @classmethod
     def from_text(cls, text: str) -> TaskReport:
@@ -121,7 +127,8 @@ class TaskReport:
         columns, ids = (
             {name: frozenset(found) for name, found in document[part].items()} for part in ("columns", "schema ids")
         )
-        return cls(read, fields, outcome, tuple(document["files"]), document["names"], columns, ids)
+        files, names, below = tuple(document["files"]), document["names"], document["truncated_below"]
+        return cls(read, fields, outcome, files, names, columns, ids, below)
 
 
 def joined(found: Iterable[Mapping[str, frozenset[T]]]) -> dict[str, frozenset[T]]:

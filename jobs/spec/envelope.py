@@ -34,9 +34,11 @@ class Envelope(Spec):
         description="records without a value: skip (a delete came before it; the default) or delete (the default "
         "of debezium_flat)",
     )
-    truncates: Literal["refuse", "skip"] = Field(
+    truncates: Literal["refuse", "skip", "apply"] = Field(
         "refuse",
-        description="a truncated table: refuse (a dead letter, since no row of ours is removed by it) or skip",
+        description="a truncated table: refuse (a dead letter, since no row of ours is removed by it), skip, or apply: "
+        "tables that lose rows by deletes lose those whose `changes.order_by`, a whole number out of the envelope, is "
+        "smaller than the truncation's, whenever they come",
     )
     without_row: Literal["refuse", "skip"] = Field(
         "refuse", description="an update that brings no row (mongo without full documents): refuse or skip"
@@ -78,7 +80,7 @@ class Envelope(Spec):
             self.kind,
             self.metadata,
             skips_tombstones=tombstones == "skip",
-            skips_truncates=self.truncates == "skip",
+            truncates=self.truncates,
             skips_without_row=self.without_row == "skip",
             placeholder=Placeholder(self.placeholder),
             dialect=JsonDialect(self.timestamps, self.decimals),

@@ -16,6 +16,7 @@ from jobs.spec.new_tables import new_tables_mistakes
 from jobs.spec.overrides import override_mistakes
 from jobs.spec.routing import route_mistakes
 from jobs.spec.table_templates import template_mistakes
+from jobs.spec.truncates import truncate_mistakes
 from jobs.spec.unchanged_columns import keep_mistakes
 from resources.config_files.mistakes import Mistake, Path, did_you_mean, one_of
 
@@ -184,6 +185,7 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((_TABLES, ("intermediate", "direct")), _together),
     ((_TABLES, *_TOPICS, KEY, ORDER), _order),
     ((*_VALUE, _TABLES, ("intermediate", "direct"), ORDER), keep_mistakes),
+    ((*_VALUE, _TABLES, *_TOPICS, ORDER, ("route_by",)), truncate_mistakes),
     ((_TABLES,), _maintenance),
     ((("cron",), ("trigger",), ("commit",), ("source", "for_each")), _interval),
     ((("control",), ("dead_letters",)), _own_topics),

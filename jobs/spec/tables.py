@@ -90,6 +90,11 @@ class Table(Spec):
     def needs_key(self) -> bool:
         return self.mode != "append"
 
+    @property
+    def loses_rows(self) -> bool:
+        """Deletes take rows away."""
+        return self.mode in ("upsert_delete", "delete")
+
     def named_columns(self) -> Iterator[tuple[Path, str]]:
         """The columns that options of the kind name, each with the option's path: they have to be in the table."""
         yield from ()

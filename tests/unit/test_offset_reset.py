@@ -173,3 +173,9 @@ def test_what_a_new_table_skips_is_counted() -> None:
     chain = [*there.landed, LandedBatch(batch, Counts(), Watermark(), 3)]
     assert [b.number for b in next_batches("t", None, chain, True)] == [3]
     assert impact(there, batch) == [Impact("iceberg a.b", 0, 0), Impact("iceberg c.d", 40, 0)]
+
+
+def test_what_truncations_have_taken_away_stays_away_until_changes_mean_something_else() -> None:
+    base, batch = replace(committed(2), watermark=Watermark().truncated(7)), reset(known(), {})
+    assert state_after(base, batch).watermark.truncated_below == 7
+    assert state_after(base, replace(batch, spec_hash="new")).watermark.truncated_below is None

@@ -71,3 +71,10 @@ TIMES = st.one_of(st.none(), st.integers(-1, 2**53))
 def test_properties_round_trip(times: dict[TopicPartition, int | None], caught_up: int | None) -> None:
     mark = Watermark(times, caught_up)
     assert Watermark.from_properties(mark.to_properties("x."), "x.", dict.fromkeys(times, 0)) == mark
+
+
+def test_truncations_only_ever_reach_further() -> None:
+    mark = Watermark().truncated(None).truncated(-7).truncated(5).truncated(3)
+    assert mark.advance(READ, {P0: 500}, MORE, 9000).truncated(None).truncated_below == 5
+    assert Watermark.from_properties(mark.to_properties("p."), "p.", {}).truncated_below == 5
+    assert Watermark.from_properties(Watermark().to_properties("p."), "p.", {}).truncated_below is None

@@ -33,6 +33,7 @@ class BigQueryKind(Kind[BigQueryTable]):
         struct_keys=True,
         keeps_unchanged_columns=True,
         refuses=True,
+        truncates=True,
     )
     dialect = BIGQUERY
     # The eight steps of a flush (`merge`).

@@ -52,12 +52,15 @@ class Binding:
         last: int,
         coordinates: tuple[str, ...] = (),
         recreated: RecreatedTopics | None = None,
+        truncated_below: int | None = None,
+        truncates: bool = False,
     ) -> tuple[str, Values]:
         """The statement's text and parameters, with kept columns and bounds of keys looked up where they are of use.
 
         Args:
             staged: the intermediate table's schema.
-            coordinates, recreated: as in `Statement`; the topics by name.
+            coordinates, recreated, truncates: as in `Statement`; the topics by name.
+            truncated_below: changes of a smaller order are left out.
         """
         target, source = self.bigquery.table_id(self.table.table), self.bigquery.table_id(intermediate)
         made = statement(self.spec, self.table, self.columns, target, source, self.where)
@@ -65,6 +68,8 @@ class Binding:
         later = tuple(tuple(numbers) for numbers in recreated.values())
         wanted = replace(made, coordinates=coordinates, recreated=later, says_op=says_op(staged))
         values = Values(first=first, last=last)
+        if truncated_below is not None:
+            wanted, values["below"] = replace(wanted, truncated=True, truncates=truncates), truncated_below
         values |= {f"recreated_{n}": topic for n, topic in enumerate(recreated)}
         if row_can_keep(self.spec, self.table) and has_kept(staged):
             names = [row["name"] for row in self.bigquery.read(wanted.kept_text(), values, self.where)]

@@ -50,6 +50,8 @@ class Statement:
         by_record_time: HOUR, DAY, MONTH or YEAR where a row's partition follows its record; else None.
         says_op: the staged changes say whether they delete.
         kept: columns that some of the changes leave as they were.
+        truncated: changes of a smaller order than `@below` are left out.
+        truncates: rows of a smaller order go.
         coordinates: columns by which rows are known that the table has already (replay); else empty.
         recreated: of each topic that was recreated since the table has rows, the first batches of the later ones.
     """
@@ -68,6 +70,8 @@ class Statement:
     recreated: tuple[tuple[int, ...], ...] = ()
     says_op: bool = False
     kept: tuple[Column, ...] = ()
+    truncated: bool = False
+    truncates: bool = False
 
     @property
     def others(self) -> list[Column]:

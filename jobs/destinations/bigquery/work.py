@@ -12,7 +12,7 @@ from google.cloud.bigquery import SchemaField, Table
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
-from jobs.changes.reduction import Reduction
+from jobs.changes.reduction import Reduction, truncated_below
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
@@ -84,7 +84,7 @@ class Work:
     @property
     def keeps_deletes(self) -> bool:
         """Where an order is named, deletes stay known: an older change that comes later must not bring a row back."""
-        return self._order is not None and self.table.mode in ("upsert_delete", "delete")
+        return self._order is not None and self.table.loses_rows
 
     def _row(self) -> StateRow:
         row = self.state.read()
@@ -189,6 +189,8 @@ class Work:
             flush.last.number,
             coordinates,
             recreated if coordinates else None,
+            truncated_below(self.spec, self.table, flush.last),
+            truncates=CommittedState.after(flush.last).truncates(row.committed) is not None,
         )
 
     def again(self, context: MergeContext, batches: Sequence[LandedBatch], until: int | None = None) -> Reduction:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.batch import LandedBatch
+from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import CHANGES, ROWS
 from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
-from jobs.changes.reduction import Reduction
+from jobs.changes.reduction import Reduction, truncated_below
 from jobs.changes.routing import route_filter
 from jobs.destinations.base import MergeContext
 from jobs.destinations.clickhouse import window
@@ -25,6 +25,7 @@ from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
 from jobs.destinations.clickhouse.tables import Present
 from jobs.destinations.refusal import Refusal, check_limits
+from resources.clickhouse import retried
 
 if TYPE_CHECKING:
     from jobs.destinations.clickhouse.shard import Shard
@@ -60,8 +61,14 @@ class Inserts:
     def of_step(self, held: Lease, step: Step, only: Only) -> Inserted:
         """The chunks of a step, or only what of them is not there yet."""
         shard = self.shard
-        if step.revises:
-            return self.again(held, step.last, step.batches)
+        inserted = self.again(held, step.last, step.batches) if step.revises else self._chunks(held, step, only)
+        below = CommittedState.after(step.batches[-1]).truncates(held.committed) if shard.table.loses_rows else None
+        if below is not None:
+            self._truncate(held, below)
+        return inserted
+
+    def _chunks(self, held: Lease, step: Step, only: Only) -> Inserted:
+        shard = self.shard
         insertion = self._insertion(held, step.batches, step.chunks, held.token, only, step.last)
         # What an earlier attempt at this step has refused, this one judges anew.
         known = () if only is Only.ALL else shard.letters.attempts(step.first, step.last)
@@ -111,10 +118,31 @@ class Inserts:
             shard.letters.forget(batches[0].number, batches[-1].number, known)
         return done
 
+    def _truncate(self, held: Lease, below: int) -> None:
+        """Takes the rows of a smaller order away; changes of one are left out already."""
+        shard = self.shard
+        given = {"lease": shard.store.name, "owner": held.owner, "below": below}
+        # As many blocks as it takes, and the same ones at a second try are no reason to leave them out.
+        blocks = {
+            "insert_deduplicate",
+            "max_insert_threads",
+            "min_insert_block_size_rows",
+            "min_insert_block_size_bytes",
+        }
+        settings = {name: value for name, value in self._settings.items() if name not in blocks}
+
+        def apply() -> None:
+            query = f"{shard.query_prefix}{held.epoch}-{uuid.uuid4().hex}"
+            own = {"insert_deduplicate": 0, "query_id": query}
+            shard.server.execute(shard.statements.truncate(), given, {**settings, **own})
+
+        retried(apply)
+
     def _rows(self, batches: Sequence[LandedBatch]) -> LandedSlices:
         """All rows of these batches that the table takes, as they were read first."""
         files = PlannedFiles.of(self._taken(batches[-1]), batches)
-        return LandedSlices(self.context.spark, files, self._shape)
+        below = truncated_below(self.shard.spec, self.shard.table, batches[-1])
+        return LandedSlices(self.context.spark, files, replace(self._shape, truncated_below=below))
 
     def _taken(self, newest: LandedBatch, revision: int | None = None) -> LandedFiles:
         shard = self.shard
@@ -125,7 +153,15 @@ class Inserts:
     @property
     def _shape(self) -> RowShape:
         shard = self.shard
-        return RowShape(shard.rows, shard.order_by, shard.table.mode == "upsert_delete")
+        return RowShape(shard.rows, shard.order_by, shard.table.loses_rows)
+
+    @property
+    def _settings(self) -> dict[str, object]:
+        return {
+            **_INSERT,
+            "max_execution_time": self.shard.server.connection.statement_timeout_seconds,
+            "log_comment": json.dumps({"pipeline": self.shard.pipeline, "run": self.context.run_id}),
+        }
 
     def _insertion(
         self,
@@ -149,12 +185,7 @@ class Inserts:
             columns=shard.layout.columns,
             wire=tuple(shard.statements.wire),
             parameters={**fence, **spread, **({"step": step} if origin else {})},
-            settings={
-                **_INSERT,
-                **({"insert_allow_materialized_columns": 1} if origin else {}),
-                "max_execution_time": shard.server.connection.statement_timeout_seconds,
-                "log_comment": json.dumps({"pipeline": shard.pipeline, "run": self.context.run_id}),
-            },
+            settings={**self._settings, **({"insert_allow_materialized_columns": 1} if origin else {})},
             chunks=tuple(chunks),
             token_prefix=f"{shard.pipeline}/{shard.table.table}/{token}",
             query_prefix=f"{shard.query_prefix}{held.epoch}-",

@@ -33,6 +33,7 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         nullable_nested=False,
         tells_topics_apart=True,
         leases=True,
+        truncates=True,
     )
     dialect = CLICKHOUSE
     # `taken_over` only after a run that left its lease behind.

@@ -36,11 +36,13 @@ class RowShape:
     Attributes:
         order_by: the column that orders the changes to one key.
         deletes: rows of deletes are inserted, marked as such.
+        truncated_below: changes of a smaller order are left out; None: none are.
     """
 
     columns: tuple[RowColumn, ...]
     order_by: RowColumn | None
     deletes: bool
+    truncated_below: int | None = None
 
     def of(self, landed: LandedSlice) -> pa.Table:
         rows = {c.name: landed.at(c.path) for c in self.columns}
@@ -55,7 +57,8 @@ class RowShape:
             rows[ORDER] = _as_integer(landed.at(self.order_by.path))
         if self.deletes:
             rows[DELETED] = pc.equal(landed.at(("op",)), "delete").cast(pa.int32())
-        return pa.table(rows)
+        made = pa.table(rows)
+        return made if self.truncated_below is None else made.filter(pc.field(ORDER) >= self.truncated_below)
 
 
 @dataclass(frozen=True)

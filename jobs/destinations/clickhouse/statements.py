@@ -67,6 +67,17 @@ class Statements:
             origin=origin,
         )
 
+    def truncate(self) -> str:
+        """Takes the rows of a smaller order away."""
+        return render(
+            "clickhouse",
+            "rows_truncate",
+            table=self.layout.path,
+            columns=self.layout.columns,
+            state_table=self.state_table,
+            lease_lost=LEASE_LOST,
+        )
+
     @property
     def _shard_by(self) -> list[Column]:
         by_name = {c.name: c for c in self.layout.columns}

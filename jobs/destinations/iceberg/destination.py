@@ -126,6 +126,8 @@ class IcebergDestination(Destination):
         changes: Changes,
         mirrored: dict[str, str],
     ) -> Merged:
+        if self.table.loses_rows:
+            changes = replace(changes, truncated_below=state.truncates(committed))
         write = self._append if self.table.mode == "append" else self._merge
         return write(context, committed, state, changes, mirrored)
 
@@ -156,8 +158,8 @@ class IcebergDestination(Destination):
     @property
     def tombstones(self) -> str | None:
         """The table that keeps the order of deletes, so that an older change cannot bring a row back."""
-        deletes = self.table.mode in ("upsert_delete", "delete")
-        return f"{self.table.table}__tombstones" if self.spec.changes.ordered_by and deletes else None
+        remembers = self.spec.changes.ordered_by and self.table.loses_rows
+        return f"{self.table.table}__tombstones" if remembers else None
 
     def _append(
         self,
@@ -192,7 +194,7 @@ class IcebergDestination(Destination):
         summary = {**state.to_properties(), **self._run(context)}
         table = self.catalog.require(self.table.table)
         duplicates: int | None = None
-        if can_be_taken(table):
+        if can_be_taken(table) and changes.truncated_below is None:
             delta = self._commit(RowDelta, committed, context.transaction, table)
             failpoint("merge.begun")
             with spark_errors(self.name):

@@ -34,6 +34,7 @@ class IcebergKind(Kind[IcebergTable]):
         commits_together=True,
         lands_directly=True,
         tells_topics_apart=True,
+        truncates=True,
     )
     dialect = SPARK
 

@@ -52,6 +52,7 @@ class Changes:
         null_safe: null equals null in a key.
         keeps: changes may leave columns as they were.
         missing: only rows that the table lacks; for replay of tables without a unique key.
+        truncated_below: the table has rows of a smaller order, which go; None: it has none.
         recreated: topics that were recreated since the table has rows (`jobs.lineage.recreated_topics`).
     """
 
@@ -61,6 +62,7 @@ class Changes:
     null_safe: bool
     keeps: bool = False
     missing: bool = False
+    truncated_below: int | None = None
     recreated: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def missing_in(self, recreated: Mapping[str, Sequence[int]]) -> Changes:
@@ -222,6 +224,7 @@ class Changes:
             null_safe=self.null_safe,
             order_by=self.wanted.order_by,
             kept=self._kept,
+            truncated_below=self.truncated_below,
             **{"bounded": {}, **more},
         )
 

@@ -26,4 +26,5 @@ def statement(spec: PipelineSpec, table: IcebergTable) -> str:
         bounded={},
         order_by=spec.changes.ordered_by,
         kept=(),
+        truncated_below=None,
     )

@@ -41,8 +41,8 @@ class DuckDbDestination(Destination):
     @property
     def tombstones(self) -> str | None:
         """The table that keeps the order of deletes, so that an older change cannot bring a row back."""
-        deletes = self.table.mode == "upsert_delete" and self.spec.changes.ordered_by
-        return f"{self.table.table}__tombstones" if deletes else None
+        remembers = self.table.loses_rows and self.spec.changes.ordered_by
+        return f"{self.table.table}__tombstones" if remembers else None
 
     def state(self, db: duckdb.DuckDBPyConnection) -> TableState:
         return TableState(db, self.pipeline, self.table.table, self.name)
@@ -105,6 +105,9 @@ class DuckDbDestination(Destination):
         with transaction(self.connection, self.name) as db:
             db.register("changes", changes)
             counts = self._append(db, missing) if self.table.mode == "append" else self._merge(db, len(changes))
+            below = after.truncates(before) if self.table.loses_rows else None
+            if below is not None:
+                db.execute(self._text("truncate", missing=False), {"below": below})
             failpoint("duckdb.written")
             self.state(db).move(before, after)
         failpoint("duckdb.committed")

@@ -31,6 +31,7 @@ class DuckDbKind(Kind[DuckDbTable]):
         commit="one transaction of the file: data and state together, moved only from the committed one",
         reference="commit id",
         asset_kinds=frozenset({"duckdb"}),
+        truncates=True,
     )
     dialect = DIALECT
     failpoints = ("duckdb.written", "duckdb.committed")

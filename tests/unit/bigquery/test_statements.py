@@ -138,7 +138,13 @@ REPLAYS |= RECREATED
 LANDED = {f"{mode}_landed": pipeline(mode) for mode in ("append", "upsert", "upsert_delete", "delete")}
 
 
-ALL = {**CASES, **KEEPING, **REPLAYS, **LANDED}
+TRUNCATING = {
+    "upsert_delete_truncating": pipeline(
+        "upsert_delete", order_by="amount", time_partitioning="DAY", require_partition_filter=True
+    ),
+    "delete_truncating": pipeline("delete", order_by="amount"),
+}
+ALL = {**CASES, **KEEPING, **REPLAYS, **LANDED, **TRUNCATING}
 
 
 def made(
@@ -153,6 +159,8 @@ def made(
         found = replace(found, coordinates=tuple(c.name for c in columns if c.source[0] == "kafka"))
         later = ((7,), (3, 12)) if spec in RECREATED.values() else ()
         found = replace(found, recreated=later)
+    truncating = spec in TRUNCATING.values()
+    found = replace(found, truncated=truncating, truncates=truncating)
     kept = names_unchanged_columns(spec)
     found = found.keeping(["tags", "doc", "raw"]) if kept else found
     staged = intermediate_fields(columns, order_column(spec, columns), kept, landed)
@@ -163,7 +171,8 @@ def parameters(found: Statement) -> dict[str, str]:
     bounds = {name: "STRING" for b in found.bounds for name in (b.low, b.high)}
     kept = dict.fromkeys(unchanged_parameters([c.name for c in found.kept]), "STRING")
     recreated = {f"recreated_{n}": "STRING" for n, _ in enumerate(found.recreated)}
-    return {"first": "INTEGER", "last": "INTEGER", **bounds, **kept, **recreated}
+    below = {"below": "INTEGER"} if found.truncated else {}
+    return {"first": "INTEGER", "last": "INTEGER", **below, **bounds, **kept, **recreated}
 
 
 @pytest.mark.parametrize("case", ALL)

@@ -79,10 +79,13 @@ def test_debezium() -> None:
 
 
 def test_truncates_and_tombstones_by_choice() -> None:
-    chosen = rules("debezium", skips_truncates=True, skips_tombstones=False)
+    chosen = rules("debezium", truncates="skip", skips_tombstones=False)
     decoded = decode([change("t"), None], chosen)
     assert (decoded.errors, decoded.skipped) == ({}, frozenset({0}))
     assert decoded.values.to_pylist() == [None, None]
+    applied = decode([change("t")], rules("debezium", truncates="apply"))
+    assert (applied.errors, applied.skipped) == ({}, frozenset())
+    assert [v["_op"] for v in applied.values.to_pylist()] == ["t"]
 
 
 def test_metadata_and_before_image() -> None:

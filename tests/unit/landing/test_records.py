@@ -15,7 +15,8 @@ from jobs.changes.routing import RouteFilter
 from jobs.decode.base import Decoded
 from jobs.decode.json_fast import Json
 from jobs.decode.text import Text
-from jobs.landing.records import Operations, RecordReader
+from jobs.landing.records import Operations, RecordReader, Truncation
+from jobs.landing.task_report import TaskReport
 from jobs.offsets import TopicPartition
 from jobs.schema.types import parse_columns
 from jobs.spec.metadata import Metadata
@@ -259,3 +260,22 @@ def test_headers_that_were_not_kept_are_null() -> None:
     kinds = pa.struct([*KAFKA, pa.field("headers", pa.string())])
     (row,) = reader(key_type=None, kafka_type=kinds, metadata=wanted).read(records((None, {"id": 1}))).to_pylist()
     assert row["kafka"]["headers"] is None
+
+
+def test_truncations_leave_their_order_and_nothing_else() -> None:
+    """They have no key; one without an order is a dead letter, since nobody knows what it takes away."""
+    changes = [
+        ({"id": 1}, {"id": 1, "op": "c"}),
+        (None, {"id": 40, "op": "t"}),
+        (None, {"id": 30, "op": "t"}),
+        (None, {"op": "t"}),
+    ]
+    made = reader(operations=MAPPED, truncation=Truncation("op", "id"))
+    ((rows, report),) = made.with_reports([records(*changes)])
+    assert report.truncated_below == 40
+    assert rows.column("op").to_pylist() == ["insert", "filtered", "filtered", None]
+    assert problems(rows) == [None, None, None, ("value", "missing")]
+    assert rows.column("value").null_count == 3
+    ((_, none),) = made.with_reports([records(changes[0])])
+    both = TaskReport.from_text((none + report + replace(report, truncated_below=7)).to_text())
+    assert (none.truncated_below, both.truncated_below) == (None, 40)

@@ -41,6 +41,7 @@ MERGE: dict[str, Any] = {
     "bounded": {0: "string", 1: "int"},
     "order_by": None,
     "kept": [],
+    "truncated_below": None,
 }
 ROWS: dict[str, Any] = {
     "columns": COLUMNS,
@@ -55,6 +56,7 @@ ROWS: dict[str, Any] = {
     "revised": False,
     "has_revision": True,
     "with_time": False,
+    "truncated_below": None,
 }
 # What a table that is merged by position deletes is asked, at a snapshot and by that one's columns.
 DELTA = {**MERGE, "target_columns": frozenset(c.name for c in COLUMNS), "broadcast": True}
@@ -95,6 +97,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "landed_rows.upsert_delete": ("landed_rows", ROWS),
     "landed_rows.append": ("landed_rows", {**ROWS, "mode": "append"}),
     "landed_rows.ordered_replay": ("landed_rows", {**ROWS, "order_by": ("value", "version"), "touched": (3, 5)}),
+    "landed_rows.truncated": ("landed_rows", {**ROWS, "order_by": ("value", "version"), "truncated_below": 7}),
     "landed_rows.revised": ("landed_rows", {**ROWS, "revised": True, "touched": (6, 7)}),
     "landed_rows.revised_append": ("landed_rows", {**ROWS, "mode": "append", "revised": True, "touched": (6, 7)}),
     "superseded": ("superseded", {**ROWS, "rows": "SELECT 1", "touched": (6, 7)}),
@@ -137,6 +140,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "merge.upsert": ("merge", {**MERGE, "mode": "upsert"}),
     "merge.upsert_delete": ("merge", MERGE),
     "merge.upsert_delete_ordered": ("merge", {**MERGE, "order_by": "version"}),
+    "merge.truncating": ("merge", {**MERGE, "order_by": "version", "truncated_below": 7}),
+    "merge_effect.truncating": ("merge_effect", {**MERGE, "order_by": "version", "truncated_below": 7}),
     "merge.delete": ("merge", {**MERGE, "mode": "delete"}),
     "merge.null_safe": ("merge", {**MERGE, "null_safe": True, "bounded": {}}),
     "merge_effect.upsert_delete_ordered": ("merge_effect", {**MERGE, "order_by": "version"}),

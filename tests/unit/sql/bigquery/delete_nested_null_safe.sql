@@ -35,3 +35,4 @@ WHEN NOT MATCHED AND `batch`.`value` IS NOT NULL THEN INSERT (
   `batch`.`value`.`name`
 
 )
+

@@ -15,7 +15,7 @@ USING (
       ) AS `position`
       FROM (
         SELECT `x`.*
-        FROM `p.d._dest_tmp_p_1_2` AS `x`
+        FROM (SELECT `s`.* FROM `p.d._dest_tmp_p_1_2` AS `s` WHERE `s`.`orderBy` >= @below) AS `x`
         WHERE (`x`.`batchNumber` BETWEEN @first AND @last OR (`x`.`batchNumber` < @first AND `x`.`value` IS NULL))
         QUALIFY ROW_NUMBER() OVER (PARTITION BY `x`.`batchNumber`, `x`.`i` ORDER BY `x`.`i`) = 1
       ) AS `d`
@@ -41,3 +41,5 @@ WHEN NOT MATCHED AND `batch`.`value` IS NOT NULL THEN INSERT (
   `batch`.`value`.`day`
 
 )
+WHEN NOT MATCHED BY SOURCE AND (`t`.`amount` IS NULL OR `t`.`amount` < @below) THEN DELETE
+

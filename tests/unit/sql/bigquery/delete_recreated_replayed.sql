@@ -54,3 +54,4 @@ WHEN NOT MATCHED AND `batch`.`value` IS NOT NULL THEN INSERT (
   `batch`.`value`.`_batch`
 
 )
+

@@ -31,3 +31,4 @@ WHEN NOT MATCHED AND `batch`.`value` IS NOT NULL THEN INSERT (
   `batch`.`key`.`day`
 
 )
+

@@ -57,3 +57,4 @@ WHEN NOT MATCHED AND `batch`.`value` IS NOT NULL THEN INSERT (
   `batch`.`value`.`ratio`
 
 )
+

@@ -30,3 +30,4 @@ WHEN NOT MATCHED AND `batch`.`value` IS NOT NULL THEN INSERT (
   `batch`.`value`.`day`
 
 )
+

@@ -59,3 +59,4 @@ WHEN NOT MATCHED AND `batch`.`value` IS NOT NULL THEN INSERT (
   `batch`.`value`.`n`
 
 )
+

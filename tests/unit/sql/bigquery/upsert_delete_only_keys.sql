@@ -20,3 +20,4 @@ WHEN NOT MATCHED AND `batch`.`value` IS NOT NULL THEN INSERT (
   `batch`.`key`.`id`
 
 )
+
