@@ -1,5 +1,5 @@
-"""Every statement that is generated for BigQuery: as on file (tests/unit/sql/bigquery), and accepted by Google's
-analyzer. `BATCHMERGE_WRITE_GOLDEN=1` writes the files again; look at the difference before committing it."""
+"""Every statement that is generated for BigQuery is accepted by Google's analyzer; what the emulator cannot run is as
+on file (tests/unit/sql/bigquery). After a wanted change: `REGENERATE_SQL=1`; read the difference before you commit."""
 
 from __future__ import annotations
 
@@ -175,17 +175,18 @@ def parameters(found: Statement) -> dict[str, str]:
     return {"first": "INTEGER", "last": "INTEGER", **below, **bounds, **kept, **recreated}
 
 
-@pytest.mark.parametrize("case", ALL)
+# It knows no `_PARTITIONTIME` and, inside a MERGE, no PARSE_JSON; and no test recreates a topic for this mode.
+ON_FILE = [case for case, spec in ALL.items() if "_PARTITIONTIME" in made(spec, case in REPLAYS)[0].text()]
+ON_FILE += ["upsert_delete_every_type", "delete_recreated_replayed"]
+
+
+@pytest.mark.parametrize("case", ON_FILE)
 def test_statement_is_the_one_on_file(case: str) -> None:
-    found, _, _ = made(ALL[case], case in REPLAYS, case in LANDED)
+    found, _, _ = made(ALL[case], case in REPLAYS)
     file = GOLDEN / f"{case}.sql"
-    if os.environ.get("BATCHMERGE_WRITE_GOLDEN"):
+    if os.environ.get("REGENERATE_SQL"):
         file.write_text(found.text() + "\n")
     assert found.text() + "\n" == file.read_text()
-
-
-def test_every_file_has_its_case() -> None:
-    assert {f.stem for f in GOLDEN.glob("*.sql")} == set(ALL)
 
 
 @pytest.mark.parametrize("case", ALL)

@@ -1,1 +1,0 @@
-SELECT count(*) AS `rows` FROM `lake`.`air`.`flights`.`branch_attempt--p--main--1f`

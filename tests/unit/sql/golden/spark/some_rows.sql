@@ -1,2 +1,0 @@
-SELECT `id`, `it's ``q```
-FROM `lake`.`air`.`flights`.`branch_attempt--p--main--1f`
