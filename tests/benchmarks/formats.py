@@ -15,12 +15,12 @@ from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.registered import RegisteredSchema
 from jobs.schema.protobuf import Messages, compiled, message_class
-from jobs.schema.types import parse_columns
+from tests.kit.arrow import row_type
 from tests.kit.avro import encoded, record, text
 
 ROWS, BATCH = 100_000, 10_000
 COLUMNS = {"id": "long", "name": "string", "amount": "double", "at": "timestamp", "price": "decimal(10,2)"}
-KIND = pa.struct(list(parse_columns(COLUMNS)))
+KIND = row_type(COLUMNS)
 AVRO = record(
     ("id", "long"),
     ("name", ["null", "string"]),

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from jobs.decode.decoders import decoder_for
 from jobs.landing.transform import DecodeStep, evaluated
-from jobs.schema.types import parse_columns
 from jobs.spec.source import Source
 from jobs.spec.transform import HEADERS
+from tests.kit.arrow import row_type
 
 _TEXT = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text()
 _RECIPE = re.compile(r"^## (.+?)\n(?:(?!^## ).)*?```yaml\n(.*?)```\n```json\n(.*?)```", re.MULTILINE | re.DOTALL)
@@ -43,7 +43,7 @@ def test_recipe(spark: SparkSession, name: str, recipe: dict[str, Any], example:
     )
     resolved = source.resolved
     assert resolved is not None
-    kind = pa.struct(list(parse_columns(recipe["columns"])))
+    kind = row_type(recipe["columns"])
     key_kind = pa.struct([("id", pa.int64())])
     step = DecodeStep(decoder_for("json", key_kind), decoder_for("json", kind), {}, headers=True)
     value = example["value"]

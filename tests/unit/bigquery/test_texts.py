@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pyarrow as pa
 import pytest
 
 from jobs.destinations.bigquery.texts import unreadable
 from jobs.destinations.held_values import Held
 from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, HeldColumn, Refusal
+from tests.kit.arrow import copied
 
 GOOD = {
     "JSON": ['{"a": [1, null]}', "1", '"x"', " [] ", "1e400"],
@@ -44,7 +43,7 @@ def test_texts_of_a_type(kind: str) -> None:
     judge = unreadable(f"string_to_{kind}")
     assert judge
     texts = [None, *GOOD[kind], *BAD[kind]]
-    found = pickle.loads(pickle.dumps(judge))(pa.array(texts, pa.string()))
+    found = copied(judge)(pa.array(texts, pa.string()))
     assert [text for text, bad in zip(texts, found, strict=True) if bad] == BAD[kind]
 
 

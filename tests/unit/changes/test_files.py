@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.watermark import Watermark
 from resources.errors import StorageError
 from resources.iceberg import IcebergCatalog
+from tests.kit.arrow import copied
 from tests.kit.lake import lake
 
 SPEC = PipelineSpec.model_validate(
@@ -93,7 +93,7 @@ def landing(tmp_path: Path) -> Landing:
 @pytest.fixture
 def files(landing: Landing) -> LandedFiles:
     """As they get to a worker."""
-    found: LandedFiles = pickle.loads(pickle.dumps(LandedFiles.up_to(BATCH, landing)))
+    found: LandedFiles = copied(LandedFiles.up_to(BATCH, landing))
     return found
 
 
@@ -179,7 +179,7 @@ def test_planned_files_hold_what_a_scan_finds(files: LandedFiles, route: RouteFi
     files = files.taking(CHANGES, route)
     planned = PlannedFiles.of(files, [landed(1, 6, snapshots[0]), landed(2, 4, snapshots[2])])
     assert planned.files
-    planned = pickle.loads(pickle.dumps(planned))
+    planned = copied(planned)
     scanned = replace(planned, files=None)
     metadata = Path(files.metadata.removeprefix("file://"))
     # Readers do without the table's metadata.

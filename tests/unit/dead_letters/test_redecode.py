@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
-from jobs.batch import Batch
 from jobs.changes.columns import landing_schema
 from jobs.dead_letters.redecode import Redecoder
 from jobs.landing.readers import record_reader
-from jobs.offsets import OffsetRange, TopicPartition
-from jobs.spec.pipeline import PipelineSpec
+from jobs.offsets import OffsetRange
+from tests.kit import specs
+from tests.kit.arrow import kafka_records
+from tests.kit.batches import P0, batch
 
-SPEC = PipelineSpec.model_validate(
-    {
-        "source": {
-            "topics": ["t"],
-            "key": {"format": "json", "columns": {"id": "long"}},
-            "value": {"format": "json", "envelope": "debezium", "columns": {"id": "long", "amount": "int"}},
-        },
-        "changes": {"key": {"columns": ["id"]}},
-        "tables": [{"kind": "iceberg", "table": "n.t", "mode": "upsert_delete"}],
-    }
+SPEC = specs.spec(
+    specs.table(mode="upsert_delete"),
+    columns={"id": "long", "amount": "int"},
+    key=specs.ID,
+    value={"envelope": "debezium"},
 )
 NAMES = ("batchNumber", "i", "key", "value", "op", "kafka", "error", "changed")
 
@@ -36,29 +31,22 @@ def change(op: str, amount: object) -> bytes:
 
 def letters(*given: tuple[bytes | None, str]) -> pa.RecordBatch:
     """Values, each with the message that its letter has."""
-    values, messages = zip(*given, strict=True)
-    count = len(given)
-    return pa.RecordBatch.from_pydict(
-        {
-            "key": pa.array([b'{"id":1}'] * count, pa.binary()),
-            "value": pa.array(values, pa.binary()),
-            "topic": pa.array(["t"] * count),
-            "partition": pa.array([0] * count, pa.int32()),
-            "offset": pa.array(range(10, 10 + count), pa.int64()),
-            "timestamp": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * count, pa.timestamp("us", "UTC")),
-            "batch": pa.array([7] * count, pa.int64()),
-            "i": pa.array(range(3, 3 + count), pa.int64()),
-            "stage": pa.array(["value"] * count),
-            "kind": pa.array(["range"] * count),
-            "message": pa.array(messages),
-        }
+    records = kafka_records(
+        *((b'{"id":1}', value) for value, _ in given), places=[("t", 0, 10 + n) for n in range(len(given))]
     )
+    told = {
+        "batch": pa.array([7] * len(given), pa.int64()),
+        "i": pa.array(range(3, 3 + len(given)), pa.int64()),
+        "stage": ["value"] * len(given),
+        "kind": ["range"] * len(given),
+        "message": [message for _, message in given],
+    }
+    return pa.RecordBatch.from_pydict(dict(zip(records.schema.names, records.columns, strict=True)) | told)
 
 
 def tried(*given: tuple[bytes | None, str]) -> list[dict[str, Any]]:
     # As in a retry: the place of a letter is its own, whatever the ranges say.
-    batch = Batch("p", 9, "c", None, {TopicPartition("t", 0): OffsetRange(0, 0)}, {}, 0, "h")
-    reader = record_reader(SPEC, batch, landing_schema(SPEC))
+    reader = record_reader(SPEC, batch(9, {P0: OffsetRange(0, 0)}), landing_schema(SPEC))
     found: list[dict[str, Any]] = Redecoder(reader, NAMES).read(letters(*given)).to_pylist()
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -18,6 +17,7 @@ from jobs.schema.avro import avro_wire
 from jobs.schema.types import parse_type, type_name
 from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
+from tests.kit.arrow import copied
 from tests.kit.avro import encoded, record, text
 
 
@@ -80,7 +80,7 @@ TYPES: list[tuple[Any, str, Any, Any]] = [
 def one(kind: Any, column: str, raw: bytes, nullable: bool = True) -> Any:
     declared, _ = parse_type(column)
     decoder = Avro(pa.struct([pa.field("c", declared, nullable=nullable)]), text(record(("c", kind))))
-    return pickle.loads(pickle.dumps(decoder)).decode(pa.array([raw], pa.binary()))
+    return copied(decoder).decode(pa.array([raw], pa.binary()))
 
 
 def column_type(schema: dict[str, Any]) -> str:
@@ -237,7 +237,7 @@ V2 = record(("id", "long"), ("name", ["null", "string"]))
 def registered(*schemas: RegisteredSchema, reader: str | None = None, columns: str = "id: long not null, name: string"):  # type: ignore[no-untyped-def]
     declared, _ = parse_type(f"struct<{columns}>")
     decoder = RegisteredAvro(declared, {s.id: s for s in schemas}, reader)
-    return pickle.loads(pickle.dumps(decoder))
+    return copied(decoder)
 
 
 def test_several_schema_ids_in_one_batch() -> None:

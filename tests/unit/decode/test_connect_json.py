@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,6 +15,7 @@ from jobs.decode.connect_json import ConnectJson
 from jobs.schema.connect_schema import connect_wire
 from jobs.schema.types import parse_type, type_name
 from jobs.schema.wire import natural_type
+from tests.kit.arrow import copied
 
 _CONNECT, _TIME, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 
@@ -80,7 +80,7 @@ def test_every_type(write: Any, schema: dict[str, Any], column: str, payload: An
     wire = connect_wire(whole).field("c")
     assert wire is not None
     assert type_name(natural_type(wire)) == column
-    decoder = pickle.loads(pickle.dumps(ConnectJson(pa.struct([("c", parse_type(column)[0])]))))
+    decoder = copied(ConnectJson(pa.struct([("c", parse_type(column)[0])])))
     records = pa.array([write(whole, {"c": payload}), write(whole, {"c": None}), write(whole, {"c": payload})])
     decoded = decoder.decode(records)
     assert decoded.errors == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import pickle
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -18,7 +17,7 @@ from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.registered import RegisteredSchema
-from jobs.schema.types import parse_columns
+from tests.kit.arrow import copied, row_type
 from tests.kit.avro import encoded
 from tests.kit.avro import record as avro_record
 from tests.kit.avro import text as avro_text
@@ -30,8 +29,8 @@ def decode(
     records: list[Any], rules: EnvelopeRules, columns: dict[str, str] | None = None, format: str = "json"
 ) -> Decoded:
     """Records as JSON; None is a tombstone, text is taken as it is."""
-    kind = pa.struct(list(parse_columns(columns or COLUMNS)))
-    decoder = pickle.loads(pickle.dumps(Enveloped(kind, rules, lambda inner, _: decoder_for(format, inner))))
+    kind = row_type(columns or COLUMNS)
+    decoder = copied(Enveloped(kind, rules, lambda inner, _: decoder_for(format, inner)))
     assert decoder.type == kind
     raws = [r if r is None else (r if isinstance(r, str) else json.dumps(r)).encode() for r in records]
     decoded: Decoded = decoder.decode(pa.array(raws, pa.binary()))
@@ -192,8 +191,8 @@ def test_mongo() -> None:
      ("struct<a: long>", '{"a": 1}', {"a": 1})],
 )  # fmt: skip
 def test_mongo_key(column: str, text: str, wanted: Any) -> None:
-    kind = pa.struct(list(parse_columns({"_id": column})))
-    decoder = pickle.loads(pickle.dumps(MongoKey(kind, lambda inner: decoder_for("json", inner))))
+    kind = row_type({"_id": column})
+    decoder = copied(MongoKey(kind, lambda inner: decoder_for("json", inner)))
     raw = pa.array([json.dumps({"id": text}).encode(), b"{", None, json.dumps({"id": "{"}).encode()], pa.binary())
     decoded = decoder.decode(raw)
     assert decoded.values.to_pylist() == [{"_id": wanted}, None, None, None]
@@ -241,12 +240,12 @@ def test_registered_avro() -> None:
     )
     schemas = {5: RegisteredSchema(5, "AVRO", (avro_text(schema),))}
     columns = {**COLUMNS, "_lsn": "long"}
-    kind = pa.struct(list(parse_columns(columns)))
+    kind = row_type(columns)
     chosen = rules("debezium", metadata={"_lsn": "source.lsn"})
     decoder = Enveloped(kind, chosen, lambda inner, _: decoder_for("avro", inner, registered=schemas))
     records = [change("c", None, row(1), source={"lsn": 1}), change("d", row(1), None, source={"lsn": None})]
     raws = [encoded(schema, {k: r[k] for k in ("before", "after", "source", "op")}, 5) for r in records]
-    decoded = pickle.loads(pickle.dumps(decoder)).decode(pa.array([*raws, b"\x00\x00\x00\x00\x06", None], pa.binary()))
+    decoded = copied(decoder).decode(pa.array([*raws, b"\x00\x00\x00\x00\x06", None], pa.binary()))
     found = [(v["_op"], v["id"], v["_lsn"]) if v else None for v in decoded.values.to_pylist()]
     assert found == [("c", 1, 1), ("d", 1, None), None, None]
     assert {n: e.kind for n, e in decoded.errors.items()} == {2: "schema"}

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import pickle
 import random
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ from hypothesis import strategies as st
 from jobs.decode import json_fast
 from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
-from jobs.schema.types import parse_columns
+from tests.kit.arrow import row_type
 
 FLAT = {
     "b": "boolean",
@@ -38,10 +35,13 @@ NESTED = {
     "l": "array<string not null>",
 }
 COLUMNS = [*FLAT.items(), *TIMES.items(), *NESTED.items()]
-SCHEMAS = [pa.struct(list(parse_columns(columns))) for columns in (FLAT, TIMES, NESTED)]
+SCHEMAS = [row_type(columns) for columns in (FLAT, TIMES, NESTED)]
 
 
-@pytest.fixture(params=SCHEMAS, ids=["flat", "times", "nested"])
+NAMES_OF_SCHEMAS = ["flat", "times", "nested"]
+
+
+@pytest.fixture(params=SCHEMAS, ids=NAMES_OF_SCHEMAS)
 def kind(request: pytest.FixtureRequest) -> pa.StructType:
     return request.param
 
@@ -186,20 +186,11 @@ def _records(kind: pa.StructType) -> st.SearchStrategy[list[bytes | None]]:
 
 @pytest.mark.usefixtures("by_arrow")
 class TestSameAsStrict:
+    @pytest.mark.parametrize("kind", SCHEMAS, ids=NAMES_OF_SCHEMAS)
     @settings(max_examples=50, deadline=None)
-    @given(st.data())
-    def test_flat(self, data: st.DataObject) -> None:
-        assert_each_same(SCHEMAS[0], data.draw(_records(SCHEMAS[0])))
-
-    @settings(max_examples=50, deadline=None)
-    @given(st.data())
-    def test_times(self, data: st.DataObject) -> None:
-        assert_each_same(SCHEMAS[1], data.draw(_records(SCHEMAS[1])))
-
-    @settings(max_examples=50, deadline=None)
-    @given(st.data())
-    def test_nested(self, data: st.DataObject) -> None:
-        assert_each_same(SCHEMAS[2], data.draw(_records(SCHEMAS[2])))
+    @given(data=st.data())
+    def test_any_records(self, kind: pa.StructType, data: st.DataObject) -> None:
+        assert_each_same(kind, data.draw(_records(kind)))
 
     @settings(max_examples=250, deadline=None)
     @given(st.sampled_from(COLUMNS), st.lists(SCALARS, min_size=1, max_size=4))
@@ -207,12 +198,12 @@ class TestSameAsStrict:
     @example(("d", "double"), ["2.4703282292062328e-324", "2.4703282292062327e-324", "1.7976931348623159e308"])
     @example(("m", "decimal(5,2)"), ["999", "1000", '"00000000999"', "0.000", "1e-2", "1e-3", "-0"])
     def test_one_column(self, column: tuple[str, str], values: list[str]) -> None:
-        kind = pa.struct(list(parse_columns(dict([column]))))
+        kind = row_type(dict([column]))
         assert_each_same(kind, [f'{{"{column[0]}":{value}}}'.encode("utf-8", "surrogatepass") for value in values])
 
     @pytest.mark.parametrize("column", COLUMNS, ids="-".join)
     def test_every_nasty_value_alone(self, column: tuple[str, str]) -> None:
-        kind = pa.struct(list(parse_columns(dict([column]))))
+        kind = row_type(dict([column]))
         for value in [*NASTY, *SPACED]:
             for record in (f'{{"{column[0]}":{value}}}', f'{{"{column[0]}":null,"zz":{value}}}', f'{{"zz":{value}}}'):
                 assert_same(kind, [record.encode()])
@@ -319,22 +310,6 @@ def test_all_of_a_common_batch_is_read_by_arrow(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_maps_and_scalars_are_decoded_too() -> None:
-    mapped = pa.struct(list(parse_columns({"m": "map<string,array<int>>"})))
+    mapped = row_type({"m": "map<string,array<int>>"})
     assert_same(mapped, [b'{"m":{"a":[1]}}', b'{"m":[]}', None])
     assert_same(pa.int64(), [b"1", b" 2 ", b'"3"', None, b"null"])
-
-
-def test_it_is_picklable_and_the_copy_agrees(kind: pa.StructType) -> None:
-    raw = pa.array(_mixture(kind, 200, 0.1, seed=5), pa.binary())
-    copied, original = pickle.loads(pickle.dumps(Json(kind))).decode(raw), Json(kind).decode(raw)
-    assert copied.values.equals(original.values)
-    assert copied.errors == original.errors
-
-
-def test_the_worker_imports_no_heavy_package() -> None:
-    code = (
-        "import sys, jobs.decode.decoders\n"
-        "print([m for m in ('pyspark', 'dagster', 'pyiceberg', 'pandas', 'pydantic', 'yaml') if m in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert found.strip() == "[]"

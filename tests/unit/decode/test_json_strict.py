@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,14 +11,14 @@ import pytest
 
 from jobs.decode.base import DecodeError
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
-from jobs.schema.types import parse_columns, parse_type
-from resources.errors import ConfigurationError
+from jobs.schema.types import parse_columns
+from tests.kit.arrow import copied, row_type
 
 
 def decode(kind: str, value: str | bytes) -> Any:
     """The decoded value of one JSON value in a column of this type, or its error."""
     record = b'{"x":' + (value if isinstance(value, bytes) else value.encode()) + b"}"
-    decoded = StrictJson(pa.struct(list(parse_columns({"x": kind})))).decode(pa.array([record], pa.binary()))
+    decoded = StrictJson(row_type({"x": kind})).decode(pa.array([record], pa.binary()))
     assert decoded.values[0].is_valid != bool(decoded.errors)
     return decoded.errors[0] if decoded.errors else decoded.values[0].as_py()["x"]
 
@@ -70,100 +69,70 @@ def test_accepted(kind: str, value: str, expected: Any) -> None:
     assert decode(kind, value) == expected
 
 
+OR_NUMBER = "or a number of milliseconds), found another string"
+
+
 @pytest.mark.parametrize(
-    ("kind", "value", "error"),
+    ("kind", "value", "error", "message"),
     [
-        ("boolean", "1", DecodeError("type", "column x: expected boolean, found a number")),
-        ("boolean", '"true"', DecodeError("type", "column x: expected boolean, found a string")),
-        ("int", "true", DecodeError("type", "column x: expected int, found a boolean")),
-        ("int", '"7"', DecodeError("type", "column x: expected int, found a string")),
-        ("int", "1.5", DecodeError("type", "column x: expected int, found a number with a fraction")),
-        ("int", "2147483648", DecodeError("range", "column x: expected int, found a number that does not fit")),
-        (
-            "long",
-            "1e99999999999999999999",
-            DecodeError("range", "column x: expected long, found a number that does not fit"),
-        ),
-        ("long", "9" * 5000, DecodeError("range", "column x: expected long, found a number that does not fit")),
-        ("float", "1e39", DecodeError("range", "column x: expected float, found a number that does not fit")),
-        ("double", "1e400", DecodeError("range", "column x: expected double, found a number that does not fit")),
-        ("double", "9" * 5000, DecodeError("range", "column x: expected double, found a number that does not fit")),
-        (
-            "decimal(3,1)",
-            "1.23",
-            DecodeError("range", "column x: expected decimal(3,1), found a number that does not fit"),
-        ),
-        (
-            "decimal(3,1)",
-            "100",
-            DecodeError("range", "column x: expected decimal(3,1), found a number that does not fit"),
-        ),
-        (
-            "decimal(3,1)",
-            '"a"',
-            DecodeError("type", "column x: expected decimal(3,1), found a string that is no number"),
-        ),
-        ("decimal(3,1)", "[]", DecodeError("type", "column x: expected decimal(3,1), found an array")),
-        (
-            "decimal(3,1)",
-            '"NaN"',
-            DecodeError("type", "column x: expected decimal(3,1), found a string that is no number"),
-        ),
-        ("long", '"NaN"', DecodeError("type", "column x: expected long, found a string")),
-        ("double", '"nan"', DecodeError("type", "column x: expected double, found a string")),
-        ("double", '"1.5"', DecodeError("type", "column x: expected double, found a string")),
-        ("float", '"inf"', DecodeError("type", "column x: expected float, found a string")),
-        ("string", "5", DecodeError("type", "column x: expected string, found a number")),
-        ("string", "{}", DecodeError("type", "column x: expected string, found an object")),
-        ("binary", '"AP8"', DecodeError("type", "column x: expected binary, found a string that is no base64")),
-        (
-            "date",
-            '"2013-02-29"',
-            DecodeError("type", "column x: expected date, found a string that is no date YYYY-MM-DD"),
-        ),
-        ("date", "2932897", DecodeError("range", "column x: expected date, found a number that does not fit")),
-        (
-            "timestamp",
-            '"2013-01-01"',
-            DecodeError(
-                "type",
-                "column x: expected timestamp (an RFC 3339 time or a number of milliseconds), found another string",
-            ),
-        ),
+        ("boolean", "1", "type", "column x: expected boolean, found a number"),
+        ("boolean", '"true"', "type", "column x: expected boolean, found a string"),
+        ("int", "true", "type", "column x: expected int, found a boolean"),
+        ("int", '"7"', "type", "column x: expected int, found a string"),
+        ("int", "1.5", "type", "column x: expected int, found a number with a fraction"),
+        ("int", "2147483648", "range", "column x: expected int, found a number that does not fit"),
+        ("long", "1e99999999999999999999", "range", "column x: expected long, found a number that does not fit"),
+        ("long", "9" * 5000, "range", "column x: expected long, found a number that does not fit"),
+        ("float", "1e39", "range", "column x: expected float, found a number that does not fit"),
+        ("double", "1e400", "range", "column x: expected double, found a number that does not fit"),
+        ("double", "9" * 5000, "range", "column x: expected double, found a number that does not fit"),
+        ("decimal(3,1)", "1.23", "range", "column x: expected decimal(3,1), found a number that does not fit"),
+        ("decimal(3,1)", "100", "range", "column x: expected decimal(3,1), found a number that does not fit"),
+        ("decimal(3,1)", '"a"', "type", "column x: expected decimal(3,1), found a string that is no number"),
+        ("decimal(3,1)", "[]", "type", "column x: expected decimal(3,1), found an array"),
+        ("decimal(3,1)", '"NaN"', "type", "column x: expected decimal(3,1), found a string that is no number"),
+        ("long", '"NaN"', "type", "column x: expected long, found a string"),
+        ("double", '"nan"', "type", "column x: expected double, found a string"),
+        ("double", '"1.5"', "type", "column x: expected double, found a string"),
+        ("float", '"inf"', "type", "column x: expected float, found a string"),
+        ("string", "5", "type", "column x: expected string, found a number"),
+        ("string", "{}", "type", "column x: expected string, found an object"),
+        ("binary", '"AP8"', "type", "column x: expected binary, found a string that is no base64"),
+        ("date", '"2013-02-29"', "type", "column x: expected date, found a string that is no date YYYY-MM-DD"),
+        ("date", "2932897", "range", "column x: expected date, found a number that does not fit"),
+        ("timestamp", '"2013-01-01"', "type", f"column x: expected timestamp (an RFC 3339 time {OR_NUMBER}"),
         (
             "timestamp",
             '"9999-12-31T23:59:59-01:00"',
-            DecodeError("range", "column x: expected timestamp, found a year outside 1 to 9999"),
+            "range",
+            "column x: expected timestamp, found a year outside 1 to 9999",
         ),
         (
             "timestamp_ntz",
             '"2013-01-01T05:00:00Z"',
-            DecodeError(
-                "type",
-                "column x: expected timestamp_ntz (an RFC 3339 time without zone or a number of milliseconds), "
-                "found another string",
-            ),
+            "type",
+            f"column x: expected timestamp_ntz (an RFC 3339 time without zone {OR_NUMBER}",
         ),
-        ("array<int not null>", "[1,null]", DecodeError("missing", "column x.element: expected int, found null")),
-        ("array<int>", '[1,"a"]', DecodeError("type", "column x.element: expected int, found a string")),
-        ("map<string,int not null>", '{"k":null}', DecodeError("missing", "column x.value: expected int, found null")),
-        ("struct<a: int not null>", "{}", DecodeError("missing", "column x.a: expected int not null, found nothing")),
-        ("struct<a: int>", "[]", DecodeError("type", "column x: expected an object, found an array")),
-        ("int not null", "null", DecodeError("missing", "column x: expected int not null, found null")),
-        ("int not null", '1,"x":null', DecodeError("missing", "column x: expected int not null, found null")),
-        ("string", b'"\xff"', DecodeError("undecodable", "no UTF-8 at byte 6")),
-        ("string", '"\\ud800"', DecodeError("undecodable", "half a surrogate pair in a string")),
-        ("int", '1,"y":"\\udc00"', DecodeError("undecodable", "half a surrogate pair in a string")),
-        ("double", "NaN", DecodeError("undecodable", "no JSON: NaN and Infinity are not allowed")),
-        ("int", '1,"y":-Infinity', DecodeError("undecodable", "no JSON: NaN and Infinity are not allowed")),
-        ("int", "1}{", DecodeError("undecodable", "no JSON: extra data at character 7")),
-        ("int", "", DecodeError("undecodable", "no JSON: expecting value at character 5")),
-        ("string", '"a', DecodeError("undecodable", "no JSON: unterminated string at character 5")),
-        ("string", '"\x01"', DecodeError("undecodable", "no JSON: invalid control character at character 6")),
+        ("array<int not null>", "[1,null]", "missing", "column x.element: expected int, found null"),
+        ("array<int>", '[1,"a"]', "type", "column x.element: expected int, found a string"),
+        ("map<string,int not null>", '{"k":null}', "missing", "column x.value: expected int, found null"),
+        ("struct<a: int not null>", "{}", "missing", "column x.a: expected int not null, found nothing"),
+        ("struct<a: int>", "[]", "type", "column x: expected an object, found an array"),
+        ("int not null", "null", "missing", "column x: expected int not null, found null"),
+        ("int not null", '1,"x":null', "missing", "column x: expected int not null, found null"),
+        ("string", b'"\xff"', "undecodable", "no UTF-8 at byte 6"),
+        ("string", '"\\ud800"', "undecodable", "half a surrogate pair in a string"),
+        ("int", '1,"y":"\\udc00"', "undecodable", "half a surrogate pair in a string"),
+        ("double", "NaN", "undecodable", "no JSON: NaN and Infinity are not allowed"),
+        ("int", '1,"y":-Infinity', "undecodable", "no JSON: NaN and Infinity are not allowed"),
+        ("int", "1}{", "undecodable", "no JSON: extra data at character 7"),
+        ("int", "", "undecodable", "no JSON: expecting value at character 5"),
+        ("string", '"a', "undecodable", "no JSON: unterminated string at character 5"),
+        ("string", '"\x01"', "undecodable", "no JSON: invalid control character at character 6"),
     ],
 )
-def test_refused(kind: str, value: str | bytes, error: DecodeError) -> None:
-    assert decode(kind, value) == error
+def test_refused(kind: str, value: str | bytes, error: str, message: str) -> None:
+    assert decode(kind, value) == DecodeError(error, message)
 
 
 @pytest.mark.parametrize("kind", ["double", "float", "array<double>", "struct<f: float>"])
@@ -212,21 +181,11 @@ def test_depth_counts_brackets_outside_of_strings() -> None:
     assert decode("int", '1,"y":' + "[" * 100_000).kind == "undecodable"
 
 
-def test_map_keys_must_be_strings() -> None:
-    with pytest.raises(ConfigurationError, match="keys of a JSON object are strings"):
-        StrictJson(parse_type("struct<m: map<int,int>>")[0])
-
-
-def test_it_is_picklable() -> None:
-    decoder = pickle.loads(pickle.dumps(StrictJson(pa.struct([("x", pa.int32())]))))
-    assert decoder.decode(pa.array([b'{"x":1}'], pa.binary())).values.to_pylist() == [{"x": 1}]
-
-
 def test_ignored_case_finds_declared_fields_in_any_spelling() -> None:
     kind = pa.struct(
         list(parse_columns({"Id": "long not null", "at": "struct<Place: string>", "tags": "map<string,int>"}))
     )
-    decoder = pickle.loads(pickle.dumps(StrictJson(kind, ignore_case=True)))
+    decoder = copied(StrictJson(kind, ignore_case=True))
     records = [b'{"ID": 1, "AT": {"place": "x", "other": 2}, "Tags": {"A": 1, "a": 2}}', b'{"id": 2, "x": 1, "X": 2}']
     decoded = decoder.decode(pa.array([*records, b'{"id": 1, "ID": 2}', b'{"at": null}'], pa.binary()))
     assert decoded.values.to_pylist()[:2] == [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -18,6 +17,7 @@ from jobs.schema.protobuf import Messages, compiled, message_class, message_wire
 from jobs.schema.types import parse_type, type_name
 from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
+from tests.kit.arrow import copied
 
 COMMON = 'syntax = "proto3"; package common; message Money { int64 units = 1; string currency = 2; }'
 SHOP = """
@@ -74,8 +74,7 @@ def made(value: dict[str, Any], name: str = "shop.Order") -> bytes:
 
 
 def decoder(columns: str = COLUMNS, name: str = "shop.Order") -> Protobuf:
-    copied: Protobuf = pickle.loads(pickle.dumps(Protobuf(parse_type(columns)[0], DESCRIPTORS, name)))
-    return copied
+    return copied(Protobuf(parse_type(columns)[0], DESCRIPTORS, name))
 
 
 def test_columns_of_the_message() -> None:
@@ -162,8 +161,7 @@ def test_schema_ids_and_message_indexes() -> None:
     schema = RegisteredSchema(7, "PROTOBUF", (COMMON, SHOP), ("common.proto", ""), DESCRIPTORS)
     broken = RegisteredSchema(8, "PROTOBUF", ("message {",), ("",))
     by_id = {7: schema, 8: broken, 9: RegisteredSchema(9, "AVRO", ('"int"',))}
-    registered = RegisteredProtobuf(parse_type("struct<id: long, sku: string>")[0], by_id)
-    registered = pickle.loads(pickle.dumps(registered))
+    registered = copied(RegisteredProtobuf(parse_type("struct<id: long, sku: string>")[0], by_id))
     prefix = b"\x00\x00\x00\x00"
     line = message_class(Messages(DESCRIPTORS).named("shop.Order.Line"))(sku="a").SerializeToString()
     raws = [

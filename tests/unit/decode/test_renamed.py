@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from jobs.decode.base import Decoded, Decoder
 from jobs.landing.readers import record_reader
 from jobs.spec.added_columns import additions
 from jobs.spec.pipeline import PipelineSpec
+from tests.kit.arrow import copied
 from tests.kit.avro import encoded, record, text
 from tests.kit.batches import batch
 
@@ -37,7 +37,7 @@ def spec(value: dict[str, Any], **parts: Any) -> PipelineSpec:
 
 def decode(pipeline: PipelineSpec, *records: object) -> Decoded:
     reader = record_reader(pipeline, batch(1), landing_schema(pipeline))
-    decoder: Decoder = pickle.loads(pickle.dumps(reader.value_decoder))
+    decoder: Decoder = copied(reader.value_decoder)
     raws = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in records]
     found = decoder.decode(pa.array(raws, pa.binary()))
     assert found.values.type.equals(decoder.type)

@@ -16,6 +16,7 @@ from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.unavailable import DEFAULT, Placeholder, may_hold
 from jobs.schema.types import parse_columns
+from tests.kit.arrow import row_type
 
 OTHER = "hex:00ff10"
 # `UUID.nameUUIDFromBytes` of Java, computed there.
@@ -85,7 +86,7 @@ LEFT = {"name": DEFAULT, "raw": base64.b64encode(DEFAULT.encode()).decode()}
 
 
 def decoder(kind: str = "debezium", columns: dict[str, str] = COLUMNS, **rules: Any) -> Enveloped:
-    row = pa.struct(list(parse_columns(columns)))
+    row = row_type(columns)
     return Enveloped(row, EnvelopeRules(kind, {"_op": "op"}, **rules), lambda inner, _: decoder_for("json", inner))
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
-from collections.abc import Sequence
 
-import fastavro
 import pyarrow as pa
 import pytest
 
@@ -17,19 +13,13 @@ from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.json_strict import StrictJson
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import shown
-from jobs.schema.types import parse_columns, type_name
+from jobs.schema.types import type_name
+from tests.kit.arrow import copied, raw_values, row_type
+from tests.kit.avro import encoded, record, text
 
 COLUMNS = {"id": "long", "s": "struct<x: long>", "l": "array<struct<x: long>>"}
 RESCUE = Watch("rescue", "_rescued")
 MANY = 200  # enough for Arrow's reader
-
-
-def struct(columns: dict[str, str]) -> pa.StructType:
-    return pa.struct(list(parse_columns(columns)))
-
-
-def raw(records: Sequence[object]) -> pa.Array:
-    return pa.array([json.dumps(record).encode() for record in records], pa.binary())
 
 
 def found(decoded: Decoded) -> dict[str, tuple[str | None, int]]:
@@ -42,8 +32,8 @@ def found(decoded: Decoded) -> dict[str, tuple[str | None, int]]:
 def json_decoders(columns: dict[str, str], watch: Watch) -> list[Decoder]:
     """The fast one, and the one whose answer is the rule."""
     return [
-        pickle.loads(pickle.dumps(decoder_for("json", struct(columns), watch=watch))),
-        pickle.loads(pickle.dumps(StrictJson(struct(columns), watch=watch))),
+        copied(decoder_for("json", row_type(columns), watch=watch)),
+        copied(StrictJson(row_type(columns), watch=watch)),
     ]
 
 
@@ -67,7 +57,7 @@ def test_unknown_field_of_json_is_told_with_the_type_that_takes_all_values(
     number: int, values: list[object], kind: str
 ) -> None:
     records = [{"id": n, "new": values[n % len(values)]} for n in range(MANY)]
-    decoded = json_decoders(COLUMNS, Watch())[number].decode(raw(records))
+    decoded = json_decoders(COLUMNS, Watch())[number].decode(raw_values(*records))
     assert not decoded.errors
     assert decoded.values.field("id").to_pylist() == list(range(MANY))
     assert found(decoded) == {"new": (kind, MANY)}
@@ -76,7 +66,7 @@ def test_unknown_field_of_json_is_told_with_the_type_that_takes_all_values(
 @pytest.mark.parametrize("number", [0, 1], ids=["fast", "strict"])
 def test_nested_fields_have_paths_and_nulls_are_nothing(number: int) -> None:
     one = {"id": 1, "s": {"x": 1, "y": "a"}, "l": [{"x": 1}, {"x": 2, "z": 1.5}], "none": None, "empty": {}, "no": []}
-    decoded = json_decoders(COLUMNS, Watch())[number].decode(raw([one] * MANY))
+    decoded = json_decoders(COLUMNS, Watch())[number].decode(raw_values(*[one] * MANY))
     assert found(decoded) == {"s.y": ("string", MANY), "l.element.z": ("double", MANY)}
     assert decoded.values[0].as_py() == {"id": 1, "s": {"x": 1}, "l": [{"x": 1}, {"x": 2}]}
 
@@ -86,7 +76,9 @@ def test_refused_records_name_the_field_and_others_are_rows(number: int) -> None
     records: list[dict[str, object]] = [{"id": n} for n in range(MANY)]
     records[3] |= {"secret": "value", "s": {"x": 1, "deep": 2}}
     records[7] |= {"none": None}
-    decoded = json_decoders(COLUMNS, Watch("refuse", reasons={"secret": "of no type"}))[number].decode(raw(records))
+    decoded = json_decoders(COLUMNS, Watch("refuse", reasons={"secret": "of no type"}))[number].decode(
+        raw_values(*records)
+    )
     assert {row: (e.kind, e.message) for row, e in decoded.errors.items()} == {
         3: ("unknown", "no column takes the fields secret, s.deep: of no type")
     }
@@ -111,58 +103,43 @@ def test_rescued_fields_are_json_with_each_number_as_it_was(number: int) -> None
 def test_text_takes_any_value(number: int) -> None:
     values = ["a", 1, 2.50, True, {"b": [1, None]}, [1], None]
     records = [{"id": n, "any": values[n % len(values)]} for n in range(MANY)]
-    decoded = json_decoders({"id": "long", "any": "text"}, Watch())[number].decode(raw(records))
+    decoded = json_decoders({"id": "long", "any": "text"}, Watch())[number].decode(raw_values(*records))
     assert not decoded.errors
     expected = ["a", "1", "2.5", "true", '{"b":[1,null]}', "[1]", None]
     assert decoded.values.field("any").to_pylist()[: len(values)] == expected
 
 
 def test_case_is_ignored_where_it_is_to_be() -> None:
-    decoder = decoder_for("json", struct({"Id": "long", "S": "struct<X: long>"}), ignore_case=True, watch=Watch())
-    decoded = decoder.decode(raw([{"ID": 1, "s": {"x": 1, "Y": 2}, "New": 1}]))
+    decoder = decoder_for("json", row_type({"Id": "long", "S": "struct<X: long>"}), ignore_case=True, watch=Watch())
+    decoded = decoder.decode(raw_values({"ID": 1, "s": {"x": 1, "Y": 2}, "New": 1}))
     assert found(decoded) == {"New": ("long", 1), "S.Y": ("long", 1)}
 
 
-AVRO = {
-    "type": "record",
-    "name": "r",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "s", "type": {"type": "record", "name": "s", "fields": [
-            {"name": "x", "type": "long"}, {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        ]}},
-        {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]},
-    ],
-}  # fmt: skip
-
-
-def avro(*records: dict[str, object]) -> pa.Array:
-    encoded = []
-    for record in records:
-        stream = io.BytesIO()
-        fastavro.schemaless_writer(stream, fastavro.parse_schema(AVRO), record)
-        encoded.append(stream.getvalue())
-    return pa.array(encoded, pa.binary())
+AVRO = record(
+    ("id", "long"),
+    ("s", record(("x", "long"), ("at", {"type": "long", "logicalType": "timestamp-millis"}), name="S")),
+    ("price", ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]),
+)
 
 
 def test_unknown_fields_of_avro_have_the_types_of_their_schema() -> None:
-    kind, schema = struct({"id": "long", "s": "struct<x: long>"}), json.dumps(AVRO).encode()
-    records = avro({"id": 1, "s": {"x": 1, "at": 0}, "price": None}, {"id": 2, "s": {"x": 2, "at": 0}, "price": None})
-    decoded = pickle.loads(pickle.dumps(decoder_for("avro", kind, schema, watch=Watch()))).decode(records)
+    kind, schema = row_type({"id": "long", "s": "struct<x: long>"}), text(AVRO).encode()
+    records = raw_values(*(encoded(AVRO, {"id": n, "s": {"x": n, "at": 0}, "price": None}) for n in (1, 2)))
+    decoded = copied(decoder_for("avro", kind, schema, watch=Watch())).decode(records)
     assert found(decoded) == {"price": ("decimal(9,2)", 2), "s.at": ("timestamp", 2)}
     refused = decoder_for("avro", kind, schema, watch=Watch("refuse")).decode(records)
     assert refused.errors[0].message == "no column takes the field s.at"
-    wider = struct({"id": "long", "s": "struct<x: long>", "_rescued": "string"})
+    wider = row_type({"id": "long", "s": "struct<x: long>", "_rescued": "string"})
     rescued = decoder_for("avro", wider, schema, watch=RESCUE).decode(records)
     assert rescued.values.field("_rescued")[0].as_py() == '{"s":{"at":0}}'
 
 
 def test_unknown_fields_of_connect_json_have_the_types_of_their_schema() -> None:
     schema = {"type": "struct", "fields": [{"field": "id", "type": "int64"}, {"field": "new", "type": "int32"}]}
-    records = raw([{"schema": schema, "payload": {"id": n, "new": 5}} for n in range(3)])
-    decoder = pickle.loads(pickle.dumps(decoder_for("connect_json", struct({"id": "long"}), watch=Watch())))
+    records = raw_values(*({"schema": schema, "payload": {"id": n, "new": 5}} for n in range(3)))
+    decoder = copied(decoder_for("connect_json", row_type({"id": "long"}), watch=Watch()))
     assert found(decoder.decode(records)) == {"new": ("int", 3)}
-    rescued = decoder_for("connect_json", struct({"id": "long", "_rescued": "string"}), watch=RESCUE).decode(records)
+    rescued = decoder_for("connect_json", row_type({"id": "long", "_rescued": "string"}), watch=RESCUE).decode(records)
     assert rescued.values.to_pylist()[2] == {"id": 2, "_rescued": '{"new":5}'}
 
 
@@ -178,9 +155,10 @@ def test_of_an_envelope_only_the_fields_of_the_row_are_of_interest(kind: str) ->
     rules = EnvelopeRules(kind, {"_op": "op"})
 
     def decoded(columns: dict[str, str], watch: Watch) -> Decoded:
-        made = Enveloped(struct(columns), rules, lambda inner, inside: decoder_for("json", inner, watch=inside), watch)
-        copied: Decoder = pickle.loads(pickle.dumps(made))
-        return copied.decode(raw([envelopes[kind]] * MANY))
+        made = Enveloped(
+            row_type(columns), rules, lambda inner, inside: decoder_for("json", inner, watch=inside), watch
+        )
+        return copied(made).decode(raw_values(*[envelopes[kind]] * MANY))
 
     columns = {"id": "long", "name": "text", "_op": "string"}
     assert found(decoded(columns, Watch())) == {"new": ("long", MANY)}

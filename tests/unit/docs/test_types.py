@@ -15,8 +15,9 @@ from jobs.decode.base import Decoder
 from jobs.decode.convert import Unrepresentable, converter
 from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import StrictJson
-from jobs.schema.types import parse_columns, parse_type
+from jobs.schema.types import parse_type
 from jobs.schema.wire import Wire
+from tests.kit.arrow import row_type
 from tests.kit.guides import DOCS
 
 PAGE = (DOCS / "formats-and-change-data.md").read_text()
@@ -62,7 +63,7 @@ def shown(value: Any) -> str:
 @pytest.mark.parametrize("decoder", [StrictJson, Json])
 @pytest.mark.parametrize(("declared", "value", "stored", "kind"), examples())
 def test_json_value(declared: str, value: str, stored: str, kind: str, decoder: type[Decoder]) -> None:
-    struct = pa.struct(list(parse_columns({"c": declared})))
+    struct = row_type({"c": declared})
     reader = decoder(struct)  # type: ignore[call-arg]
     decoded = reader.decode(pa.array([f'{{"c": {value}}}'.encode()], pa.binary()))
     if kind:

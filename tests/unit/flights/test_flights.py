@@ -19,6 +19,7 @@ from resources.local.flights.changes import EVERY, MALFORMED, FlightChanges, Rec
 from resources.local.flights.columns import KEY, KEY_COLUMNS, TABLE_COLUMNS, VALUE_COLUMNS
 from resources.local.flights.expected import expected_table
 from resources.local.flights.source import data_folder
+from tests.kit.arrow import row_type
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +40,8 @@ def test_applied_changes_are_the_expected_table(month: int) -> None:
     """Decoded by the product, each key's last change wins: what the pipeline has to do."""
     changes = FlightChanges(month)
     records = [record for record in changes if record.malformed is None]
-    keys = decoder_for("json", pa.struct(list(parse_columns(KEY_COLUMNS)))).decode(pa.array([r.key for r in records]))
-    values = decoder_for("json", pa.struct(list(parse_columns(VALUE_COLUMNS)))).decode(
-        pa.array([r.value for r in records])
-    )
+    keys = decoder_for("json", row_type(KEY_COLUMNS)).decode(pa.array([r.key for r in records]))
+    values = decoder_for("json", row_type(VALUE_COLUMNS)).decode(pa.array([r.value for r in records]))
     assert not keys.errors
     assert not values.errors
     table: dict[tuple[Any, ...], dict[str, Any] | None] = {}
@@ -88,10 +87,8 @@ def test_records_are_in_the_order_of_their_times_and_flights_fly_in_theirs(janua
 
 
 def test_malformed_records_cannot_be_decoded_and_the_others_can(january: list[Record]) -> None:
-    keys = decoder_for("json", pa.struct(list(parse_columns(KEY_COLUMNS)))).decode(pa.array([r.key for r in january]))
-    values = decoder_for("json", pa.struct(list(parse_columns(VALUE_COLUMNS)))).decode(
-        pa.array([r.value for r in january])
-    )
+    keys = decoder_for("json", row_type(KEY_COLUMNS)).decode(pa.array([r.key for r in january]))
+    values = decoder_for("json", row_type(VALUE_COLUMNS)).decode(pa.array([r.value for r in january]))
     for index, record in enumerate(january):
         found = (keys.errors.get(index), values.errors.get(index))
         kinds = tuple(error.kind if error else None for error in found)

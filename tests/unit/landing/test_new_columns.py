@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,21 @@ import pyarrow as pa
 import pytest
 
 from jobs import failpoints
-from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.registry import kind_of
 from jobs.landing import batch_records
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
-from jobs.offsets import OffsetRange, TopicPartition
+from jobs.offsets import OffsetRange
 from jobs.spec.added_columns import with_landed_columns
-from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections
 from resources.iceberg import IcebergCatalog
+from tests.kit import specs
+from tests.kit.arrow import kafka_records
+from tests.kit.batches import P0, TOPIC_IDS, batch
 from tests.kit.interrupting import Died, at_failpoints
 from tests.kit.lake import lake_connection
 
-TP = TopicPartition("t", 0)
 ADDING: dict[str, Any] = {"columns": {"id": "long not null"}, "unknown_fields": "add"}
 
 
@@ -40,17 +39,7 @@ class Records:
     def mapInArrow(
         self, function: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]], _: object
     ) -> Records:
-        count = len(self.values)
-        batch = pa.RecordBatch.from_pydict(
-            {
-                "key": pa.nulls(count, pa.binary()),
-                "value": pa.array([json.dumps(value).encode() for value in self.values], pa.binary()),
-                "topic": pa.array([TP.topic] * count),
-                "partition": pa.array([TP.partition] * count, pa.int32()),
-                "offset": pa.array(range(count), pa.int64()),
-                "timestamp": pa.array([datetime(2026, 5, 1, tzinfo=UTC)] * count, pa.timestamp("us", "UTC")),
-            }
-        )
+        batch = kafka_records(*((None, value) for value in self.values))
         self.told = [row for answer in function([batch]) for row in answer.to_pylist()]
         return self
 
@@ -62,7 +51,7 @@ class Topics:
     """Stands for the Kafka cluster."""
 
     def describe(self, _: object) -> tuple[dict[str, str], object]:
-        return {TP.topic: "id"}, None
+        return TOPIC_IDS, None
 
 
 class Place:
@@ -70,13 +59,7 @@ class Place:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, direct: bool = False, **value: object) -> None:
         self.connection = lake_connection(folder)
-        self.declared = PipelineSpec.model_validate(
-            {
-                "source": {"topics": [TP.topic], "value": value or {"columns": {"id": "long not null"}}},
-                "intermediate": {"direct": direct},
-                "tables": [{"kind": "iceberg", "table": "d.t", "mode": "append"}],
-            }
-        )
+        self.declared = specs.spec(columns={"id": "long not null"}, value=value, intermediate={"direct": direct})
         self.monkeypatch = monkeypatch
         self.committed: CommittedState | None = None
 
@@ -98,17 +81,14 @@ class Place:
         self.monkeypatch.setattr(batch_records, "_kafka_records", lambda *_: Records(list(values)))
         table, before = self.table, self.committed
         table.prepare()
-        batch = Batch(
-            pipeline="p",
-            number=(before.batch_number if before else 0) + 1,
+        made = batch(
+            (before.batch_number if before else 0) + 1,
+            ranges={P0: OffsetRange(0, len(values))},
+            previous=before and before.commit_id,
             commit_id=str(uuid.uuid4()),
-            previous_commit_id=before.commit_id if before else None,
-            ranges={TP: OffsetRange(0, len(values))},
-            topic_ids={TP.topic: "id"},
-            planned_at=0,
             spec_hash=self.declared.meaning_hash,
         )
-        landed = table.land(None, Topics(), batch, before, {TP: len(values)}, {})  # type: ignore[arg-type]
+        landed = table.land(None, Topics(), made, before, {P0: len(values)}, {})  # type: ignore[arg-type]
         self.committed = table.committed()
         return landed
 

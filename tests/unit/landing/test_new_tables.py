@@ -16,20 +16,17 @@ from jobs.spec.new_tables import Named, all_tables, allowed, refused_names, with
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.models import examine
 from resources.errors import ConfigurationError
+from tests.kit import specs
+from tests.kit.arrow import kafka_records
 from tests.kit.batches import batch, landed
-from tests.unit.landing.test_records import records
 
 RANGES = {TopicPartition("t", 0): OffsetRange(0, 100)}
 
 
 def document(table: str = "events.{route_by}", allow: str = "[a-z_]+", most: int = 3, **parts: Any) -> dict[str, Any]:
-    return {
-        "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long", "kind": "string"}}},
-        "route_by": "kind",
-        "new_tables": {"allow": allow, "most": most},
-        "tables": [{"kind": kind, "table": table, "mode": "append"} for kind in ("iceberg", "clickhouse")],
-        **parts,
-    }
+    named = [specs.table(kind, name=table) for kind in ("iceberg", "clickhouse")]
+    rule = {"route_by": "kind", "new_tables": {"allow": allow, "most": most}}
+    return specs.document(*named, columns={"id": "long", "kind": "string"}, **(rule | parts))
 
 
 def spec(**parts: Any) -> PipelineSpec:
@@ -45,7 +42,7 @@ def rule_of(made: PipelineSpec, *known: str) -> NameRule:
 def read(rule: NameRule, *values: object) -> tuple[list[str | None], dict[str, int]]:
     """Per record why it is bad, and the names that it brings."""
     reader = record_reader(spec(), batch(1, ranges=RANGES), landing_schema(spec()), names=rule)
-    ((rows, report),) = reader.with_reports([records(*((None, value) for value in values))])
+    ((rows, report),) = reader.with_reports([kafka_records(*((None, value) for value in values))])
     return [e and e["message"] for e in rows.column("error").to_pylist()], dict(report.names)
 
 
@@ -80,10 +77,9 @@ def test_the_first_ones_have_the_room_that_is_left() -> None:
 
 
 def test_a_table_has_the_columns_that_its_records_have_had_values_for() -> None:
-    value = {"format": "json", "columns": {"id": "long", "kind": "string"}, "unknown_fields": "add"}
-    declared = spec(source={"topics": ["t"], "value": value})
+    declared = spec(value={"unknown_fields": "add"})
     columns = {**declared.source.value.columns, "user": "string", "price": "double"}
-    made = spec(source={"topics": ["t"], "value": {**value, "columns": columns}})
+    made = spec(value={"unknown_fields": "add", "columns": columns})
     values = [
         {"id": 1, "kind": "a", "user": "u"},
         {"kind": "a"},
@@ -93,7 +89,7 @@ def test_a_table_has_the_columns_that_its_records_have_had_values_for() -> None:
     rule = name_rule(made, {"b": Named("b", 1, ("kind",))})
     assert rule
     reader = record_reader(made, batch(1, ranges=RANGES), landing_schema(made), names=rule)
-    ((_, report),) = reader.with_reports([records(*((None, one) for one in values))])
+    ((_, report),) = reader.with_reports([kafka_records(*((None, one) for one in values))])
     assert report.columns == {"a": {"id", "kind", "user"}, "b": {"price"}}
     ((table, _), (other, _)) = (all_tables(made, [Named(n, 1, tuple(report.columns[n]))]) for n in "ab")
     own = [list(with_own_columns(made, declared, one).source.value.columns) for one in (table, other, made.tables[0])]

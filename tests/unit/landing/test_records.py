@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,12 +19,12 @@ from jobs.landing.task_report import TaskReport
 from jobs.offsets import TopicPartition
 from jobs.schema.types import parse_columns
 from jobs.spec.metadata import Metadata
+from tests.kit.arrow import NOON, as_bytes, kafka_records, row_type
 
-VALUE = pa.struct(list(parse_columns({"id": "long", "name": "string", "op": "string"})))
-KEY = pa.struct(list(parse_columns({"id": "long"})))
+VALUE = row_type({"id": "long", "name": "string", "op": "string"})
+KEY = row_type({"id": "long"})
 MAPPED = Operations("op", insert=("c", "r"), update=("u",), delete=("d",))
 T0 = TopicPartition("t", 0)
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def reader(**parts: Any) -> RecordReader:
@@ -47,31 +46,12 @@ def reader(**parts: Any) -> RecordReader:
     )
 
 
-def encoded(one: object) -> bytes | None:
-    return one if isinstance(one, bytes | None) else json.dumps(one).encode()
-
-
-def records(*pairs: tuple[object, object], places: list[tuple[str, int, int]] | None = None) -> pa.RecordBatch:
-    """Records of (key, value); bytes are taken as they are, other things as JSON, None as null."""
-    at = places or [("t", 0, n) for n in range(len(pairs))]
-    return pa.RecordBatch.from_pydict(
-        {
-            "key": pa.array([encoded(k) for k, _ in pairs], pa.binary()),
-            "value": pa.array([encoded(v) for _, v in pairs], pa.binary()),
-            "topic": pa.array([t for t, _, _ in at], pa.string()),
-            "partition": pa.array([p for _, p, _ in at], pa.int32()),
-            "offset": pa.array([o for _, _, o in at], pa.int64()),
-            "timestamp": pa.array([NOON] * len(pairs), pa.timestamp("us", "UTC")),
-        }
-    )
-
-
 def problems(landed: pa.RecordBatch) -> list[tuple[str, str] | None]:
     return [(e["stage"], e["kind"]) if e else None for e in landed.column("error").to_pylist()]
 
 
 def test_upsert_and_tombstone_without_an_op_field() -> None:
-    landed = reader().read(records(({"id": 1}, {"id": 1, "name": "a", "op": "x"}), ({"id": 2}, None)))
+    landed = reader().read(kafka_records(({"id": 1}, {"id": 1, "name": "a", "op": "x"}), ({"id": 2}, None)))
     assert landed.column("op").to_pylist() == ["upsert", "delete"]
     assert landed.column("key").to_pylist() == [{"id": 1}, {"id": 2}]
     assert landed.column("value").to_pylist() == [{"id": 1, "name": "a", "op": "x"}, None]
@@ -84,20 +64,20 @@ def test_upsert_and_tombstone_without_an_op_field() -> None:
     ("op", "expected"), [("c", "insert"), ("r", "insert"), ("u", "update"), ("d", "delete"), ("q", None), (None, None)]
 )
 def test_op_mapping(op: str | None, expected: str | None) -> None:
-    landed = reader(operations=MAPPED).read(records(({"id": 1}, {"id": 1, "op": op})))
+    landed = reader(operations=MAPPED).read(kafka_records(({"id": 1}, {"id": 1, "op": op})))
     assert landed.column("op").to_pylist() == [expected]
     assert problems(landed) == [None if expected else ("value", "UnknownOperation")]
 
 
 def test_tombstone_is_a_delete_under_an_op_mapping_too() -> None:
-    assert reader(operations=MAPPED).read(records(({"id": 1}, None))).column("op").to_pylist() == ["delete"]
+    assert reader(operations=MAPPED).read(kafka_records(({"id": 1}, None))).column("op").to_pylist() == ["delete"]
 
 
 def test_op_field_need_not_be_a_string() -> None:
-    flags = pa.struct(list(parse_columns({"id": "long", "gone": "boolean"})))
+    flags = row_type({"id": "long", "gone": "boolean"})
     deletes = Operations("gone", insert=(), update=("false",), delete=("true",))
     taught = reader(value_decoder=Json(flags), value_type=flags, operations=deletes)
-    landed = taught.read(records(({"id": 1}, {"id": 1, "gone": True}), ({"id": 2}, {"id": 2, "gone": False})))
+    landed = taught.read(kafka_records(({"id": 1}, {"id": 1, "gone": True}), ({"id": 2}, {"id": 2, "gone": False})))
     assert landed.column("op").to_pylist() == ["delete", "update"]
 
 
@@ -118,11 +98,11 @@ def test_op_field_need_not_be_a_string() -> None:
 def test_bad_record_keeps_its_bytes_and_a_key_that_can_be_read(
     key: object, value: object, expected: tuple[str, str]
 ) -> None:
-    landed = reader().read(records(({"id": 9}, {"id": 9}), (key, value), ({"id": 8}, {"id": 8})))
+    landed = reader().read(kafka_records(({"id": 9}, {"id": 9}), (key, value), ({"id": 8}, {"id": 8})))
     assert problems(landed) == [None, expected, None]
     bad = landed.to_pylist()[1]
     assert (bad["key"], bad["value"], bad["op"]) == ({"id": 1} if key == {"id": 1} else None, None, None)
-    assert (bad["error"]["key"], bad["error"]["value"]) == (encoded(key), encoded(value))
+    assert (bad["error"]["key"], bad["error"]["value"]) == (as_bytes(key), as_bytes(value))
     assert bad["kafka"]["offset"] == 1
     assert [row["key"] for row in (landed.to_pylist()[0], landed.to_pylist()[2])] == [{"id": 9}, {"id": 8}]
 
@@ -137,7 +117,9 @@ class Keeping(Json):
 
 
 def test_what_a_change_keeps_is_landed_with_it() -> None:
-    batch = records(({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, {"id": 2}), (None, {"id": 3}), ({"id": 4}, None))
+    batch = kafka_records(
+        ({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, {"id": 2}), (None, {"id": 3}), ({"id": 4}, None)
+    )
     keeping = reader(value_decoder=Keeping(VALUE), names_unchanged=True)
     (landed,) = list(keeping([batch]))
     assert landed.column("kept").to_pylist() == [None, ["name"], None, None], "nor does a bad record keep anything"
@@ -145,7 +127,7 @@ def test_what_a_change_keeps_is_landed_with_it() -> None:
 
 
 def test_messages_never_hold_the_value() -> None:
-    landed = reader().read(records(({"id": 1}, {"id": 1, "name": 12345}), ({"id": "secret-key"}, {"id": 1})))
+    landed = reader().read(kafka_records(({"id": 1}, {"id": 1, "name": 12345}), ({"id": "secret-key"}, {"id": 1})))
     for error in landed.column("error").to_pylist():
         assert "12345" not in error["message"]
         assert "secret-key" not in error["message"]
@@ -153,7 +135,7 @@ def test_messages_never_hold_the_value() -> None:
 
 def test_null_keys_match_where_the_pipeline_says_so() -> None:
     lenient = reader(refuse_null_keys=False)
-    landed = lenient.read(records(({"id": None}, {"id": 1}), (None, {"id": 2})))
+    landed = lenient.read(kafka_records(({"id": None}, {"id": 1}), (None, {"id": 2})))
     assert problems(landed) == [None, ("key", "NullKey")]
     assert landed.column("key").to_pylist() == [{"id": None}, None]
 
@@ -161,30 +143,30 @@ def test_null_keys_match_where_the_pipeline_says_so() -> None:
 def test_key_from_the_value() -> None:
     inside = reader(key_decoder=None, key_from_value=True)
     landed = inside.read(
-        records((b"\xffany", {"id": 5, "name": "a"}), (None, None), (None, b"{"), (None, {"id": None}))
+        kafka_records((b"\xffany", {"id": 5, "name": "a"}), (None, None), (None, b"{"), (None, {"id": None}))
     )
     assert landed.column("key").to_pylist() == [{"id": 5}, None, None, None]
     assert problems(landed) == [None, ("key", "NullKey"), ("value", "undecodable"), ("key", "NullKey")]
 
 
 def test_key_columns_are_in_the_order_of_the_key_not_of_the_record() -> None:
-    pair = pa.struct(list(parse_columns({"a": "long", "b": "string"})))
+    pair = row_type({"a": "long", "b": "string"})
     turned = pa.struct([pair.field("b"), pair.field("a")])
     two = reader(key_decoder=Json(pair), key_columns=("b", "a"), key_type=turned)
-    landed = two.read(records(({"a": 1, "b": "x"}, {"id": 1})))
+    landed = two.read(kafka_records(({"a": 1, "b": "x"}, {"id": 1})))
     assert landed.schema.field("key").type == turned
     assert landed.column("key").to_pylist() == [{"b": "x", "a": 1}]
 
 
 def test_pipeline_without_a_key_has_no_key_column() -> None:
-    landed = reader(key_decoder=None, key_columns=(), key_type=None).read(records((b"\xff", {"id": 1})))
+    landed = reader(key_decoder=None, key_columns=(), key_type=None).read(kafka_records((b"\xff", {"id": 1})))
     assert "key" not in landed.schema.names
     assert problems(landed) == [None]
 
 
 def test_text_key() -> None:
-    one = pa.struct(list(parse_columns({"id": "string"})))
-    landed = reader(key_decoder=Text(one), key_type=one).read(records((b"k1", {"id": 1}), (b"\xff", {"id": 1})))
+    one = row_type({"id": "string"})
+    landed = reader(key_decoder=Text(one), key_type=one).read(kafka_records((b"k1", {"id": 1}), (b"\xff", {"id": 1})))
     assert landed.column("key").to_pylist() == [{"id": "k1"}, None]
     assert problems(landed) == [None, ("key", "undecodable")]
 
@@ -193,26 +175,26 @@ def test_positions_follow_the_coordinates_over_topics_and_partitions() -> None:
     a1, b0, b1 = TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("b", 1)
     placed = reader(first_position={a1: 0, b0: 10, b1: 30}, start={a1: 100, b0: 7, b1: 0})
     places = [("b", 1, 0), ("a", 1, 100), ("b", 0, 26), ("a", 1, 109), ("b", 0, 7), ("b", 1, 5)]
-    landed = placed.read(records(*[({"id": 1}, {"id": 1})] * 6, places=places))
+    landed = placed.read(kafka_records(*[({"id": 1}, {"id": 1})] * 6, places=places))
     assert landed.column("i").to_pylist() == [30, 0, 29, 9, 10, 35]
 
 
 def test_columns_that_only_the_table_has_come_as_nulls() -> None:
     wide = parse_columns({"old": "date", "id": "long", "name": "string", "op": "string", "n": "struct<x: int>"})
     optional = pa.struct([f.with_nullable(True) for f in wide])
-    landed = reader(value_type=optional).read(records(({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, None)))
+    landed = reader(value_type=optional).read(kafka_records(({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, None)))
     assert landed.column("value").to_pylist() == [{"old": None, "id": 1, "name": "a", "op": None, "n": None}, None]
     assert landed.schema.field("value").type == optional
 
 
 def test_nested_fields_that_only_the_table_has_and_wider_types() -> None:
-    have = pa.struct(list(parse_columns({"id": "int", "n": "struct<x: int>", "l": "array<struct<x: int>>"})))
+    have = row_type({"id": "int", "n": "struct<x: int>", "l": "array<struct<x: int>>"})
     table = pa.struct(
         list(parse_columns({"id": "long", "n": "struct<gone: date, x: long>", "l": "array<struct<x: int, y: string>>"}))
     )
-    small = pa.struct(list(parse_columns({"id": "int"})))
+    small = row_type({"id": "int"})
     taught = reader(value_decoder=Json(have), value_type=table, key_decoder=Json(small), key_type=small)
-    landed = taught.read(records(({"id": 1}, {"id": 1, "n": {"x": 2}, "l": [{"x": 3}]}), ({"id": 2}, {"id": 2})))
+    landed = taught.read(kafka_records(({"id": 1}, {"id": 1, "n": {"x": 2}, "l": [{"x": 3}]}), ({"id": 2}, {"id": 2})))
     assert landed.column("value").to_pylist() == [
         {"id": 1, "n": {"gone": None, "x": 2}, "l": [{"x": 3, "y": None}]},
         {"id": 2, "n": None, "l": None},
@@ -221,7 +203,7 @@ def test_nested_fields_that_only_the_table_has_and_wider_types() -> None:
 
 
 def test_each_batch_comes_with_what_was_read() -> None:
-    batches = [records(({"id": 1}, {"id": 1}), (None, b"{")), records(), records(({"id": 2}, b"{"))]
+    batches = [kafka_records(({"id": 1}, {"id": 1}), (None, b"{")), kafka_records(), kafka_records(({"id": 2}, b"{"))]
     told = list(reader().with_reports(batches))
     assert [rows.num_rows for rows, _ in told] == [2, 1]
     assert [report.records for _, report in told] == [2, 1], "bad ones too"
@@ -230,16 +212,16 @@ def test_each_batch_comes_with_what_was_read() -> None:
 def test_record_that_no_table_takes_is_a_dead_letter() -> None:
     routes = (RouteFilter(path=("value", "name"), pattern="a|b"), RouteFilter(topics=("u",)))
     given = [({"id": 1}, {"id": 1, "name": "a"}), ({"id": 2}, {"id": 2, "name": "c"}), ({"id": 2}, None)]
-    landed = reader(routes=routes).read(records(*given))
+    landed = reader(routes=routes).read(kafka_records(*given))
     assert problems(landed) == [None, ("route", "NoTable"), None]
-    assert landed.to_pylist()[1]["error"]["value"] == encoded(given[1][1])
+    assert landed.to_pylist()[1]["error"]["value"] == as_bytes(given[1][1])
     assert landed.column("op").to_pylist() == ["upsert", None, "delete"]
 
 
 def test_metadata_that_tables_ask_for() -> None:
     wanted = tuple(map(Metadata.of, ("key", "headers", "header:trace-id", "record as origin")))
     kinds = pa.struct([*KAFKA, *(pa.field(m.path[-1], m.type) for m in wanted), pa.field("asked_before", pa.string())])
-    raw = records((b"k", {"id": 1}), (b"\xff\x00", {"id": 2}), (None, {"id": 3}))
+    raw = kafka_records((b"k", {"id": 1}), (b"\xff\x00", {"id": 2}), (None, {"id": 3}))
     pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
     headers = [[("trace-id", b"old"), ("trace-id", b"new"), ("n", None)], [], None]
     raw = raw.append_column("headers", pa.array(headers, pa.list_(pair)))
@@ -258,7 +240,7 @@ def test_metadata_that_tables_ask_for() -> None:
 def test_headers_that_were_not_kept_are_null() -> None:
     wanted = (Metadata.of("headers"),)
     kinds = pa.struct([*KAFKA, pa.field("headers", pa.string())])
-    (row,) = reader(key_type=None, kafka_type=kinds, metadata=wanted).read(records((None, {"id": 1}))).to_pylist()
+    (row,) = reader(key_type=None, kafka_type=kinds, metadata=wanted).read(kafka_records((None, {"id": 1}))).to_pylist()
     assert row["kafka"]["headers"] is None
 
 
@@ -271,11 +253,11 @@ def test_truncations_leave_their_order_and_nothing_else() -> None:
         (None, {"op": "t"}),
     ]
     made = reader(operations=MAPPED, truncation=Truncation("op", "id"))
-    ((rows, report),) = made.with_reports([records(*changes)])
+    ((rows, report),) = made.with_reports([kafka_records(*changes)])
     assert report.truncated_below == 40
     assert rows.column("op").to_pylist() == ["insert", "filtered", "filtered", None]
     assert problems(rows) == [None, None, None, ("value", "missing")]
     assert rows.column("value").null_count == 3
-    ((_, none),) = made.with_reports([records(changes[0])])
+    ((_, none),) = made.with_reports([kafka_records(changes[0])])
     both = TaskReport.from_text((none + report + replace(report, truncated_below=7)).to_text())
     assert (none.truncated_below, both.truncated_below) == (None, 40)

@@ -8,7 +8,7 @@ from jobs.landing.registry_schemas import Registries, SchemaIds, Schemas
 from jobs.landing.task_report import TaskReport
 from jobs.spec.source import Source
 from resources.schema_registry import SchemaRegistry, StoredSchema
-from tests.unit.landing.test_records import records
+from tests.kit.arrow import kafka_records
 
 
 class Known:
@@ -40,8 +40,8 @@ def test_ids_of_keys_and_values_by_topic() -> None:
     assert found is not None
     pairs = [(encoded(1), encoded(2)), (None, encoded(3)), (encoded(1), encoded(4)), (b"\0\0", b"plain"), (None, None)]
     places = [(topic, 0, n) for n, topic in enumerate("tuvtt")]
-    assert found(records(*pairs, places=places)) == {"one": {1, 2}, "two": {3}}
-    (rows,) = found.rows([records(*pairs, places=places)])
+    assert found(kafka_records(*pairs, places=places)) == {"one": {1, 2}, "two": {3}}
+    (rows,) = found.rows([kafka_records(*pairs, places=places)])
     assert sorted(map(tuple, (row.values() for row in rows.to_pylist()))) == [("one", 1), ("one", 2), ("two", 3)]
     assert SchemaIds.of(Source.model_validate({"topics": ["t"], "value": {"columns": {"id": "long"}}})) is None
 

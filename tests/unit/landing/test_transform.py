@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -14,6 +12,7 @@ from jobs.decode.decoders import decoder_for
 from jobs.landing.transform import DecodeStep, error_class, failing_records
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.errors import BadRecords
+from tests.kit.arrow import kafka_records
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 Ranges = Mapping[TopicPartition, OffsetRange]
@@ -64,18 +63,8 @@ def test_other_errors_are_not_the_records_fault() -> None:
 def test_decode_step_keeps_a_row_for_every_record() -> None:
     kind = pa.struct([("id", pa.int64())])
     step = DecodeStep(decoder_for("json", kind), decoder_for("json", kind), {}, {("t", 0, 3): "CAST_INVALID_INPUT"})
-    values = [json.dumps({"id": 1}).encode(), b"{", None, b'{"id":4}']
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "key": pa.array([b'{"id":1}', b'{"id":1}', b"{", b'{"id":4}'], pa.binary()),
-            "value": pa.array(values, pa.binary()),
-            "topic": pa.array(["t"] * 4),
-            "partition": pa.array([0] * 4, pa.int32()),
-            "offset": pa.array(range(4), pa.int64()),
-            "timestamp": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 4, pa.timestamp("us", "UTC")),
-        }
-    )
-    (read,) = step([batch])
+    one, four = {"id": 1}, {"id": 4}
+    (read,) = step([kafka_records((one, one), (one, b"{"), (b"{", None), (four, four))])
     assert read.schema == step.schema
     assert read.column("row").to_pylist() == [{"id": 1}, None, None, {"id": 4}]
     problems = [(p["stage"], p["kind"]) if p else None for p in read.column("problem").to_pylist()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import inspect
-import pickle
 
 import grpc
 import pytest
@@ -35,6 +34,7 @@ from resources.errors import (
 )
 from resources.iceberg_errors import catalog_errors, storage_error
 from resources.spark import spark_errors
+from tests.kit.arrow import copied
 
 ALL = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, BatchmergeError)]
 
@@ -43,7 +43,7 @@ ALL = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, 
 def test_every_error_says_what_where_and_the_remedy_and_survives_pickling(kind: type[BatchmergeError]) -> None:
     problem = kind("it broke.", where="table t", remedy="mend it", wanted=7)
     assert str(problem) == "table t: it broke. Fix: mend it"
-    again = pickle.loads(pickle.dumps(problem))
+    again = copied(problem)
     assert type(again) is kind
     assert (str(again), again.where, again.remedy, again.facts) == (str(problem), "table t", "mend it", {"wanted": 7})
 

@@ -1,0 +1,80 @@
+"""Pipeline files for tests, as small as can be: a test says only what it is about."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.spec.pipeline import PipelineSpec
+
+Part = Mapping[str, Any]
+ID = {"id": "long"}
+# With a key, an operation and an order to refer to, for tests that change one thing in it.
+RIGHT: dict[str, Any] = {
+    "source": {
+        "topics": ["t"],
+        "key": {"format": "json", "columns": {"id": "long"}},
+        "value": {"format": "json", "columns": {"id": "long", "name": "string", "op": "string", "version": "long"}},
+    },
+    "changes": {"key": {"columns": ["id"]}, "op": {"field": "op"}},
+    "tables": [{"kind": "iceberg", "table": "n.t", "mode": "upsert_delete"}],
+}
+TAKEN_OUT = "(taken out)"
+
+
+def table(kind: str = "iceberg", mode: str = "append", name: str = "n.t", **options: object) -> dict[str, Any]:
+    return {"kind": kind, "table": name, "mode": mode, **options}
+
+
+def document(
+    *tables: Part,
+    columns: Mapping[str, str] | None = None,
+    key: Mapping[str, str] | str | None = None,
+    value: Part | None = None,
+    source: Part | None = None,
+    changes: Part | None = None,
+    **parts: object,
+) -> dict[str, Any]:
+    """The attributes of a pipeline file; without tables it appends to one.
+
+    Args:
+        columns: of the value; by default an `id`.
+        key: columns of the records' keys, all of them the tables' key; a name: that column of the value, by arrival.
+        value, source, changes: their other parts, or some in place of the usual ones.
+    """
+    of_records: Part = {"key": {"columns": key}} if isinstance(key, Mapping) else {}
+    of_tables: Part = {"key": {"columns": [*key]}} if isinstance(key, Mapping) else {}
+    if isinstance(key, str):
+        of_tables = {"key": {"columns": [key], "source": "value"}, "order_by": "arrival"}
+    return {
+        "source": {
+            "topics": ["t"],
+            **of_records,
+            "value": {"columns": columns or ID, **(value or {})},
+            **(source or {}),
+        },
+        "changes": {**of_tables, **(changes or {})},
+        "tables": list(tables) or [table()],
+        **parts,
+    }
+
+
+def spec(*tables: Part, **parts: Any) -> PipelineSpec:
+    """The pipeline of such a `document`."""
+    return PipelineSpec.model_validate(document(*tables, **parts))
+
+
+def changed(changes: Part) -> dict[str, Any]:
+    """The `RIGHT` document with parts replaced, or taken out, by their dotted paths."""
+    made = copy.deepcopy(RIGHT)
+    for path, value in changes.items():
+        *outer, last = (int(step) if step.isdigit() else step for step in path.split("."))
+        at: Any = made
+        for step in outer:
+            at = at.setdefault(step, {}) if isinstance(at, dict) else at[step]
+        if value == TAKEN_OUT:
+            del at[last]
+        else:
+            at[last] = value
+    return made
