@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from jobs.destinations import registry
 from jobs.destinations.registry import kind_of, kinds, own_kinds
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
+from tests.kit import specs
 
 ROOT = Path(__file__).parents[2]
 # What is about one system: what other tools' files say of it, and the demo's own proof.
@@ -74,14 +74,8 @@ def test_no_kind_is_named() -> None:
     assert not found
 
 
-def _spec(**table: Any) -> PipelineSpec:
-    return PipelineSpec.model_validate(
-        {
-            "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long"}}},
-            "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
-            "tables": [{"table": "d.t", **table}],
-        }
-    )
+def _spec(kind: str, mode: str) -> PipelineSpec:
+    return specs.spec(specs.table(kind, mode), key="id")
 
 
 @pytest.mark.parametrize("name", own_kinds())
@@ -89,14 +83,14 @@ def test_every_mode_that_a_kind_declares_is_one_that_its_table_takes(name: str) 
     kind = kinds()[name]
     for mode in ("append", "upsert", "upsert_delete", "delete"):
         if mode in kind.capabilities.modes:
-            (table,) = _spec(kind=name, mode=mode).tables
+            (table,) = _spec(name, mode).tables
             assert kind_of(table) is kind
             assert table.on_usual_connection
-            assert kind.statement(_spec(kind=name, mode=mode), table).strip() or mode == "append"
-            assert "id" in [c.name for c in kind.columns(_spec(kind=name, mode=mode), table)]
+            assert kind.statement(_spec(name, mode), table).strip() or mode == "append"
+            assert "id" in [c.name for c in kind.columns(_spec(name, mode), table)]
         else:
             with pytest.raises(ValueError, match=mode):
-                _spec(kind=name, mode=mode)
+                _spec(name, mode)
 
 
 class _Package:

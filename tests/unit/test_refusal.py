@@ -21,6 +21,7 @@ from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import OutOfRange
 from resources.errors import BadRecords
+from tests.kit import specs
 
 HELD = Held({"integer": Range(0, 255), "date": Range(0, 100)}, collections=False, outside="too much")
 LIST = pa.list_(pa.field("element", pa.int64()))
@@ -113,17 +114,9 @@ def test_ranges_of_clickhouse(declared: pa.DataType, named: str | None, low: obj
 
 def _spec(table: str, columns: dict[str, str] | None = None, **parts: object) -> PipelineSpec:
     options = dict(part.split(": ") for part in table.split(", "))
-    document = {
-        "source": {
-            "topics": ["t"],
-            "key": {"format": "json", "columns": {"id": "long"}},
-            "value": {"format": "json", "columns": {"id": "long", **(columns or {})}},
-        },
-        "changes": {"key": {"columns": ["id"]}},
-        "tables": [{"table": "a.b", "mode": "upsert", **options}],
-        **parts,
-    }
-    return PipelineSpec.model_validate(document)
+    return specs.spec(
+        specs.table(mode="upsert") | options, columns={**specs.ID, **(columns or {})}, key=specs.ID, **parts
+    )
 
 
 @pytest.mark.parametrize(

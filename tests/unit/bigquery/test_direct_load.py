@@ -9,7 +9,7 @@ import pytest
 from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.direct_load import MOST_FILES, can_read, takes_landed_rows
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.spec.pipeline import PipelineSpec
+from tests.kit import specs
 
 COLUMNS = {
     "id": "long",
@@ -27,16 +27,13 @@ def takes(
     value: dict[str, Any] | None = None,
     **options: object,
 ) -> bool:
-    spec = PipelineSpec.model_validate(
-        {
-            "source": {
-                "topics": ["t", "u"],
-                "key": {"format": "json", "columns": {"id": "long"}},
-                "value": {"format": "json", "columns": {**COLUMNS, **(columns or {})}, **(value or {})},
-            },
-            "changes": {"key": {"columns": ["id"]}, "order_by": "arrival", **(changes or {})},
-            "tables": [{"kind": "bigquery", "table": "d.t", "mode": "upsert_delete", **options}],
-        }
+    spec = specs.spec(
+        specs.table("bigquery", "upsert_delete") | options,
+        columns={**COLUMNS, **(columns or {})},
+        key=specs.ID,
+        value=value,
+        source={"topics": ["t", "u"]},
+        changes={"order_by": "arrival", **(changes or {})},
     )
     table = spec.tables[0]
     assert isinstance(table, BigQueryTable)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.batch import Batch, Counts, LandedBatch
+from jobs.batch import Counts, LandedBatch
 from jobs.destinations.bigquery.flush import Flush, adopted, is_due
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.offsets import OffsetRange, TopicPartition
-from jobs.watermark import Watermark
+from jobs.offsets import OffsetRange
 from resources.errors import LineageBroken
+from tests.kit import specs
+from tests.kit.batches import P0
+from tests.kit.batches import landed as landed_batch
 
 
 def landed(number: int, offsets: int, planned_at: int = 0, rows: int | None = None) -> LandedBatch:
-    ranges = {TopicPartition("t", 0): OffsetRange(0, offsets)}
-    batch = Batch("p", number, f"commit-{number}", None, ranges, {}, planned_at, "hash")
-    return LandedBatch(batch, Counts(landed=offsets if rows is None else rows), Watermark(), number)
+    made = landed_batch(number, ranges={P0: OffsetRange(0, offsets)}, planned_at=planned_at)
+    return replace(made, counts=Counts(landed=offsets if rows is None else rows))
 
 
 def table(**options: object) -> BigQueryTable:
-    return BigQueryTable.model_validate({"kind": "bigquery", "table": "d.t", "mode": "append", **options})
+    return BigQueryTable.model_validate(specs.table("bigquery") | options)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
 from jobs.destinations.bigquery.statement import Statement, order_column, statement
 from jobs.spec.pipeline import PipelineSpec
 from sql import render
+from tests.kit import specs
 
 GOLDEN = Path(__file__).parents[1] / "sql" / "bigquery"
 TARGET, INTERMEDIATE, STATE = "p.d.dest", "p.d._dest_tmp_p_1_2", f"p.d.{STATE_TABLE}"
@@ -60,16 +61,9 @@ def pipeline(
     order_by: str = "arrival",
     **options: object,
 ) -> PipelineSpec:
-    table = {"kind": "bigquery", "table": "d.dest", "mode": mode, **options}
-    changes = {
-        "key": {"columns": [key], "source": "value", "nulls": nulls},
-        "order_by": order_by,
-        "op": {"field": "op"},
-    }
-    value = {"format": "json", "columns": {**columns, "op": "string"}}
-    return PipelineSpec.model_validate(
-        {"source": {"topics": ["t"], "value": value}, "changes": changes, "tables": [table]}
-    )
+    keyed = {"key": {"columns": [key], "source": "value", "nulls": nulls}, "order_by": order_by}
+    table = specs.table("bigquery", mode, "d.dest") | options
+    return specs.spec(table, columns={**columns, "op": "string"}, changes={**keyed, "op": {"field": "op"}})
 
 
 CASES: dict[str, PipelineSpec] = {
@@ -99,12 +93,9 @@ LARGE = {"id": "long", "name": "string", "doc": "string", "raw": "binary", "tags
 
 
 def keeping(mode: str, **options: object) -> PipelineSpec:
-    table = {"kind": "bigquery", "table": "d.dest", "mode": mode, "column_types": {"doc": "JSON"}, **options}
-    value = {"format": "json", "envelope": "debezium", "columns": LARGE}
+    table = specs.table("bigquery", mode, "d.dest", column_types={"doc": "JSON"}) | options
     changes = {"key": {"columns": ["id"], "source": "value", "nulls": "match"}, "order_by": "arrival"}
-    return PipelineSpec.model_validate(
-        {"source": {"topics": ["t"], "value": value}, "changes": changes, "tables": [table]}
-    )
+    return specs.spec(table, columns=LARGE, value={"envelope": "debezium"}, changes=changes)
 
 
 KEEPING = {

@@ -13,37 +13,23 @@ from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.columns import RowColumn, key_fields, row_columns
 from jobs.spec.metadata import INSTANT
 from jobs.spec.pipeline import PipelineSpec
+from tests.kit import specs
 from tests.kit.batches import batch
 
 
 def spec(changes: dict[str, Any] | None = None, mode: str = "upsert_delete") -> PipelineSpec:
-    return PipelineSpec.model_validate(
-        {
-            "source": {
-                "topics": ["t"],
-                "key": {"columns": {"b": "string", "id": "int not null"}},
-                "value": {"columns": {"id": "long not null", "op": "string", "n": "struct<x: int not null>"}},
-            },
-            "changes": changes if changes is not None else {"key": {"columns": ["id", "b"]}, "op": {"field": "op"}},
-            "tables": [{"kind": "iceberg", "table": "n.t", "mode": mode}],
-        }
+    return specs.spec(
+        specs.table(mode=mode),
+        columns={"id": "long not null", "op": "string", "n": "struct<x: int not null>"},
+        source={"key": {"columns": {"b": "string", "id": "int not null"}}},
+        changes=changes if changes is not None else {"key": {"columns": ["id", "b"]}, "op": {"field": "op"}},
     )
 
 
 def test_landed_row_has_nothing_required_anywhere() -> None:
     schema = landing_schema(spec())
-    assert schema.names == [
-        "key",
-        "value",
-        "op",
-        "partitionTime",
-        "i",
-        "batchNumber",
-        "landedAt",
-        "kafka",
-        "error",
-        "revision",
-    ]
+    names = "key value op partitionTime i batchNumber landedAt kafka error revision"
+    assert schema.names == names.split()
     assert schema.field("key").type == pa.struct([("id", pa.int32()), ("b", pa.string())])
     assert schema.field("value").type == pa.struct(
         [("id", pa.int64()), ("op", pa.string()), ("n", pa.struct([("x", pa.int32())]))]
@@ -99,15 +85,8 @@ def test_positions_of_a_batch_are_laid_out_by_topic_and_partition() -> None:
 
 
 def test_forced_optional_columns_but_not_the_key() -> None:
-    document = {
-        "source": {
-            "topics": ["t"],
-            "key": {"columns": {"id": "long not null"}},
-            "value": {"columns": {"name": "string not null", "at": "struct<x: int not null>"}},
-        },
-        "changes": {"key": {"columns": ["id"]}},
-        "tables": [{"kind": "iceberg", "table": "n.t", "mode": "upsert"}],
-    }
+    declared = {"name": "string not null", "at": "struct<x: int not null>"}
+    document = specs.document(specs.table(mode="upsert"), columns=declared, key={"id": "long not null"})
     as_declared = row_columns(PipelineSpec.model_validate(document), [])
     assert [c.nullable for c in as_declared] == [False, False, True]
     forced = row_columns(PipelineSpec.model_validate({**document, "force_optional": True}), [])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 
-from jobs.batch import Batch, Counts, LandedBatch, LandedBatches
+from jobs.batch import Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import CHANGES, ROWS, landing_schema
 from jobs.changes.files import LandedFiles, LandedSlice, in_range, of_partition
 from jobs.changes.landed_rows import LandedSnapshot
@@ -18,25 +18,15 @@ from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.routing import RouteFilter
 from jobs.iceberg.schema import iceberg_schema
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.spec.pipeline import PipelineSpec
-from jobs.watermark import Watermark
 from resources.errors import StorageError
 from resources.iceberg import IcebergCatalog
+from tests.kit import batches, specs
 from tests.kit.arrow import copied
-from tests.kit.lake import lake
+from tests.kit.batches import P0, P1
 
-SPEC = PipelineSpec.model_validate(
-    {
-        "source": {
-            "topics": ["t", "u"],
-            "key": {"format": "json", "columns": {"id": "long"}},
-            "value": {"format": "json", "columns": {"id": "long", "name": "string"}},
-        },
-        "changes": {"key": {"columns": ["id"]}, "order_by": "arrival"},
-        "tables": [{"kind": "iceberg", "table": "a.b", "mode": "upsert_delete"}],
-    }
+SCHEMA = landing_schema(
+    specs.spec(specs.table(mode="upsert_delete"), columns={"id": "long", "name": "string"}, key=specs.ID)
 )
-SCHEMA = landing_schema(SPEC)
 
 
 def row(batch: int, i: int, topic: str = "t", partition: int = 0, **parts: Any) -> dict[str, Any]:
@@ -52,7 +42,7 @@ def row(batch: int, i: int, topic: str = "t", partition: int = 0, **parts: Any) 
     }
 
 
-BATCH = LandedBatch(Batch("flow", 2, "two", "one", {}, {}, 0, "hash"), Counts(), Watermark(), 0)
+BATCH = batches.landed(2)
 
 
 @dataclass(frozen=True)
@@ -77,9 +67,8 @@ BAD = {"stage": "value", "kind": "type", "message": "no"}
 
 
 @pytest.fixture
-def landing(tmp_path: Path) -> Landing:
-    catalog = lake(tmp_path)
-    table = catalog.create("landing.flow", iceberg_schema(SCHEMA))
+def landing(lake: IcebergCatalog) -> Landing:
+    table = lake.create("landing.flow", iceberg_schema(SCHEMA))
     for rows in (
         [row(1, n) for n in range(3)] + [row(1, n, "u") for n in range(3, 6)],
         # Two tasks of one batch, the later part first, with a delete and a dead letter.
@@ -87,14 +76,13 @@ def landing(tmp_path: Path) -> Landing:
         [row(2, 0), row(2, 1), row(2, 4, partition=1)],
     ):
         table.append(pa.Table.from_pylist(rows, schema=SCHEMA))
-    return Landing(catalog)
+    return Landing(lake)
 
 
 @pytest.fixture
 def files(landing: Landing) -> LandedFiles:
     """As they get to a worker."""
-    found: LandedFiles = copied(LandedFiles.up_to(BATCH, landing))
-    return found
+    return copied(LandedFiles.up_to(BATCH, landing))
 
 
 def places(files: LandedFiles, piece: Any) -> list[tuple[int, int]]:
@@ -103,9 +91,9 @@ def places(files: LandedFiles, piece: Any) -> list[tuple[int, int]]:
 
 
 def test_a_piece_of_a_partition_is_its_offsets_in_one_batch_in_order(files: LandedFiles) -> None:
-    assert places(files, of_partition(1, 1, TopicPartition("t", 0), OffsetRange(101, 103))) == [(1, 1), (1, 2)]
-    assert places(files, of_partition(2, 2, TopicPartition("t", 0), OffsetRange(0, 10_000))) == [(2, 0), (2, 1), (2, 2)]
-    assert places(files, of_partition(2, 2, TopicPartition("t", 1), OffsetRange(0, 10_000))) == [(2, 4)]
+    assert places(files, of_partition(1, 1, P0, OffsetRange(101, 103))) == [(1, 1), (1, 2)]
+    assert places(files, of_partition(2, 2, P0, OffsetRange(0, 10_000))) == [(2, 0), (2, 1), (2, 2)]
+    assert places(files, of_partition(2, 2, P1, OffsetRange(0, 10_000))) == [(2, 4)]
     assert places(files, of_partition(2, 2, TopicPartition("none", 0), OffsetRange(0, 10_000))) == []
 
 
@@ -129,8 +117,7 @@ def test_only_what_the_route_takes(files: LandedFiles) -> None:
 
 
 def landed(number: int, rows: int, snapshot: int) -> LandedBatch:
-    batch = Batch("flow", number, str(number), None, {}, {}, 0, "hash")
-    return LandedBatch(batch, Counts(landed=rows), Watermark(), snapshot)
+    return replace(batches.landed(number), counts=Counts(landed=rows), snapshot_id=snapshot)
 
 
 def test_files_of_whole_batches_hold_nothing_else(files: LandedFiles) -> None:
@@ -157,13 +144,12 @@ def test_files_with_other_columns_are_not_taken_together(files: LandedFiles, lan
     assert now.holding_only([landed(1, 6, first)]) == []
 
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PIECES: list[tuple[int, int, dict[TopicPartition, OffsetRange] | None]] = [
     (1, 2, None),
     (2, 2, None),
-    (1, 1, {T0: OffsetRange(101, 103)}),
-    (1, 2, {T0: OffsetRange(102, 202), T1: OffsetRange(204, 205)}),
-    (2, 2, {T1: OffsetRange(0, 10_000)}),
+    (1, 1, {P0: OffsetRange(101, 103)}),
+    (1, 2, {P0: OffsetRange(102, 202), P1: OffsetRange(204, 205)}),
+    (2, 2, {P1: OffsetRange(0, 10_000)}),
     (3, 4, None),
 ]
 
@@ -203,7 +189,7 @@ def test_files_with_other_columns_are_scanned(landing: Landing) -> None:
 
 
 def test_parts_of_a_missing_value_are_null(files: LandedFiles) -> None:
-    rows = files.read(of_partition(2, 2, TopicPartition("t", 0), OffsetRange(202, 203)))
+    rows = files.read(of_partition(2, 2, P0, OffsetRange(202, 203)))
     assert rows.at(["value", "name"]).to_pylist() == [None]
     assert rows.at(["key", "id"]).to_pylist() == [2]
 

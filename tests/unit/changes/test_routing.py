@@ -9,6 +9,7 @@ import pytest
 
 from jobs.changes.routing import RouteFilter, route_filter, route_filters, table_names
 from jobs.spec.pipeline import PipelineSpec
+from tests.kit import specs
 
 TOPICS = pa.array(["a", "a", "b", "b", "b"])
 KEY = pa.array([{"id": 1}, {"id": 2}, {"id": 3}, {"id": 4}, {"id": 5}], pa.struct([("id", pa.int64())]))
@@ -53,17 +54,12 @@ def test_mask(taken: RouteFilter, expected: list[int]) -> None:
 
 
 def spec(tables: list[dict[str, Any]], **parts: Any) -> PipelineSpec:
-    return PipelineSpec.model_validate(
-        {
-            "source": {
-                "topics": ["a", "b"],
-                "key": {"columns": {"id": "long", "name": "string"}},
-                "value": {"columns": {"name": "string", "kind": "string"}},
-            },
-            "changes": {"key": {"columns": ["id"]}},
-            "tables": [{"kind": "iceberg", "mode": "append", "table": f"n.T{n}", **t} for n, t in enumerate(tables)],
-            **parts,
-        }
+    return specs.spec(
+        *(specs.table(name=f"n.T{n}") | options for n, options in enumerate(tables)),
+        columns={"name": "string", "kind": "string"},
+        source={"topics": ["a", "b"], "key": {"columns": {"id": "long", "name": "string"}}},
+        changes={"key": {"columns": ["id"]}},
+        **parts,
     )
 
 

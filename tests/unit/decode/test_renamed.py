@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
@@ -14,7 +12,8 @@ from jobs.decode.base import Decoded, Decoder
 from jobs.landing.readers import record_reader
 from jobs.spec.added_columns import additions
 from jobs.spec.pipeline import PipelineSpec
-from tests.kit.arrow import copied
+from tests.kit import specs
+from tests.kit.arrow import copied, raw_values
 from tests.kit.avro import encoded, record, text
 from tests.kit.batches import batch
 
@@ -29,17 +28,14 @@ RECORD = {"custID": 1, "address": {"zip code": "A1"}, "lines": [{"nr": 2}, None]
 ROW = {"id": 1, "address": {"zip": "A1"}, "lines": [{"number": 2}, None], "props": [("p", {"active": True})]}
 
 
-def spec(value: dict[str, Any], **parts: Any) -> PipelineSpec:
-    given = {"columns": COLUMNS, "rename": RENAME, **value}
-    table = {"kind": "iceberg", "table": "n.t", "mode": "append"}
-    return PipelineSpec.model_validate({"source": {"topics": ["t"], "value": given}, "tables": [table], **parts})
+def spec(value: dict[str, Any], *tables: dict[str, Any], **parts: Any) -> PipelineSpec:
+    return specs.spec(*tables, columns=COLUMNS, value={"rename": RENAME, **value}, **parts)
 
 
 def decode(pipeline: PipelineSpec, *records: object) -> Decoded:
     reader = record_reader(pipeline, batch(1), landing_schema(pipeline))
     decoder: Decoder = copied(reader.value_decoder)
-    raws = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in records]
-    found = decoder.decode(pa.array(raws, pa.binary()))
+    found = decoder.decode(raw_values(*records))
     assert found.values.type.equals(decoder.type)
     return found
 
@@ -68,9 +64,7 @@ def test_renamed_fields_of_avro(tmp_path: Any) -> None:
 
 def test_renamed_fields_in_an_envelope_also_where_a_value_is_left_out() -> None:
     value = {"columns": {"id": "long", "body": "string"}, "rename": {"custID": "id", "text": "body"}}
-    upsert = [{"kind": "iceberg", "table": "n.t", "mode": "upsert"}]
-    changes = {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"}
-    pipeline = spec({**value, "envelope": "debezium"}, changes=changes, tables=upsert)
+    pipeline = spec({**value, "envelope": "debezium"}, specs.table(mode="upsert"), key="id")
     change = {"op": "u", "after": {"custID": 1, "text": "__debezium_unavailable_value"}}
     found = decode(pipeline, change)
     assert found.values.to_pylist() == [{"id": 1, "body": None, "_op": "u"}]

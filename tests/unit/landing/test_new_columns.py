@@ -84,7 +84,7 @@ class Place:
         made = batch(
             (before.batch_number if before else 0) + 1,
             ranges={P0: OffsetRange(0, len(values))},
-            previous=before and before.commit_id,
+            previous=before.commit_id if before else None,
             commit_id=str(uuid.uuid4()),
             spec_hash=self.declared.meaning_hash,
         )

@@ -23,6 +23,7 @@ from jobs.iceberg.branches import (
 from jobs.maintenance.retention import first_kept
 from jobs.maintenance.snapshots import expirable, unreferenced
 from jobs.spec.pipeline import PipelineSpec
+from tests.kit import specs
 from tests.kit.batches import committed, landed
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -152,21 +153,16 @@ def test_nothing_landed_nothing_kept() -> None:
     assert first_kept([], [None], 0) is None
 
 
-def document(**maintenance: object) -> dict[str, object]:
-    return {
-        "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long"}}},
-        "tables": [{"kind": "iceberg", "table": "n.t", "mode": "append", "time_limit_seconds": 90_000}],
-        "maintenance": maintenance,
-    }
+def maintained(**maintenance: object) -> PipelineSpec:
+    return specs.spec(specs.table(time_limit_seconds=90_000), maintenance=maintenance)
 
 
 def test_files_of_a_run_that_may_still_write_are_no_orphans() -> None:
     with pytest.raises(ValueError, match="a run may take 90000 s"):
-        PipelineSpec.model_validate(document(orphans={"older_than_hours": 25}))
-    accepted = PipelineSpec.model_validate(document(orphans={"older_than_hours": 26}))
-    assert accepted.maintenance.orphans.older_than_hours == 26
+        maintained(orphans={"older_than_hours": 25})
+    assert maintained(orphans={"older_than_hours": 26}).maintenance.orphans.older_than_hours == 26
 
 
 def test_tables_to_skip_must_be_there() -> None:
     with pytest.raises(ValueError, match=r"maintenance\.skip_tables\[1\]: n\.u is not a table of the pipeline"):
-        PipelineSpec.model_validate(document(skip_tables=["n.t", "n.u"]))
+        maintained(skip_tables=["n.t", "n.u"])

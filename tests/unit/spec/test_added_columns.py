@@ -18,15 +18,16 @@ from jobs.spec.columns import key_fields
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistakes
 from resources.errors import ConfigurationError
+from tests.kit import specs
+from tests.kit.arrow import raw_values
 from tests.kit.batches import batch
 
-BIGQUERY = {"kind": "bigquery", "table": "shop.orders", "mode": "append", "metadata_columns": ["offset"]}
+BIGQUERY = specs.table("bigquery", metadata_columns=["offset"])
+COLUMNS = {"id": "long not null", "s": "struct<x: long>", "l": "array<struct<x: long>>", "m": "map<string,long>"}
 
 
 def spec(tables: tuple[dict[str, Any], ...] = (BIGQUERY,), **value: object) -> PipelineSpec:
-    columns = {"id": "long not null", "s": "struct<x: long>", "l": "array<struct<x: long>>", "m": "map<string,long>"}
-    given = {"columns": columns, "unknown_fields": "add", **value}
-    return PipelineSpec.model_validate({"source": {"topics": ["t"], "value": given}, "tables": list(tables)})
+    return specs.spec(*tables, columns=COLUMNS, value={"unknown_fields": "add", **value})
 
 
 def found(**fields: str | None) -> FoundFields:
@@ -52,8 +53,9 @@ def test_fields_become_optional_columns_whose_text_takes_any_value() -> None:
 
 
 def test_nested_fields_are_text_where_a_system_has_no_null_for_them() -> None:
-    clickhouse = {"kind": "clickhouse", "table": "shop.orders", "mode": "append"}
-    made = additions(spec((BIGQUERY, clickhouse)), found(o="struct<a: long>", s__n="array<long>", s__y="long"))
+    made = additions(
+        spec((BIGQUERY, specs.table("clickhouse"))), found(o="struct<a: long>", s__n="array<long>", s__y="long")
+    )
     assert made.added == {"o": "text", "s.n": "text", "s.y": "long"}
 
 
@@ -128,8 +130,7 @@ def test_rescued_fields_have_a_column() -> None:
     ],
 )
 def test_columns_may_be_left_to_the_records(value: dict[str, Any], declared: dict[str, str]) -> None:
-    document = {"source": {"topics": ["t"], "value": value}, "tables": [{**BIGQUERY, "metadata_columns": []}]}
-    opened = PipelineSpec.model_validate(document)
+    opened = specs.spec(specs.table("bigquery"), source={"value": value})
     assert (opened.source.value.columns, opened.source.value.unknown_fields) == (declared, "add")
     landed = landing_schema(opened)
     assert landed.field("value").type.num_fields == 1, "there are no empty structs in tables"
@@ -148,24 +149,19 @@ def test_columns_may_be_left_to_the_records(value: dict[str, Any], declared: dic
 )
 def test_columns_that_cannot_be_left_out_are_a_mistake(parts: dict[str, Any], text: str) -> None:
     with pytest.raises((Mistakes, ValueError), match=text):
-        PipelineSpec.model_validate({"source": {"topics": ["t"], **parts}, "tables": [BIGQUERY]})
+        specs.spec(BIGQUERY, source=parts)
 
 
 def test_what_the_file_names_needs_a_type() -> None:
-    document = {
-        "source": {"topics": ["t"], "value": {}},
-        "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
-        "tables": [{**BIGQUERY, "mode": "upsert"}],
-    }
     with pytest.raises((Mistakes, ValueError), match="declare it there"):
-        PipelineSpec.model_validate(document)
+        specs.spec(specs.table("bigquery", "upsert"), key="id", source={"value": {}})
 
 
 def keyed(*tables: dict[str, Any], **parts: Any) -> PipelineSpec:
     """A pipeline that leaves the key to the records."""
-    upsert = {"kind": "iceberg", "table": "shop.orders", "mode": "upsert_delete"}
-    source = {"topics": ["t"], "key": {"format": "json"}, "value": {"columns": {"id": "long", "n": "string"}}}
-    return PipelineSpec.model_validate({"source": source, "tables": list(tables) or [upsert], **parts})
+    source = {"key": {"format": "json"}, **parts.pop("source", {})}
+    made = tables or [specs.table(mode="upsert_delete")]
+    return specs.spec(*made, columns={"id": "long", "n": "string"}, source=source, **parts)
 
 
 def test_key_of_the_records_is_the_key_of_the_tables() -> None:
@@ -177,9 +173,8 @@ def test_key_of_the_records_is_the_key_of_the_tables() -> None:
     assert made.changes.key == Key(columns=["line", "id"])
     # Whoever opens the pipeline later sees the same, and so would a file that declares it.
     assert with_landed_columns(keyed(), landing_schema(made)) == made
-    declared = keyed(changes={"key": {"columns": ["line", "id"]}}, source={
-        "topics": ["t"], "key": {"columns": {"line": "int", "id": "long"}}, "value": made.source.value.model_dump(),
-    })  # fmt: skip
+    columns = {"line": "int", "id": "long"}
+    declared = keyed(changes={"key": {"columns": [*columns]}}, source={"key": {"columns": columns}})
     assert declared.meaning_hash == made.meaning_hash
 
 
@@ -200,30 +195,27 @@ def test_record_whose_key_has_other_fields_is_bad() -> None:
     made = key_found(keyed(), found(id="long"))
     reader = record_reader(made, batch(1), landing_schema(made))
     assert reader.key_decoder
-    decoded = reader.key_decoder.decode(pa.array([b'{"id":1}', b'{"id":1,"line":2}'], pa.binary()))
+    decoded = reader.key_decoder.decode(raw_values({"id": 1}, {"id": 1, "line": 2}))
     assert decoded.values.to_pylist()[0] == {"id": 1}
     assert decoded.errors[1].message == "no column takes the field line"
 
 
 def test_transform_needs_to_know_the_key() -> None:
-    value = {"columns": {"id": "long"}}
-    source = {"topics": ["t"], "key": {"format": "json"}, "value": value, "transform": "select id from records"}
     with pytest.raises(ValidationError, match="a transform needs to know the key's columns"):
-        keyed(source=source)
+        keyed(source={"transform": "select id from records"})
 
 
 def test_whole_key_in_one_column() -> None:
     """As the BigQuery sinks write it (`kafkaKeyFieldName`)."""
-    table = {"kind": "bigquery", "table": "shop.orders", "mode": "upsert_delete"}
-    source = {"topics": ["t"], "key": {"format": "json", "column": "kafkaKey"}, "value": {"columns": {"n": "string"}}}
+    table, source = specs.table("bigquery", "upsert_delete"), {"key": {"format": "json", "column": "kafkaKey"}}
     made = key_found(keyed(table, source=source), found(id="long"))
     assert made.changes.key == Key(columns=["kafkaKey"])
-    declared = {**source, "key": {"format": "json", "column": "kafkaKey", "columns": {"id": "long"}}}
+    declared = {"key": {"format": "json", "column": "kafkaKey", "columns": {"id": "long"}}}
     changes = {"key": {"columns": ["kafkaKey"]}}
     assert key_fields(keyed(table, source=declared, changes=changes)) == key_fields(made)
     assert with_landed_columns(keyed(table, source=source), landing_schema(made)) == made
     reader = record_reader(made, batch(1), landing_schema(made))
     assert reader.key_decoder
-    decoded = reader.key_decoder.decode(pa.array([b'{"id":1}', None, b'{"id":1,"x":2}'], pa.binary()))
+    decoded = reader.key_decoder.decode(raw_values({"id": 1}, None, {"id": 1, "x": 2}))
     assert decoded.values.to_pylist()[:2] == [{"kafkaKey": {"id": 1}}, None]
     assert decoded.errors.keys() == {2}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from jobs.spec.formats import Format
-from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
+from tests.kit import specs
 from tests.kit.avro import record, text
 
 COLUMNS = {"id": "long"}
@@ -30,17 +29,12 @@ def test_topics_of_their_own_encoding() -> None:
 
 
 def test_change_data_has_its_operations() -> None:
-    document: dict[str, Any] = {
-        "source": {"topics": ["t"], "key": {"columns": COLUMNS}, "value": {"envelope": "debezium", "columns": COLUMNS}},
-        "changes": {"key": {"columns": ["id"]}},
-        "tables": [{"kind": "iceberg", "table": "n.t", "mode": "upsert_delete"}],
-    }
-    spec = PipelineSpec.model_validate(document)
+    table = specs.table(mode="upsert_delete")
+    spec = specs.spec(table, key=COLUMNS, value={"envelope": "debezium"})
     assert spec.changes.op is not None
     assert (spec.changes.op.field, spec.changes.op.keep) == ("_op", False)
     assert spec.source.value.columns == {**COLUMNS, "_op": "string"}
     envelope = {"kind": "debezium", "metadata": {"action": "op"}}
-    document["source"]["value"] = {"envelope": envelope, "columns": {**COLUMNS, "action": "string"}}
-    spec = PipelineSpec.model_validate(document)
+    spec = specs.spec(table, key=COLUMNS, columns={**COLUMNS, "action": "string"}, value={"envelope": envelope})
     assert spec.changes.op is not None
     assert (spec.changes.op.field, spec.changes.op.keep) == ("action", True)

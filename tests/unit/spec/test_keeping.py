@@ -9,10 +9,11 @@ import pytest
 from jobs.changes.columns import KEPT, landing_schema
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import envelope_rules, kept_columns, unavailable
+from tests.kit import specs
 
-ICEBERG = {"kind": "iceberg", "table": "n.t", "mode": "upsert_delete"}
-BIGQUERY = {"kind": "bigquery", "table": "d.t", "mode": "upsert"}
-CLICKHOUSE = {"kind": "clickhouse", "table": "d.c", "mode": "upsert_delete"}
+ICEBERG = specs.table(mode="upsert_delete")
+BIGQUERY = specs.table("bigquery", "upsert")
+CLICKHOUSE = specs.table("clickhouse", "upsert_delete")
 COLUMNS = {
     "id": "string",
     "name": "string",
@@ -24,19 +25,8 @@ COLUMNS = {
 }
 
 
-def document(*tables: dict[str, Any], envelope: Any = "debezium", **parts: Any) -> dict[str, Any]:
-    source = {
-        "topics": ["t"],
-        "key": {"columns": {"id": "string"}},
-        "value": {"envelope": envelope, "columns": COLUMNS},
-        **parts.pop("source", {}),
-    }
-    changes = {"key": {"columns": ["id"]}, **parts.pop("changes", {})}
-    return {"source": source, "changes": changes, "tables": list(tables), **parts}
-
-
-def spec(*tables: dict[str, Any], **parts: Any) -> PipelineSpec:
-    return PipelineSpec.model_validate(document(*tables, **parts))
+def spec(*tables: dict[str, Any], envelope: Any = "debezium", **parts: Any) -> PipelineSpec:
+    return specs.spec(*tables, columns=COLUMNS, key={"id": "string"}, value={"envelope": envelope}, **parts)
 
 
 KEEP = {"kind": "debezium", "unavailable": "keep"}

@@ -19,17 +19,8 @@ from resources.config_files.models import examine
 from resources.config_files.positions import Place, read_yaml
 from resources.connections import Connections, IcebergConnection, KafkaConnection, SparkConnection
 from resources.errors import ConfigurationError
+from tests.kit.specs import RIGHT, TAKEN_OUT, changed
 
-TAKEN_OUT = "(taken out)"
-RIGHT: dict[str, Any] = {
-    "source": {
-        "topics": ["t"],
-        "key": {"format": "json", "columns": {"id": "long"}},
-        "value": {"format": "json", "columns": {"id": "long", "name": "string", "op": "string", "version": "long"}},
-    },
-    "changes": {"key": {"columns": ["id"]}, "op": {"field": "op"}},
-    "tables": [{"kind": "iceberg", "table": "n.t", "mode": "upsert_delete"}],
-}
 CASES = yaml.safe_load((Path(__file__).parent / "mistakes.yaml").read_text())
 FILE = """\
 type: batchmerge.KafkaPipeline
@@ -54,21 +45,6 @@ attributes:
 PYDANTIC = re.compile(
     r"[Ii]nput should be|Extra inputs|[Ff]ield required|Value error|valid (integer|string|dictionary|list)|validation"
 )
-
-
-def changed(change: dict[str, Any]) -> dict[str, Any]:
-    """The right document with parts replaced, by dotted path."""
-    made = copy.deepcopy(RIGHT)
-    for path, value in change.items():
-        *outer, last = (int(step) if step.isdigit() else step for step in path.split("."))
-        at: Any = made
-        for step in outer:
-            at = at.setdefault(step, {}) if isinstance(at, dict) else at[step]
-        if value == TAKEN_OUT:
-            del at[last]
-        else:
-            at[last] = value
-    return made
 
 
 def reported(document: object) -> list[str]:

@@ -8,20 +8,16 @@ import pytest
 from pydantic import ValidationError
 
 from jobs.spec.pipeline import PipelineSpec
+from tests.kit import specs
 
 ENVELOPE = {"kind": "debezium", "metadata": {"_lsn": "source.lsn", "_at": "ts_ms"}, "truncates": "apply"}
-VALUE = {"envelope": ENVELOPE, "columns": {"id": "long", "n": "long", "_lsn": "long", "_at": "timestamp"}}
-TABLE = {"kind": "iceberg", "table": "n.t", "mode": "upsert_delete"}
+COLUMNS = {"id": "long", "n": "long", "_lsn": "long", "_at": "timestamp"}
+TABLE = specs.table(mode="upsert_delete")
 
 
 def spec(order_by: str = "_lsn", table: dict[str, Any] = TABLE, **source: Any) -> PipelineSpec:
-    return PipelineSpec.model_validate(
-        {
-            "source": {"topics": ["t"], "key": {"columns": {"id": "long"}}, "value": VALUE, **source},
-            "changes": {"key": {"columns": ["id"]}, "order_by": order_by},
-            "tables": [table],
-        }
-    )
+    value, changes = {"envelope": ENVELOPE}, {"order_by": order_by}
+    return specs.spec(table, columns=COLUMNS, key=specs.ID, value=value, source=source, changes=changes)
 
 
 def test_an_order_out_of_the_envelope_is_enough() -> None:
