@@ -143,6 +143,11 @@ def spark_errors(where: str) -> Iterator[None]:
         raise
     except (PySparkException, grpc.RpcError) as problem:
         raise _classified(str(problem), where) or _unclassified(problem, where) from problem
+    except RuntimeError as problem:
+        # A session that Python's garbage collector takes closes a pool of threads that all sessions share.
+        if "after shutdown" not in str(problem):
+            raise
+        raise TransientError(f"Spark's client was closed at work: {problem}", where=where) from problem
 
 
 def _unclassified(problem: Exception, where: str) -> BatchmergeError:

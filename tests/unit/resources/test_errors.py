@@ -133,6 +133,7 @@ class Lost(grpc.RpcError):
         pytest.param(LocalAnalysisException("no such column"), TerminalError, id="in process"),
         pytest.param(SparkConnectGrpcException("<_InactiveRpcError>"), Unavailable, id="no server"),
         pytest.param(Lost(), Unavailable, id="connection"),
+        pytest.param(RuntimeError("cannot schedule new futures after shutdown"), TransientError, id="collected"),
         pytest.param(RetriesExceeded(errorClass="RETRIES_EXCEEDED", messageParameters={}), Unavailable, id="gave up"),
     ],
 )
