@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,24 +49,6 @@ def test_landed_batch_round_trips(
 def test_state_after_a_batch_stands_at_its_ends() -> None:
     state = CommittedState.after(landed(3))
     assert (state.batch_number, state.commit_id, set(state.offsets.values())) == (3, "c3", {30})
-
-
-def test_first_batch_has_no_previous_one() -> None:
-    assert landed_from_properties(landed_to_properties(landed(1)), 1).batch.previous_commit_id is None
-
-
-@pytest.mark.parametrize(
-    ("counts", "balanced"),
-    [
-        (Counts(10, 10, 0, 0, 0), True),
-        (Counts(10, 7, 2, 1, 0), True),
-        (Counts(10, 7, 2, 1, 500), True),
-        (Counts(10, 9, 0, 0, 1), False),
-        (Counts(10, 11, 0, 0, 0), False),
-    ],
-)
-def test_gaps_never_balance_an_account(counts: Counts, balanced: bool) -> None:
-    assert counts.balanced is balanced
 
 
 def test_counts_add_up_field_by_field() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_from_properties, landed_to_properties
+from jobs.batch import Batch, CommittedState, LandedBatch, landed_from_properties, landed_to_properties
 from jobs.lineage import next_batches
 from jobs.offset_reset import Impact, ResetState, impact, plan_reset, state_after
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
@@ -14,7 +14,7 @@ from jobs.plan import TopicState
 from jobs.verify.invariants import not_next, offset_jumps
 from jobs.watermark import Watermark
 from resources.errors import ConfigurationError, LineageBroken
-from tests.kit.batches import P0, P1, TOPIC_IDS, committed, landed
+from tests.kit.batches import P0, P1, TOPIC_IDS, committed, landed, landed_without_rows
 
 KAFKA = TopicState({P0: 5, P1: 0}, {P0: 40, P1: 40}, TOPIC_IDS)
 
@@ -39,22 +39,26 @@ def reset(
     return plan_reset(there, there.base(), targets, dropped, meaning)
 
 
+def numbers(batches: list[LandedBatch]) -> list[int]:
+    return [batch.number for batch in batches]
+
+
 def test_named_offsets_move_and_the_others_stay() -> None:
     batch = reset(known(), {P0: 33})
     assert (batch.number, batch.previous_commit_id, batch.topic_ids) == (3, "c2", TOPIC_IDS)
     assert batch.ranges == {P0: OffsetRange(33, 33), P1: OffsetRange(20, 20)}
     assert batch.continues == {"c2": {P0: 20, P1: 20}, "c1": {P0: 10, P1: 10}}
-    made = LandedBatch(batch, Counts(), Watermark(dict.fromkeys(batch.ranges)), 3)
+    made = replace(landed_without_rows(batch), watermark=Watermark(dict.fromkeys(batch.ranges)))
     assert landed_from_properties(landed_to_properties(made), 3) == made
 
 
 def test_every_table_goes_on_from_where_it_is() -> None:
     there = known()
-    made = LandedBatch(reset(there, {P0: 33}), Counts(), Watermark(), 3)
+    made = landed_without_rows(reset(there, {P0: 33}))
     chain = [*there.landed, made]
-    assert [b.number for b in next_batches("t", committed(1), chain, True)] == [2, 3]
-    assert [b.number for b in next_batches("t", committed(2), chain, True)] == [3]
-    assert [b.number for b in next_batches("t", None, chain, True)] == [1, 2, 3]
+    assert numbers(next_batches("t", committed(1), chain, True)) == [2, 3]
+    assert numbers(next_batches("t", committed(2), chain, True)) == [3]
+    assert numbers(next_batches("t", None, chain, True)) == [1, 2, 3]
     assert not offset_jumps(chain)
     assert not not_next(chain)
     with pytest.raises(LineageBroken):
@@ -67,9 +71,9 @@ def test_intermediate_table_that_lost_batches() -> None:
     batch = reset(there, {})
     assert (batch.number, batch.previous_commit_id) == (5, "c4")
     assert {tp: r.start for tp, r in batch.ranges.items()} == {P0: 40, P1: 40}
-    chain = [*there.landed, LandedBatch(batch, Counts(), Watermark(), 5)]
-    assert [b.number for b in next_batches("t", committed(4), chain, True)] == [5]
-    assert [b.number for b in next_batches("t", committed(1), chain, True)] == [2, 5]
+    chain = [*there.landed, landed_without_rows(batch)]
+    assert numbers(next_batches("t", committed(4), chain, True)) == [5]
+    assert numbers(next_batches("t", committed(1), chain, True)) == [2, 5]
     assert impact(there, batch) == [Impact("iceberg a.b", 0, 0), Impact("iceberg c.d", 40, 0)]
     assert not not_next(chain)
 
@@ -85,9 +89,9 @@ def test_tables_that_differ_need_a_decision() -> None:
 
 def test_new_table_begins_with_the_reset_where_older_batches_are_gone() -> None:
     there = known(tables={"iceberg a.b": committed(2), "iceberg c.d": None}, landed=[landed(2)], complete=False)
-    chain = [landed(2), LandedBatch(reset(there, {}), Counts(), Watermark(), 3)]
-    assert [b.number for b in next_batches("t", None, chain, False)] == [3]
-    assert [b.number for b in next_batches("t", committed(2), chain, False)] == [3]
+    chain = [landed(2), landed_without_rows(reset(there, {}))]
+    assert numbers(next_batches("t", None, chain, False)) == [3]
+    assert numbers(next_batches("t", committed(2), chain, False)) == [3]
 
 
 def test_recreated_topic_is_taken_as_a_whole() -> None:
@@ -133,45 +137,45 @@ def test_nothing_committed() -> None:
 
 def test_new_table_beside_an_intermediate_table_that_was_recreated() -> None:
     there = known(current=None, landed=[], highest=2, tables={"iceberg a.b": committed(2), "iceberg c.d": None})
-    chain = [LandedBatch(reset(there, {}), Counts(), Watermark(), 3)]
-    assert [b.number for b in next_batches("t", None, chain, False)] == [3]
-    assert [b.number for b in next_batches("t", committed(2), chain, False)] == [3]
+    chain = [landed_without_rows(reset(there, {}))]
+    assert numbers(next_batches("t", None, chain, False)) == [3]
+    assert numbers(next_batches("t", committed(2), chain, False)) == [3]
 
 
 def test_second_reset_before_a_new_table_has_merged_anything_skips_nothing() -> None:
     tables = {"iceberg a.b": committed(2), "iceberg c.d": None}
     there = known(tables=tables, landed=[landed(2)], complete=False)
-    first = LandedBatch(reset(there, {}), Counts(), Watermark(), 3)
+    first = landed_without_rows(reset(there, {}))
     landed_since = landed(4, ranges={P0: OffsetRange(20, 30), P1: OffsetRange(20, 30)}, previous=first.batch.commit_id)
     chain = [landed(2), first, landed_since]
     state = CommittedState.after(landed_since)
     again = known(current=state, highest=4, tables={**tables, "iceberg a.b": state}, landed=chain, complete=False)
     second = reset(again, {P0: 35})
-    after = [*chain, LandedBatch(second, Counts(), Watermark(), 5)]
-    assert [b.number for b in next_batches("t", None, after, False)] == [3, 4, 5]
+    after = [*chain, landed_without_rows(second)]
+    assert numbers(next_batches("t", None, after, False)) == [3, 4, 5]
     assert impact(again, second) == [Impact("iceberg a.b", 5, 0), Impact("iceberg c.d", 5, 0)]
 
 
 def test_table_that_was_rolled_back_behind_a_reset_goes_on_with_the_next_one() -> None:
     """The batches between are gone; the first reset did not know that the table stands here."""
     caught_up = known(tables={"iceberg a.b": committed(2)})
-    first = LandedBatch(reset(caught_up, {P0: 33}), Counts(), Watermark(), 3)
+    first = landed_without_rows(reset(caught_up, {P0: 33}))
     rolled_back = {"iceberg a.b": committed(1)}
     with pytest.raises(LineageBroken, match="removed by retention"):
         next_batches("t", committed(1), [first], False)
     state = CommittedState.after(first)
     again = known(current=state, highest=3, tables=rolled_back, landed=[first], complete=False)
-    second = LandedBatch(reset(again, {}), Counts(), Watermark(), 4)
-    assert [b.number for b in next_batches("t", committed(1), [first, second], False)] == [4]
-    assert [b.number for b in next_batches("t", committed(2), [first, second], False)] == [3, 4]
+    second = landed_without_rows(reset(again, {}))
+    assert numbers(next_batches("t", committed(1), [first, second], False)) == [4]
+    assert numbers(next_batches("t", committed(2), [first, second], False)) == [3, 4]
 
 
 def test_what_a_new_table_skips_is_counted() -> None:
     """What was landed with another meaning cannot begin a table: it begins with the reset, and everybody can see it."""
     there = known(tables={"iceberg a.b": committed(2), "iceberg c.d": None})
     batch = reset(there, {}, meaning="new")
-    chain = [*there.landed, LandedBatch(batch, Counts(), Watermark(), 3)]
-    assert [b.number for b in next_batches("t", None, chain, True)] == [3]
+    chain = [*there.landed, landed_without_rows(batch)]
+    assert numbers(next_batches("t", None, chain, True)) == [3]
     assert impact(there, batch) == [Impact("iceberg a.b", 0, 0), Impact("iceberg c.d", 40, 0)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from jobs.plan import TopicState
 from jobs.replay import ahead
 from jobs.replay.from_kafka import wanted_ranges
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
-from tests.kit.batches import P0, P1, TOPIC_IDS, batch, committed, landed
+from tests.kit.batches import P0, P1, TOPIC_IDS, committed, landed
 
 KAFKA = TopicState({P0: 5, P1: 0}, {P0: 40, P1: 40}, TOPIC_IDS)
 
@@ -23,8 +22,7 @@ KAFKA = TopicState({P0: 5, P1: 0}, {P0: 40, P1: 40}, TOPIC_IDS)
 def taking(number: int, *ranges: tuple[int, int], **more: object) -> LandedBatch:
     """A landed batch of these offsets of P0 and P1."""
     of = {tp: OffsetRange(*span) for tp, span in zip((P0, P1), ranges, strict=False)}
-    made = landed(number)
-    return replace(made, batch=replace(batch(number, ranges=of), **more))  # type: ignore[arg-type]
+    return landed(number, ranges=of, **more)
 
 
 LANDED = [taking(1, (10, 15), (0, 10)), taking(2, (15, 20), (10, 20))]

@@ -29,15 +29,6 @@ def test_vtts_is_the_minimum_of_the_maxima_and_late_records_do_not_take_it_back(
     assert later.record_times == {P0: 500, P1: 450}
 
 
-def test_vtts_keeps_advancing_with_the_slowest_partition() -> None:
-    mark = Watermark().advance(READ, {P0: 1, P1: 1}, MORE, 9000)
-    found = []
-    for time in (2, 3, 4):
-        mark = mark.advance(READ, {P0: 1000, P1: time}, MORE, 9000)
-        found.append(mark.vtts)
-    assert found == [2, 3, 4]
-
-
 def test_new_partition_hides_vtts_until_it_is_seen() -> None:
     grown = TopicPartition("t", 2)
     mark = Watermark().advance(READ, {P0: 5, P1: 5}, MORE, 9000)

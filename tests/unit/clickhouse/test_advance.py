@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.batch import Batch, Counts, LandedBatch
+from jobs.batch import LandedBatch
 from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.insertion import Inserted, Only
 from jobs.destinations.clickhouse.lease import Lease, PartitionWrite
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut, left_behind
 from jobs.destinations.clickhouse.transitions import Phase, Span
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
-from jobs.watermark import Watermark
 from resources.errors import CommitFailed, Interrupted, LineageBroken
+from tests.kit import batches as kit
+from tests.kit.batches import P0, P1
 from tests.unit.clickhouse.twin import Fuse, Killed, MemoryStore
 
-TPS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 # Of what topic, which topic-partition, offset, batch.
 Row = tuple[str, TopicPartition, int, int]
 
@@ -61,27 +61,21 @@ def rows_of(landed: Sequence[LandedBatch], chunk: Chunk | None = None) -> Iterat
 
 
 def batch(
-    number: int, first: int, end: int, after: str | None = "", topic_id: str = "id", at: Offsets | None = None
+    number: int, first: int, end: int, after: str | None = None, topic_id: str = "id", at: Offsets | None = None
 ) -> LandedBatch:
     """A batch of the first topic-partition; with `at` a reset to there."""
-    before = (f"c{number - 1}" if number > 1 else None) if after == "" else after
-    continues = None if at is None else {before or "": at}
-    made = Batch(
-        "p", number, f"c{number}", before, {TPS[0]: OffsetRange(first, end)}, {"t": topic_id}, 0, "h", continues
-    )
-    return LandedBatch(made, Counts(), Watermark(), number)
+    made = kit.batch(number, {P0: OffsetRange(first, end)}, after, topic_ids={"t": topic_id})
+    continues = None if at is None else {made.previous_commit_id or "": at}
+    return kit.landed_without_rows(replace(made, continues=continues))
 
 
 def batches(count: int, size: int = 25) -> list[LandedBatch]:
-    found, before = [], None
-    for n in range(1, count + 1):
-        # The second partition has nothing new in every other batch, and a gap after it.
-        quiet = OffsetRange(n * 3, n * 3 + 3 * (n % 2))
-        ranges = {TPS[0]: OffsetRange((n - 1) * size, n * size), TPS[1]: quiet}
-        made = Batch("p", n, f"c{n}", before, ranges, {"t": "id"}, 0, "h")
-        found.append(LandedBatch(made, Counts(), Watermark(), n))
-        before = made.commit_id
-    return found
+    """The second partition has nothing new in every other batch, and a gap after it."""
+    ranges = [
+        {P0: OffsetRange((n - 1) * size, n * size), P1: OffsetRange(n * 3, n * 3 + 3 * (n % 2))}
+        for n in range(1, count + 1)
+    ]
+    return [kit.landed(n, ranges=read, topic_ids={"t": "id"}) for n, read in enumerate(ranges, 1)]
 
 
 def advance(store: MemoryStore, table: FakeTable, refill_until: int = 0) -> Advance:
@@ -151,11 +145,11 @@ def test_small_batches_go_in_one_step() -> None:
 def test_lease_of_an_older_version_is_finished_as_it_was_begun() -> None:
     """One batch, chunks of each topic-partition, tokens by its commit id."""
     shared, table, landed = MemoryStore(), FakeTable(), batches(3)
-    spans = {TPS[0]: Span(0, 24), TPS[1]: Span(3, 5)}
+    spans = {P0: Span(0, 24), P1: Span(3, 5)}
     held = shared.swap(None, Lease(epoch=1, owner="dead", batch=1, commit_id="c1", chunk_rows=10))
     shared.write(held, PartitionWrite(landed[0].batch, Phase.BEFORE, spans), [])
     table.tokens = {"c1/t-0/0-9", "c1/t-1/3-5"}
-    table.rows = [("id", TPS[0], n, 1) for n in range(10)] + [("id", TPS[1], n, 1) for n in range(3, 6)]
+    table.rows = [("id", P0, n, 1) for n in range(10)] + [("id", P1, n, 1) for n in range(3, 6)]
     table.steps = [0] * len(table.rows)
     run(shared, table, landed, chunk_rows=1000)
     assert sorted(table.rows) == expected(landed)
@@ -188,7 +182,7 @@ def test_recreated_topic_begins_anew() -> None:
     shared, table = MemoryStore(), FakeTable()
     landed = [
         batch(1, 0, 30, topic_id="old"),
-        batch(2, 0, 0, topic_id="new", at={TPS[0]: 30}),
+        batch(2, 0, 0, topic_id="new", at={P0: 30}),
         batch(3, 0, 20, topic_id="new"),
     ]
     run(shared, table, landed[:1])
@@ -216,7 +210,7 @@ def test_reset_that_is_killed_is_applied_again(kill: int, after: bool, to: int) 
     What is read again is there twice, as if nothing had been killed.
     """
     shared, table = MemoryStore(), FakeTable()
-    landed = [batch(1, 0, 30), batch(2, to, to, at={TPS[0]: 30}), batch(3, to, to + 20)]
+    landed = [batch(1, 0, 30), batch(2, to, to, at={P0: 30}), batch(3, to, to + 20)]
     run(shared, table, landed[:1])
     with pytest.raises(Killed):
         run(MemoryStore(shared, Fuse(kill, after)), table, landed)
@@ -227,7 +221,7 @@ def test_reset_that_is_killed_is_applied_again(kill: int, after: bool, to: int) 
 
 def test_lost_state_is_filled_again_without_doubling() -> None:
     """KeeperMap is empty, the table is not: also where the refill itself dies."""
-    table, landed = FakeTable(), [batch(1, 0, 30, topic_id="old"), batch(2, 0, 0, topic_id="new", at={TPS[0]: 30})]
+    table, landed = FakeTable(), [batch(1, 0, 30, topic_id="old"), batch(2, 0, 0, topic_id="new", at={P0: 30})]
     landed += [batch(3, 0, 20, topic_id="new"), batch(4, 20, 50, topic_id="new")]
     run(MemoryStore(), table, landed[:3])
     table.tokens.clear()
@@ -271,7 +265,7 @@ class TestLostIntermediateTable:
     @pytest.mark.parametrize("ends", [[70], [100], [40, 70], [40, 60, 100], [33, 36, 39, 90]])
     def test_reset_to_the_committed_offsets_goes_on(self, left: tuple[MemoryStore, FakeTable], ends: list[int]) -> None:
         shared, table = left
-        landed = [self.LANDED[0], batch(4, 30, 30, after="c1", at={TPS[0]: 30})]
+        landed = [self.LANDED[0], batch(4, 30, 30, after="c1", at={P0: 30})]
         start = 30
         for number, end in enumerate(ends, start=5):
             landed.append(batch(number, start, end))
@@ -281,6 +275,6 @@ class TestLostIntermediateTable:
                     run(MemoryStore(shared, Fuse(kill, kill % 2 == 0)), table, landed)
                 table.tokens.clear()
             run(shared, table, landed)
-        assert sorted(row[:3] for row in table.rows) == [("id", TPS[0], n) for n in range(ends[-1])]
+        assert sorted(row[:3] for row in table.rows) == [("id", P0, n) for n in range(ends[-1])]
         assert state(shared)[0] == landed[-1].number
-        assert all(row.handled.phase is Phase.AFTER for row in shared.partitions(TPS).values())
+        assert all(row.handled.phase is Phase.AFTER for row in shared.partitions([P0, P1]).values())

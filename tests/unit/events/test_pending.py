@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch
+from jobs.batch import CommittedState, LandedBatch
 from jobs.events.pending import PublishedThrough, pending, published_through
-from jobs.offsets import OffsetRange, TopicPartition
-from jobs.watermark import Watermark
+from tests.kit.batches import committed, landed
 
 DAY = 24 * 3600 * 1000
 NOW = 1_800_000_000_000
-TP = TopicPartition("t", 0)
-
-
-def landed(number: int, age_days: float = 0, life: str = "a") -> LandedBatch:
-    batch = Batch(
-        pipeline="p",
-        number=number,
-        commit_id=f"{life}{number}",
-        previous_commit_id=f"{life}{number - 1}" if number > 1 else None,
-        ranges={TP: OffsetRange(10 * (number - 1), 10 * number)},
-        topic_ids={"t": "x"},
-        planned_at=int(NOW - age_days * DAY),
-        spec_hash="h",
-    )
-    return LandedBatch(batch, Counts(), Watermark(), snapshot_id=number)
 
 
 def state(number: int, life: str = "a") -> CommittedState:
-    return CommittedState.after(landed(number, life=life))
+    return committed(number, commit_id=f"{life}{number}")
 
 
 def published(number: int, life: str = "a") -> PublishedThrough:
@@ -37,9 +21,10 @@ def published(number: int, life: str = "a") -> PublishedThrough:
 
 
 def batches(*numbers: int, age_days: float = 0, life: str = "a") -> list[LandedBatch]:
-    return [landed(n, age_days, life) for n in numbers]
+    return [landed(n, commit_id=f"{life}{n}", planned_at=int(NOW - age_days * DAY)) for n in numbers]
 
 
+OLD = batches(1, 2, 3, age_days=9)
 CASES = {
     "everything was published": (published(3), batches(1, 2, 3), state(3), [], []),
     "the last one was not": (published(2), batches(1, 2, 3), state(3), [], [3]),
@@ -50,14 +35,8 @@ CASES = {
     "a new pipeline": (None, batches(1, 2, 3), state(3), batches(1, 2, 3), [1, 2, 3]),
     "a new pipeline whose first run died": (None, batches(1, 2, 3), state(3), [], [1, 2, 3]),
     "Kafka has forgotten": (None, batches(1, 2, age_days=9) + batches(3), state(3), [], [3]),
-    "forgotten, nothing new": (None, batches(1, 2, 3, age_days=9), state(3), [], [3]),
-    "forgotten while the table was down": (
-        None,
-        batches(1, 2, 3, age_days=9),
-        state(3),
-        batches(2, 3, age_days=9),
-        [2, 3],
-    ),
+    "forgotten, nothing new": (None, OLD, state(3), [], [3]),
+    "forgotten while the table was down": (None, OLD, state(3), OLD[1:], [2, 3]),
     "retention has cut the landed batches": (published(2), batches(5, 6), state(6), [], [5, 6]),
     "nothing landed is known any more": (published(2), [], state(6), [], [6]),
     "published, and cut": (published(6), [], state(6), [], []),

@@ -22,7 +22,6 @@ from jobs.iceberg.new_files import NewFiles, data_file
 from jobs.iceberg.schema import iceberg_schema, partition_spec, sort_order
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
-from tests.kit.lake import lake
 
 NAME = "n.t"
 SCHEMA = pa.schema(
@@ -61,21 +60,16 @@ ROWS = pa.Table.from_pylist(
 )
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> IcebergCatalog:
-    return lake(tmp_path)
-
-
 def create(
-    catalog: IcebergCatalog,
+    lake: IcebergCatalog,
     by: tuple[str, ...] = (),
     sort: tuple[str, ...] = (),
     properties: dict[str, str] | None = None,
 ) -> Table:
     schema = iceberg_schema(SCHEMA)
     named = {"format-version": "2", **(properties or {})}
-    catalog.create(NAME, schema, partition_spec(schema, by), named, sort_order(schema, sort))
-    return catalog.require(NAME)
+    lake.create(NAME, schema, partition_spec(schema, by), named, sort_order(schema, sort))
+    return lake.require(NAME)
 
 
 def write(table: Table, rows: pa.Table = ROWS) -> list[DataFile]:
@@ -95,11 +89,11 @@ def described(files: NewFiles, rows: pa.Table, pieces: int) -> list[dict[str, An
     return [json.loads(json.dumps(file.to_json(files))) for file in writer.written]
 
 
-def publish(catalog: IcebergCatalog, rows: pa.Table = ROWS, pieces: int = 1) -> list[DataFile]:
-    append = Append(catalog, NAME, "p", None)
+def publish(lake: IcebergCatalog, rows: pa.Table = ROWS, pieces: int = 1) -> list[DataFile]:
+    append = Append(lake, NAME, "p", None)
     append.add(described(append.files, rows, pieces))
     append.publish_append({}, {})
-    return [task.file for task in catalog.require(NAME).scan().plan_files()]
+    return [task.file for task in lake.require(NAME).scan().plan_files()]
 
 
 def told(file: DataFile) -> dict[str, dict[int, Any]]:
@@ -111,8 +105,8 @@ def told(file: DataFile) -> dict[str, dict[int, Any]]:
     }
 
 
-def test_statistics_are_those_of_pyiceberg_and_of_structs_too(catalog: IcebergCatalog) -> None:
-    table = create(catalog)
+def test_statistics_are_those_of_pyiceberg_and_of_structs_too(lake: IcebergCatalog) -> None:
+    table = create(lake)
     (ours,) = write(table)
     table.append(ROWS.cast(table.schema().as_arrow()))
     (theirs,) = [task.file for task in table.scan().plan_files()]
@@ -149,27 +143,25 @@ def test_statistics_are_those_of_pyiceberg_and_of_structs_too(catalog: IcebergCa
         ),
     ],
 )
-def test_metrics_by_the_tables_properties(
-    catalog: IcebergCatalog, properties: dict[str, str], bounded: set[str]
-) -> None:
-    table = create(catalog, properties=properties)
+def test_metrics_by_the_tables_properties(lake: IcebergCatalog, properties: dict[str, str], bounded: set[str]) -> None:
+    table = create(lake, properties=properties)
     (file,) = write(table)
     assert {table.schema().find_column_name(column) for column in file.lower_bounds} == bounded
 
 
-def test_rows_come_back_whole_through_the_catalog(catalog: IcebergCatalog) -> None:
-    create(catalog)
-    (file,) = publish(catalog, pieces=7)
-    found = catalog.require(NAME).scan().to_arrow().cast(SCHEMA)
+def test_rows_come_back_whole_through_the_catalog(lake: IcebergCatalog) -> None:
+    create(lake)
+    (file,) = publish(lake, pieces=7)
+    found = lake.require(NAME).scan().to_arrow().cast(SCHEMA)
     assert found.sort_by("id").to_pylist() == ROWS.to_pylist()
     footer = pq.ParquetFile(file.file_path.removeprefix("file://")).metadata
     assert footer.num_row_groups == 1, "pieces are gathered"
 
 
 @pytest.mark.parametrize("by", [("name",), ("bucket(4, id)", "day(at)"), ("truncate(2, name)", "day"), ("month(at)",)])
-def test_partitions_are_icebergs_own(catalog: IcebergCatalog, by: tuple[str, ...]) -> None:
-    table = create(catalog, by)
-    files = publish(catalog, pieces=2)
+def test_partitions_are_icebergs_own(lake: IcebergCatalog, by: tuple[str, ...]) -> None:
+    table = create(lake, by)
+    files = publish(lake, pieces=2)
     assert all(file.spec_id == table.spec().spec_id for file in files)
     spec, schema = table.spec(), table.schema()
     for file in files:
@@ -182,43 +174,43 @@ def test_partitions_are_icebergs_own(catalog: IcebergCatalog, by: tuple[str, ...
             assert {field.transform.transform(kind)(value) for value in values.to_pylist()} == {file.partition[n]}
         folders = [f"{spec.fields[n].name}=" for n in range(len(spec.fields))]
         assert all(folder in file.file_path for folder in folders)
-    few = catalog.require(NAME).scan(row_filter="id = 7 and day = '2026-01-03'").to_arrow()
+    few = lake.require(NAME).scan(row_filter="id = 7 and day = '2026-01-03'").to_arrow()
     assert few["id"].to_pylist() == [7]
     assert sum(file.record_count for file in files) == 60
 
 
-def test_sorted_tables_have_sorted_files(catalog: IcebergCatalog) -> None:
-    create(catalog, sort=("name", "id"))
-    (file,) = publish(catalog, ROWS.take(pa.array(range(59, -1, -1))))
+def test_sorted_tables_have_sorted_files(lake: IcebergCatalog) -> None:
+    create(lake, sort=("name", "id"))
+    (file,) = publish(lake, ROWS.take(pa.array(range(59, -1, -1))))
     names = pq.read_table(file.file_path.removeprefix("file://"))["name"].to_pylist()
     assert names == sorted(names, key=lambda name: (name is not None, name or ""))
 
 
-def test_files_are_rolled_by_size_where_the_table_says(catalog: IcebergCatalog) -> None:
+def test_files_are_rolled_by_size_where_the_table_says(lake: IcebergCatalog) -> None:
     small = {"write.target-file-size-bytes": "1500", "write.parquet.compression-codec": "gzip"}
-    create(catalog, properties={**small, "write.object-storage.enabled": "true"})
-    files = publish(catalog, pieces=20)
+    create(lake, properties={**small, "write.object-storage.enabled": "true"})
+    files = publish(lake, pieces=20)
     assert len(files) > 3
     assert len({file.file_path for file in files}) == len(files)
     footer = pq.ParquetFile(files[0].file_path.removeprefix("file://")).metadata
     assert footer.row_group(0).column(0).compression == "GZIP"
     assert files[0].file_path.split("/data/")[1].count("/") == 4, "the layout of object stores"
-    assert sorted(catalog.require(NAME).scan().to_arrow()["id"].to_pylist()) == list(range(60))
+    assert sorted(lake.require(NAME).scan().to_arrow()["id"].to_pylist()) == list(range(60))
 
 
-def test_other_formats_are_refused(catalog: IcebergCatalog) -> None:
-    table = create(catalog, properties={"write.format.default": "avro"})
+def test_other_formats_are_refused(lake: IcebergCatalog) -> None:
+    table = create(lake, properties={"write.format.default": "avro"})
     with pytest.raises(ConfigurationError, match="avro"):
         NewFiles.of(table)
 
 
-def test_nulls_in_a_required_column_are_refused(catalog: IcebergCatalog) -> None:
-    table = create(catalog)
+def test_nulls_in_a_required_column_are_refused(lake: IcebergCatalog) -> None:
+    table = create(lake)
     with pytest.raises(pa.ArrowInvalid, match="null"):
         write(table, ROWS.set_column(0, "id", pa.nulls(60, pa.int64())))
 
 
-def test_secrets_of_the_storage_are_in_no_text(catalog: IcebergCatalog) -> None:
-    table = create(catalog)
+def test_secrets_of_the_storage_are_in_no_text(lake: IcebergCatalog) -> None:
+    table = create(lake)
     table.io.properties["s3.secret-access-key"] = "do-not-tell"
     assert "do-not-tell" not in repr(NewFiles.of(table))

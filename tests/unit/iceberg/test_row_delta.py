@@ -1,4 +1,4 @@
-"""Rows that are replaced in one commit, on a real SQLite catalog: what is gone, what is refused. No Spark here."""
+"""Rows that are replaced in one commit, on a real SQLite lake: what is gone, what is refused. No Spark here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from jobs.iceberg.schema import iceberg_schema, partition_spec
 from jobs.iceberg.staging import live_files
 from jobs.maintenance.compaction import drop_dangling_deletes
 from jobs.maintenance.maintained_table import MaintainedTable
-from resources.connections import IcebergConnection
 from resources.errors import CommitFailed
 from resources.iceberg import IcebergCatalog
 from tests.kit.batches import committed
@@ -32,27 +31,18 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 MERGE_ON_READ = {"format-version": "2", "write.merge.mode": "merge-on-read"}
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> IcebergCatalog:
-    (tmp_path / "c.db").touch()
-    uri = f"sqlite:///{tmp_path / 'c.db'}"
-    return IcebergCatalog(
-        "lake", IcebergConnection(kind="iceberg", type="sql", uri=uri, warehouse=f"file://{tmp_path}")
-    )
-
-
-def create(catalog: IcebergCatalog, by: Sequence[str] = (), **properties: str) -> None:
+def create(lake: IcebergCatalog, by: Sequence[str] = (), **properties: str) -> None:
     schema = iceberg_schema(SCHEMA)
     options = {**MERGE_ON_READ, **{name.replace("_", "."): value for name, value in properties.items()}}
-    catalog.create(NAME, schema, partition_spec(schema, by), options)
+    lake.create(NAME, schema, partition_spec(schema, by), options)
 
 
-def begin(catalog: IcebergCatalog, expected: int) -> RowDelta:
-    return RowDelta(catalog, NAME, "p", committed(expected) if expected else None)
+def begin(lake: IcebergCatalog, expected: int) -> RowDelta:
+    return RowDelta(lake, NAME, "p", committed(expected) if expected else None)
 
 
-def rows_of(catalog: IcebergCatalog) -> list[tuple[int, str]]:
-    found = catalog.require(NAME).scan().to_arrow().to_pylist()
+def rows_of(lake: IcebergCatalog) -> list[tuple[int, str]]:
+    found = lake.require(NAME).scan().to_arrow().to_pylist()
     return sorted((row["id"], row["name"]) for row in found)
 
 
@@ -63,10 +53,10 @@ def add(delta: RowDelta, rows: Sequence[tuple[int, str]]) -> None:
     delta.add(file.to_json(delta.files) for file in writer.written)
 
 
-def remove(catalog: IcebergCatalog, delta: RowDelta, positions: Sequence[int], file: int = 0) -> None:
+def remove(lake: IcebergCatalog, delta: RowDelta, positions: Sequence[int], file: int = 0) -> None:
     """Rows at these positions of the first data files, in the order that they were added in."""
     files = delta.files
-    entries = [task.file.file_path for task in catalog.require(NAME).scan().plan_files()]
+    entries = [task.file.file_path for task in lake.require(NAME).scan().plan_files()]
     before = delta.deletes_by_data_file()
     path = sorted(entries, key=lambda path: Path(path.removeprefix("file://")).stat().st_mtime_ns)[file]
     gone = np.array(positions, np.int64)
@@ -86,13 +76,13 @@ CHANGES = pa.schema(
 )
 
 
-def test_a_task_writes_rows_and_places_and_counts_what_they_do(catalog: IcebergCatalog) -> None:
-    create(catalog)
-    first = begin(catalog, 0)
+def test_a_task_writes_rows_and_places_and_counts_what_they_do(lake: IcebergCatalog) -> None:
+    create(lake)
+    first = begin(lake, 0)
     add(first, [(1, "a"), (2, "b"), (3, "c"), (3, "twice"), (4, "d"), (5, "newer")])
     publish(first, 1)
-    delta = begin(catalog, 1)
-    (path,) = (task.file.file_path for task in catalog.require(NAME).scan().plan_files())
+    delta = begin(lake, 1)
+    (path,) = (task.file.file_path for task in lake.require(NAME).scan().plan_files())
     changes = [
         (1, "A", "update", 1, path, 0, True, True),
         (2, None, "delete", 1, path, 1, False, True),
@@ -110,7 +100,7 @@ def test_a_task_writes_rows_and_places_and_counts_what_they_do(catalog: IcebergC
     delta.remove(report.deletes)
     publish(delta, 2)
     assert report.effect == Effect(changes=6, inserted=1, updated=2, deleted=1, duplicates=1)
-    assert rows_of(catalog) == [(1, "A"), (3, "C"), (4, "d"), (5, "newer"), (6, "F")]
+    assert rows_of(lake) == [(1, "A"), (3, "C"), (4, "d"), (5, "newer"), (6, "F")]
 
 
 def publish(delta: RowDelta, batch: int) -> int:
@@ -118,8 +108,8 @@ def publish(delta: RowDelta, batch: int) -> int:
     return delta.publish_append(state.to_properties(), state_properties(state, "main"), rebase=False)
 
 
-def totals(catalog: IcebergCatalog) -> dict[str, Any]:
-    snapshot = catalog.require(NAME).current_snapshot()
+def totals(lake: IcebergCatalog) -> dict[str, Any]:
+    snapshot = lake.require(NAME).current_snapshot()
     assert snapshot
     assert snapshot.summary
     names = ("total-records", "total-delete-files", "total-position-deletes")
@@ -128,20 +118,20 @@ def totals(catalog: IcebergCatalog) -> dict[str, Any]:
 
 @pytest.mark.parametrize("by", [(), ("bucket(2, id)",)])
 def test_each_data_file_has_one_delete_file_that_replaces_its_predecessor(
-    catalog: IcebergCatalog, by: Sequence[str]
+    lake: IcebergCatalog, by: Sequence[str]
 ) -> None:
-    create(catalog, by)
-    first = begin(catalog, 0)
+    create(lake, by)
+    first = begin(lake, 0)
     add(first, [(2, "a"), (2, "b"), (2, "c")])
     publish(first, 1)
     for batch, (gone, new) in enumerate([(0, "d"), (2, "e")], 2):
-        delta = begin(catalog, batch - 1)
-        remove(catalog, delta, [gone])
+        delta = begin(lake, batch - 1)
+        remove(lake, delta, [gone])
         add(delta, [(2, new)])
         publish(delta, batch)
-    assert rows_of(catalog) == [(2, "b"), (2, "d"), (2, "e")]
-    assert totals(catalog) == {"total-records": 5, "total-delete-files": 1, "total-position-deletes": 2}
-    table = catalog.require(NAME)
+    assert rows_of(lake) == [(2, "b"), (2, "d"), (2, "e")]
+    assert totals(lake) == {"total-records": 5, "total-delete-files": 1, "total-position-deletes": 2}
+    table = lake.require(NAME)
     snapshot = table.current_snapshot()
     assert snapshot
     deletes = list(live_files(table, snapshot.snapshot_id, ManifestContent.DELETES))
@@ -149,19 +139,19 @@ def test_each_data_file_has_one_delete_file_that_replaces_its_predecessor(
     assert sum(m.content == ManifestContent.DELETES for m in snapshot.manifests(table.io)) == 1
 
 
-def test_whoever_computed_from_another_base_is_refused(catalog: IcebergCatalog) -> None:
-    create(catalog)
-    first = begin(catalog, 0)
+def test_whoever_computed_from_another_base_is_refused(lake: IcebergCatalog) -> None:
+    create(lake)
+    first = begin(lake, 0)
     add(first, [(1, "a"), (2, "b")])
     publish(first, 1)
-    slow, fast = begin(catalog, 1), begin(catalog, 1)
-    remove(catalog, slow, [0])
+    slow, fast = begin(lake, 1), begin(lake, 1)
+    remove(lake, slow, [0])
     add(slow, [(1, "slow")])
-    catalog.require(NAME).append(pa.table({"id": [7], "name": ["by hand"]}))
+    lake.require(NAME).append(pa.table({"id": [7], "name": ["by hand"]}))
     with pytest.raises(CommitFailed, match="another writer has changed the table"):
         publish(slow, 2)
-    assert begin(catalog, 1).base != fast.base
-    assert rows_of(catalog) == [(1, "a"), (2, "b"), (7, "by hand")]
+    assert begin(lake, 1).base != fast.base
+    assert rows_of(lake) == [(1, "a"), (2, "b"), (7, "by hand")]
 
 
 @pytest.mark.parametrize(
@@ -173,35 +163,33 @@ def test_whoever_computed_from_another_base_is_refused(catalog: IcebergCatalog) 
         ({"write_format_default": "orc"}, False),
     ],
 )
-def test_only_tables_that_it_knows_are_taken(
-    catalog: IcebergCatalog, properties: dict[str, str], possible: bool
-) -> None:
-    create(catalog, **properties)
-    assert can_be_taken(catalog.require(NAME)) == possible
+def test_only_tables_that_it_knows_are_taken(lake: IcebergCatalog, properties: dict[str, str], possible: bool) -> None:
+    create(lake, **properties)
+    assert can_be_taken(lake.require(NAME)) == possible
 
 
-def test_a_table_with_files_of_an_older_partition_spec_is_not_taken(catalog: IcebergCatalog) -> None:
-    create(catalog)
-    with catalog.require(NAME).update_spec() as update:
+def test_a_table_with_files_of_an_older_partition_spec_is_not_taken(lake: IcebergCatalog) -> None:
+    create(lake)
+    with lake.require(NAME).update_spec() as update:
         update.add_identity("name")
-    assert not can_be_taken(catalog.require(NAME))
+    assert not can_be_taken(lake.require(NAME))
 
 
 @pytest.mark.parametrize(
     "wanted", [[(1,), (4,)], [(1, "a"), (4, "x"), (2, "b"), (None, "n")]], ids=["one column", "two"]
 )
 def test_scan_finds_the_rows_of_the_keys_that_are_not_deleted(
-    catalog: IcebergCatalog, wanted: list[tuple[Any, ...]]
+    lake: IcebergCatalog, wanted: list[tuple[Any, ...]]
 ) -> None:
-    create(catalog)
-    first = begin(catalog, 0)
+    create(lake)
+    first = begin(lake, 0)
     add(first, [(1, "a"), (2, "b"), (4, "d")])
     add(first, [(70, "z"), (71, "y")])
     publish(first, 1)
-    second = begin(catalog, 1)
-    remove(catalog, second, [1])
+    second = begin(lake, 1)
+    remove(lake, second, [1])
     publish(second, 2)
-    delta = begin(catalog, 2)
+    delta = begin(lake, 2)
     names = ["id", "name"][: len(wanted[0])]
     keys = pa.Table.from_pylist(
         [dict(zip(names, key, strict=True)) for key in wanted], pa.schema([SCHEMA.field(n) for n in names])
@@ -215,17 +203,17 @@ def test_scan_finds_the_rows_of_the_keys_that_are_not_deleted(
     assert [(row["id"], row["name"], row["_pos"]) for row in found] == expected
 
 
-def test_compaction_drops_the_deletes_of_data_files_that_are_gone(catalog: IcebergCatalog) -> None:
-    create(catalog)
+def test_compaction_drops_the_deletes_of_data_files_that_are_gone(lake: IcebergCatalog) -> None:
+    create(lake)
     for batch, rows in enumerate([[(1, "a"), (1, "b")], [(2, "c"), (2, "d")]]):
-        delta = begin(catalog, batch)
+        delta = begin(lake, batch)
         add(delta, rows)
         publish(delta, batch + 1)
-    delta = begin(catalog, 2)
-    remove(catalog, delta, [0], file=0)
-    remove(catalog, delta, [1], file=1)
+    delta = begin(lake, 2)
+    remove(lake, delta, [0], file=0)
+    remove(lake, delta, [1], file=1)
     publish(delta, 3)
-    catalog.require(NAME).delete("id = 1")
-    drop_dangling_deletes(MaintainedTable("p", catalog, NAME, "main", True, (), 60))
-    assert rows_of(catalog) == [(2, "c")]
-    assert totals(catalog) == {"total-records": 2, "total-delete-files": 1, "total-position-deletes": 1}
+    lake.require(NAME).delete("id = 1")
+    drop_dangling_deletes(MaintainedTable("p", lake, NAME, "main", True, (), 60))
+    assert rows_of(lake) == [(2, "c")]
+    assert totals(lake) == {"total-records": 2, "total-delete-files": 1, "total-position-deletes": 1}
