@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import ItemsView
 from decimal import Decimal
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -19,23 +20,32 @@ MAP = pa.map_(pa.string(), pa.field("value", LIST))
 STRUCT = pa.struct([pa.field("a", LIST), pa.field("d", pa.date32())])
 
 
+ELEMENTS = Held(elements=False)
+
+
+def places(mask: np.ndarray[Any, Any] | None) -> list[int]:
+    return [] if mask is None else mask.nonzero()[0].tolist()
+
+
 @pytest.mark.parametrize(
-    ("kind", "values", "flawed"),
+    ("kind", "held", "values", "flawed"),
     [
-        (LIST, [[1, None], [], None, [2]], [2]),
-        (DEEP, [[[1]], [[1], None], [], None], [1, 3]),
-        (MAP, [{"a": [1]}.items(), {"a": None}.items(), None], [1, 2]),
-        (STRUCT, [{"a": [1], "d": None}, {"a": None, "d": None}, None], [1, 2]),
-        (pa.int64(), [1, None], []),
+        (LIST, HELD, [[1, None], [], None, [2]], [2]),
+        (DEEP, HELD, [[[1]], [[1], None], [], None], [1, 3]),
+        (MAP, HELD, [[("a", [1])], [("a", None)], None], [1, 2]),
+        (STRUCT, HELD, [{"a": [1], "d": None}, {"a": None, "d": None}, None], [1, 2]),
+        (pa.int64(), HELD, [1, None], []),
+        (LIST, ELEMENTS, [[1, None], [], None, [2]], [0]),
+        (DEEP, ELEMENTS, [[[1]], [[1], None], [[None]], None], [1, 2]),
+        (MAP, ELEMENTS, [[("a", [1])], [("a", None)], [("a", [None])], None], [2]),
+        (STRUCT, ELEMENTS, [{"a": [None], "d": None}, {"a": None, "d": None}, None], [0]),
     ],
 )
-def test_null_collections(kind: pa.DataType, values: list[object], flawed: list[int]) -> None:
-    array = pa.array([list(v) if isinstance(v, ItemsView) else v for v in values], kind)
-    mask = null_collections(array, HELD)
-    assert ([] if mask is None else mask.nonzero()[0].tolist()) == flawed
+def test_nulls_in_collections(kind: pa.DataType, held: Held, values: list[object], flawed: list[int]) -> None:
+    array = pa.array(values, kind)
+    assert places(null_collections(array, held)) == flawed
     shifted = pa.concat_arrays([array.slice(0, 1), array])[1:]
-    mask = null_collections(shifted, HELD)
-    assert ([] if mask is None else mask.nonzero()[0].tolist()) == flawed
+    assert places(null_collections(shifted, held)) == flawed
 
 
 DATE = pa.date32()
@@ -54,23 +64,7 @@ INSTANT = pa.timestamp("us", "UTC")
     ],
 )
 def test_out_of_range(kind: pa.DataType, values: list[object], flawed: list[int]) -> None:
-    mask = out_of_range(pa.array(values, kind), HELD)
-    assert ([] if mask is None else mask.nonzero()[0].tolist()) == flawed
-
-
-@pytest.mark.parametrize(
-    ("kind", "values", "flawed"),
-    [
-        (LIST, [[1, None], [], None, [2]], [0]),
-        (DEEP, [[[1]], [[1], None], [[None]], None], [1, 2]),
-        (MAP, [{"a": [1]}.items(), {"a": None}.items(), {"a": [None]}.items(), None], [2]),
-        (STRUCT, [{"a": [None], "d": None}, {"a": None, "d": None}, None], [0]),
-    ],
-)
-def test_null_elements(kind: pa.DataType, values: list[object], flawed: list[int]) -> None:
-    array = pa.array([list(v) if isinstance(v, ItemsView) else v for v in values], kind)
-    mask = null_collections(array, Held(elements=False))
-    assert ([] if mask is None else mask.nonzero()[0].tolist()) == flawed
+    assert places(out_of_range(pa.array(values, kind), HELD)) == flawed
 
 
 LOW, HIGH, EVER = dt.date(1900, 1, 1), dt.date(2299, 12, 31), dt.date(9999, 12, 31)

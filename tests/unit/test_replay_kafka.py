@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from tests.kit.batches import P0, P1, TOPIC_IDS, committed, landed
 KAFKA = TopicState({P0: 5, P1: 0}, {P0: 40, P1: 40}, TOPIC_IDS)
 
 
-def taking(number: int, *ranges: tuple[int, int], **more: object) -> LandedBatch:
+def taking(number: int, *ranges: tuple[int, int], **more: Any) -> LandedBatch:
     """A landed batch of these offsets of P0 and P1."""
     of = {tp: OffsetRange(*span) for tp, span in zip((P0, P1), ranges, strict=False)}
     return landed(number, ranges=of, **more)

@@ -70,18 +70,6 @@ def test_refused_changes(fields: list[F], says: str) -> None:
     assert says in str(problem.value)
 
 
-@pytest.mark.parametrize(
-    ("fields", "rules"),
-    [
-        (wanted(note=F("note", "STRING")), Evolution(add_columns=False)),
-        (wanted(id=F("id", "INTEGER")), Evolution(relax_required=False)),
-    ],
-)
-def test_rules_that_are_switched_off(fields: list[F], rules: Evolution) -> None:
-    with pytest.raises(SchemaRefused, match="switched off"):
-        plan_changes("t", PRESENT, fields, rules)
-
-
 def test_nested_addition_that_the_service_left_out_is_seen() -> None:
     fields = wanted(at=F("at", "RECORD", fields=[*PRESENT[2].fields, F("z", "DATE")]))
     assert [f.name for f in lacking(PRESENT, fields)] == ["at"]

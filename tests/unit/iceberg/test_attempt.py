@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +18,6 @@ from jobs.iceberg.schema import iceberg_schema
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from resources.iceberg import IcebergCatalog
 from tests.kit.batches import committed
-from tests.kit.lake import lake
 
 NAME = "n.t"
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
@@ -27,10 +25,9 @@ MORE = pa.table({"id": pa.array([3], pa.int64())})
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> IcebergCatalog:
-    made = lake(tmp_path)
-    made.create(NAME, iceberg_schema(ROWS.schema), properties={"format-version": "2"})
-    return made
+def catalog(lake: IcebergCatalog) -> IcebergCatalog:
+    lake.create(NAME, iceberg_schema(ROWS.schema), properties={"format-version": "2"})
+    return lake
 
 
 def write(catalog: IcebergCatalog, attempt: Attempt, rows: pa.Table = ROWS) -> None:

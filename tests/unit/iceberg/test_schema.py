@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from jobs.evolution import plan_evolution
 from jobs.iceberg.partition_text import parse_partition
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec
 from jobs.schema.types import parse_columns
 from jobs.spec.tables import Evolution
+from resources.iceberg import IcebergCatalog
 
 ALL = {
     "b": "boolean",
@@ -32,16 +30,9 @@ ALL = {
 }
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> SqlCatalog:
-    made = SqlCatalog("lake", uri=f"sqlite:///{tmp_path / 'c.db'}", warehouse=f"file://{tmp_path}")
-    made.create_namespace("n")
-    return made
-
-
-def test_every_type_comes_back_as_it_was_declared(lake: SqlCatalog) -> None:
+def test_every_type_comes_back_as_it_was_declared(lake: IcebergCatalog) -> None:
     declared = parse_columns(ALL)
-    table = lake.create_table("n.t", schema=iceberg_schema(declared, ["i"]))
+    table = lake.create("n.t", iceberg_schema(declared, ["i"]))
     assert arrow_schema(table) == declared
     assert table.schema().identifier_field_names() == {"i"}
 
@@ -61,21 +52,23 @@ def test_every_type_comes_back_as_it_was_declared(lake: SqlCatalog) -> None:
         ({"a": "int", "b": "int not null"}, {"a": "int"}),
     ],
 )
-def test_changes_of_evolution_take_effect(lake: SqlCatalog, present: dict[str, str], wanted: dict[str, str]) -> None:
-    table = lake.create_table("n.t", schema=iceberg_schema(parse_columns(present)))
+def test_changes_of_evolution_take_effect(
+    lake: IcebergCatalog, present: dict[str, str], wanted: dict[str, str]
+) -> None:
+    table = lake.create("n.t", iceberg_schema(parse_columns(present)))
     apply_changes(table, plan_evolution("t", arrow_schema(table), parse_columns(wanted), Evolution()))
-    table = lake.load_table("n.t")
+    table = lake.require("n.t")
     after = arrow_schema(table)
     assert plan_evolution("t", after, parse_columns(wanted), Evolution()) == []
     for field in parse_columns(wanted):
         assert after.field(field.name) == field
 
 
-def test_no_change_is_no_commit(lake: SqlCatalog) -> None:
-    table = lake.create_table("n.t", schema=iceberg_schema(parse_columns({"a": "int"})))
+def test_no_change_is_no_commit(lake: IcebergCatalog) -> None:
+    table = lake.create("n.t", iceberg_schema(parse_columns({"a": "int"})))
     before = table.metadata_location
     apply_changes(table, [])
-    assert lake.load_table("n.t").metadata_location == before
+    assert lake.require("n.t").metadata_location == before
 
 
 @pytest.mark.parametrize(

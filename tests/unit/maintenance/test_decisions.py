@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
-from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.table.metadata import TableMetadata
 
 from jobs.iceberg.branches import (
     attempt_branch,
@@ -25,6 +22,7 @@ from jobs.maintenance.snapshots import expirable, unreferenced
 from jobs.spec.pipeline import PipelineSpec
 from tests.kit import specs
 from tests.kit.batches import committed, landed
+from tests.kit.history import table_metadata
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HEX = "0123456789abcdef0123456789abcdef"
@@ -47,40 +45,13 @@ def test_only_young_attempts_are_alive_and_only_old_ones_dead() -> None:
     assert begun_before(names, NOON - timedelta(hours=24)) == [old, compaction]
 
 
-def history(count: int, batches: set[int], refs: dict[str, int], strays: set[int] = frozenset()) -> TableMetadata:  # type: ignore[assignment]
+def history(count: int, batches: set[int], refs: dict[str, int], strays: Collection[int] = ()) -> TableMetadata:
     """Snapshots 1..count in one line, snapshot n taken at 1000 n; `batches` carry a state, `strays` hang off it."""
-    snapshots = []
+    snapshots: list[tuple[int, int | None, dict[str, str]]] = []
     for n in range(1, count + 1):
-        more = {"batchmerge.pipeline": "p"} if n in batches else {}
         parent = next((m for m in range(n - 1, 0, -1) if m not in strays), None)
-        snapshots.append(
-            Snapshot(
-                snapshot_id=n,
-                parent_snapshot_id=parent,
-                sequence_number=n,
-                timestamp_ms=1000 * n,
-                manifest_list=f"m{n}",
-                summary=Summary(Operation.APPEND, **more),
-                schema_id=0,
-            )
-        )
-    kinds = {name: SnapshotRefType.TAG if name.startswith("tag") else SnapshotRefType.BRANCH for name in refs}
-    return TableMetadataV2(
-        location="file:///t",
-        last_column_id=1,
-        schemas=[Schema(NestedField(1, "id", LongType()))],
-        current_schema_id=0,
-        last_sequence_number=count,
-        last_updated_ms=1000 * count,
-        current_snapshot_id=refs["main"],
-        snapshots=snapshots,
-        partition_specs=[{"spec-id": 0, "fields": []}],
-        default_spec_id=0,
-        last_partition_id=999,
-        sort_orders=[{"order-id": 0, "fields": []}],
-        default_sort_order_id=0,
-        refs={name: SnapshotRef.model_validate({"snapshot-id": s, "type": kinds[name]}) for name, s in refs.items()},
-    )
+        snapshots.append((n, parent, {"batchmerge.pipeline": "p"} if n in batches else {}))
+    return table_metadata(snapshots, refs)
 
 
 ALL = set(range(1, 9))

@@ -65,14 +65,6 @@ def test_kafka_settings_of_both_clients(loaded: Connections) -> None:
     )
 
 
-def test_catalog_has_one_name_on_both_sides(loaded: Connections) -> None:
-    settings = IcebergCatalog("lake", loaded.get("lake", IcebergConnection)).spark_settings()
-    assert settings["spark.sql.catalog.lake"] == "org.apache.iceberg.spark.SparkCatalog"
-    assert settings["spark.sql.catalog.lake.type"] == "jdbc"
-    assert settings["spark.sql.catalog.lake.uri"] == "jdbc:sqlite:/data/c.db"
-    assert settings["spark.sql.catalog.lake.warehouse"] == "file:///data/w"
-
-
 def test_catalog_file_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     missing = IcebergConnection(
         kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path / 'gone.db'}", warehouse="file:///w"
