@@ -13,9 +13,9 @@ from google.api_core.exceptions import NotFound
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import STATE_TABLE
-from jobs.spec.pipeline import PipelineSpec
 from resources.bigquery import BigQuery
 from resources.errors import ConfigurationError, SchemaRefused, TransientError
+from tests.kit import specs
 from tests.kit.bigquery import alone
 
 COLUMNS = {"id": "long", "name": "string", "at": "timestamp not null"}
@@ -36,13 +36,8 @@ def made(
     emulator: BigQuery, dataset: str, columns: dict[str, str] | None = None, **options: object
 ) -> BigQueryDestination:
     """A destination as a run would open it: with a client of its own."""
-    spec = PipelineSpec.model_validate(
-        {
-            "source": {"topics": ["t"], "value": {"format": "json", "columns": columns or COLUMNS}},
-            "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
-            "tables": [{"kind": "bigquery", "table": f"{dataset}.dest", "mode": "upsert_delete", **options}],
-        }
-    )
+    wanted = specs.table("bigquery", "upsert_delete", f"{dataset}.dest") | options
+    spec = specs.spec(wanted, columns=columns or COLUMNS, key="id")
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
     return BigQueryDestination("p", spec, table, "bigquery", emulator.connection)

@@ -23,6 +23,7 @@ from jobs.destinations.bigquery.tables import destination_table, evolve, interme
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
 from resources.bigquery import BigQuery
+from tests.kit import specs
 
 Change = tuple[dict[str, Any], dict[str, Any] | None]
 
@@ -46,13 +47,7 @@ class Table:
         changes = {"order_by": "arrival", "op": {"field": "op"}, **self.document.get("changes", {})}
         columns = {**self.document["columns"], "op": "string"}
         key = {"columns": ["id"], "source": "value", **self.document.get("key", {})}
-        return PipelineSpec.model_validate(
-            {
-                "source": {"topics": ["t"], "value": {"format": "json", "columns": columns}},
-                "changes": {**changes, "key": key},
-                "tables": [table],
-            }
-        )
+        return specs.spec(table, columns=columns, changes={**changes, "key": key})
 
     @property
     def spec_table(self) -> BigQueryTable:

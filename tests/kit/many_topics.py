@@ -6,6 +6,8 @@ from pathlib import Path
 
 import yaml
 
+from tests.kit import specs
+
 MANY = 200
 
 
@@ -14,16 +16,14 @@ def topics(count: int, pipeline: str = "many") -> list[str]:
 
 
 def document(pipeline: str = "many", kinds: tuple[str, ...] = ("iceberg", "clickhouse")) -> dict[str, object]:
-    return {
-        "source": {
-            "pattern": rf"{pipeline}\.public\.(?P<table>.+)",
-            "for_each": "topic",
-            "value": {"format": "json", "columns": {"id": "long", "name": "string", "at": "timestamp"}},
-        },
-        "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
-        "tables": [{"kind": kind, "table": f"{pipeline}.{{table}}", "mode": "upsert"} for kind in kinds],
-        "control": {"enabled": False},
-    }
+    pattern = rf"{pipeline}\.public\.(?P<table>.+)"
+    return specs.document(
+        *(specs.table(kind, "upsert", f"{pipeline}.{{table}}") for kind in kinds),
+        columns={"id": "long", "name": "string", "at": "timestamp"},
+        key="id",
+        source={"topics": [], "pattern": pattern, "for_each": "topic"},
+        control={"enabled": False},
+    )
 
 
 def write_pipeline(folder: Path, name: str, kinds: tuple[str, ...] = ("iceberg", "clickhouse")) -> None:

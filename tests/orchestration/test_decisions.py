@@ -14,7 +14,7 @@ from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobO
 from dagster._core.test_utils import create_run_for_test
 from pydantic import ValidationError
 
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch
+from jobs.batch import CommittedState, Counts, LandedBatch
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.automation import Retry, Trigger
 from jobs.spec.pipeline import Freshness, PipelineSpec
@@ -30,6 +30,8 @@ from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still
 from orchestration.sensors.idle import file_hash, settles
 from orchestration.sensors.waiting import Cursor, Waiting, observe, reason_to_run, requested, waiting
 from resources.errors import ConfigurationError, TimeLimitReached, Unavailable
+from tests.kit import specs
+from tests.kit.batches import landed
 from tests.kit.flow import Flow
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -117,8 +119,8 @@ def test_a_trigger_needs_a_threshold() -> None:
 
 
 def _batch(number: int, start: int, end: int, previous: str | None, **counts: int) -> LandedBatch:
-    batch = Batch("p", number, f"c{number}", previous, {A: OffsetRange(start, end)}, {"t": "id"}, 0, "h")
-    return LandedBatch(batch, Counts(**counts), Watermark({A: 1000}, 1000), snapshot_id=number)
+    made = landed(number, Watermark({A: 1000}, 1000), ranges={A: OffsetRange(start, end)}, previous=previous)
+    return replace(made, counts=Counts(**counts))
 
 
 CHAIN = [_batch(1, 0, 10, None, read=10, landed=9, quarantined=1), _batch(2, 10, 30, "c1", read=20, landed=20)]
@@ -219,16 +221,11 @@ def test_metadata_of_a_landing() -> None:
 
 
 def test_columns_have_the_names_of_their_system() -> None:
-    document = {
-        "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "int"}}},
-        "tables": [
-            {"kind": kind, "table": "a.t", "mode": "append", "metadata_columns": ["topic", "partition", "offset"]}
-            for kind in ("iceberg", "clickhouse", "bigquery")
-        ],
-    }
-    assets = KafkaPipeline("p", PipelineSpec.model_validate(document)).definitions().resolve_asset_graph()
+    kinds, named = ("iceberg", "clickhouse", "bigquery"), ["topic", "partition", "offset"]
+    spec = specs.spec(*(specs.table(kind, name="a.t", metadata_columns=named) for kind in kinds))
+    assets = KafkaPipeline("p", spec).definitions().resolve_asset_graph()
     found = {}
-    for kind in ("iceberg", "clickhouse", "bigquery"):
+    for kind in kinds:
         schema = assets.get(dg.AssetKey([kind, "a", "t"])).metadata["dagster/column_schema"]
         found[kind] = [column.name for column in schema.columns]
     assert found == {

@@ -11,6 +11,7 @@ import yaml
 from jobs.known_topics import remember
 from orchestration.definitions import with_shared
 from orchestration.loading import WrongPipelineFiles, load_folder
+from tests.kit import specs
 from tests.kit.many_topics import MANY, topics, write_pipeline
 
 
@@ -96,10 +97,6 @@ def test_a_pipeline_that_could_be_a_member_of_another_is_refused(folder: Path) -
     write_pipeline(folder, "many")
     other = folder / "many__public" / "defs.yaml"
     other.parent.mkdir()
-    document = {
-        "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long"}}},
-        "tables": [{"kind": "iceberg", "table": "x.y", "mode": "append"}],
-    }
-    other.write_text(yaml.safe_dump({"type": "batchmerge.KafkaPipeline", "attributes": document}))
+    other.write_text(yaml.safe_dump({"type": "batchmerge.KafkaPipeline", "attributes": specs.document()}))
     with pytest.raises(WrongPipelineFiles, match="pipeline many__public: the topics of pipeline many have names like"):
         load_folder(folder)

@@ -15,6 +15,7 @@ from jobs.verify.agreement import row_count_mismatches
 from jobs.verify.reconciliation import Verdict
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
+from tests.kit import specs
 from tests.kit.bigquery import service
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
@@ -83,12 +84,8 @@ def test_only_tables_of_one_mode_and_route_at_one_batch_have_to_agree() -> None:
     house = ClickHouseTable(kind="clickhouse", table="a.t", mode="upsert")
     log = ClickHouseTable(kind="clickhouse", table="a.log", mode="append")
     other = IcebergTable(kind="iceberg", table="a.other", mode="upsert")
-    value = {"format": "json", "columns": {"id": "long", "into": "string"}}
-    document = {
-        "source": {"topics": ["t"], "key": {"format": "json", "columns": {"id": "long"}}, "value": value},
-        "changes": {"key": {"columns": ["id"]}},
-        "tables": [table.model_dump() for table in (lake, house, log, other)],
-    }
+    tables = [table.model_dump() for table in (lake, house, log, other)]
+    document = specs.document(*tables, columns={"id": "long", "into": "string"}, key=specs.ID)
     spec = PipelineSpec.model_validate(document)
     assert (
         row_count_mismatches("p", spec, [(lake, Verdict(3, 10)), (house, Verdict(3, 10)), (log, Verdict(3, 40))]) == []

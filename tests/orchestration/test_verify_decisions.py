@@ -6,24 +6,20 @@ import math
 
 import pytest
 
-from jobs.batch import Batch, Counts, LandedBatch
+from jobs.batch import LandedBatch
 from jobs.destinations.bigquery.statement import Whole
 from jobs.destinations.reading import normalize
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.verify.landed_spans import from_the_first, landed_spans
-from jobs.watermark import Watermark
 from sql import render
+from tests.kit.batches import landed
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def _landed(*batches: dict[TopicPartition, tuple[int, int]]) -> list[LandedBatch]:
-    found = []
-    for number, ranges in enumerate(batches, start=1):
-        spans = {tp: OffsetRange(*span) for tp, span in ranges.items()}
-        batch = Batch("p", number, str(number), str(number - 1), spans, {"t": "id"}, 0, "hash")
-        found.append(LandedBatch(batch, Counts(), Watermark(), snapshot_id=number))
-    return found
+    spans = [{tp: OffsetRange(*span) for tp, span in ranges.items()} for ranges in batches]
+    return [landed(number, ranges=of) for number, of in enumerate(spans, start=1)]
 
 
 def test_ranges_next_to_each_other_are_one_span() -> None:
