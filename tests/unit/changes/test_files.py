@@ -133,12 +133,17 @@ def test_files_of_whole_batches_hold_nothing_else(files: LandedFiles) -> None:
     assert files.holding_only([landed(1, 6, 1)]) == [], "its snapshot is gone, so its columns are unknown"
 
 
-def test_files_with_other_columns_are_not_taken_together(files: LandedFiles, landing: Landing) -> None:
+def widened(landing: Landing) -> int:
+    """The table gets a column; the snapshot of its first rows."""
     table = landing.catalog.require("landing.flow")
-    (first, *_) = [s.snapshot_id for s in table.metadata.snapshots]
     with table.update_schema() as update:
         update.add_column(("value", "extra"), StringType())
     table.append(table.schema().as_arrow().empty_table())
+    return table.metadata.snapshots[0].snapshot_id
+
+
+def test_files_with_other_columns_are_not_taken_together(files: LandedFiles, landing: Landing) -> None:
+    first = widened(landing)
     assert files.holding_only([landed(1, 6, first)]), "read as of then"
     now = LandedFiles.up_to(BATCH, landing)
     assert now.holding_only([landed(1, 6, first)]) == []
@@ -178,11 +183,7 @@ def test_planned_files_hold_what_a_scan_finds(files: LandedFiles, route: RouteFi
 
 
 def test_files_with_other_columns_are_scanned(landing: Landing) -> None:
-    table = landing.catalog.require("landing.flow")
-    (first, *_) = [s.snapshot_id for s in table.metadata.snapshots]
-    with table.update_schema() as update:
-        update.add_column(("value", "extra"), StringType())
-    table.append(table.schema().as_arrow().empty_table())
+    first = widened(landing)
     planned = PlannedFiles.of(LandedFiles.up_to(BATCH, landing), [landed(1, 6, first)])
     assert planned.files is None
     assert planned.read(1, 1).at(["value", "extra"]).to_pylist() == [None] * 6

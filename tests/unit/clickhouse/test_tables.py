@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pydantic import ValidationError
 
 from jobs.destinations.clickhouse.columns import Column, arrow_type, clickhouse_type
 from jobs.destinations.clickhouse.spec import ClickHouseTable
@@ -56,11 +55,6 @@ def test_plan_shows_order_partitions_and_ttl() -> None:
     layout = _layout("upsert", partition_by="id % 16", ttl="toDate(at)")
     assert layout.summary == "ReplacingMergeTree(_version), ordered by id, partitioned by id % 16, TTL toDate(at)"
     assert _layout("append").summary == "MergeTree, ordered by id"
-
-
-def test_mode_delete_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ValidationError, match="use upsert_delete"):
-        _layout("delete")
 
 
 def test_append_tables_carry_coordinates() -> None:

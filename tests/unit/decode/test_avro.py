@@ -17,7 +17,7 @@ from jobs.schema.avro import avro_wire
 from jobs.schema.types import parse_type, type_name
 from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
-from tests.kit.arrow import copied
+from tests.kit.arrow import copied, raw_values
 from tests.kit.avro import encoded, record, text
 
 
@@ -80,7 +80,7 @@ TYPES: list[tuple[Any, str, Any, Any]] = [
 def one(kind: Any, column: str, raw: bytes, nullable: bool = True) -> Any:
     declared, _ = parse_type(column)
     decoder = Avro(pa.struct([pa.field("c", declared, nullable=nullable)]), text(record(("c", kind))))
-    return copied(decoder).decode(pa.array([raw], pa.binary()))
+    return copied(decoder).decode(raw_values(raw))
 
 
 def column_type(schema: dict[str, Any]) -> str:
@@ -215,7 +215,7 @@ def test_broken_records_are_told_one_by_one() -> None:
     good = encoded(schema, {"c": "a"})
     raws = [good, b"", good + b"x", b"\x02\xff", None, good, b"\xff" * 20]
     decoder = Avro(pa.struct([("c", pa.string())]), text(schema))
-    decoded = decoder.decode(pa.array(raws, pa.binary()))
+    decoded = decoder.decode(raw_values(*raws))
     assert decoded.values.to_pylist() == [{"c": "a"}, None, None, None, None, {"c": "a"}, None]
     assert {row: error.kind for row, error in decoded.errors.items()} == dict.fromkeys([1, 2, 3, 6], "undecodable")
 
@@ -250,7 +250,7 @@ def test_several_schema_ids_in_one_batch() -> None:
         b"\x00\x00",
         None,
     ]
-    decoded = decoder.decode(pa.array(raws, pa.binary()))
+    decoded = decoder.decode(raw_values(*raws))
     assert decoded.values.to_pylist() == [{"id": 1, "name": None}, {"id": 2, "name": "b"}, None, None, None, None]
     assert decoded.errors[2] == DecodeError("schema", "schema id 9 is not in the registry")
     assert decoded.errors[3].kind == decoded.errors[4].kind == "undecodable"

@@ -15,7 +15,7 @@ from jobs.decode.connect_json import ConnectJson
 from jobs.schema.connect_schema import connect_wire
 from jobs.schema.types import parse_type, type_name
 from jobs.schema.wire import natural_type
-from tests.kit.arrow import copied
+from tests.kit.arrow import copied, raw_values
 
 _CONNECT, _TIME, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 
@@ -151,7 +151,7 @@ LONG = pa.struct([("id", pa.int64())])
 )
 def test_bad_records_leave_others_alone(record: bytes, kind: str) -> None:
     good = compact(ID, {"id": 1})
-    decoded = ConnectJson(LONG).decode(pa.array([good, record, good, None, compact(ID, None)], pa.binary()))
+    decoded = ConnectJson(LONG).decode(raw_values(good, record, good, None, compact(ID, None)))
     assert decoded.values.to_pylist() == [{"id": 1}, None, {"id": 1}, None, None]
     assert {row: error.kind for row, error in decoded.errors.items()} == {1: kind}
     assert "x" not in decoded.errors[1].message.split()

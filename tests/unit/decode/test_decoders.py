@@ -8,9 +8,9 @@ import pytest
 from jobs.decode.base import DecodeError
 from jobs.decode.decoders import decoder_for
 from resources.errors import ConfigurationError
-from tests.kit.arrow import copied
+from tests.kit.arrow import copied, raw_values
 
-RAW = pa.array([b"a", b"\xff", None, b"", "é".encode()], pa.binary())
+RAW = raw_values(b"a", b"\xff", None, b"", "é".encode())
 
 
 @pytest.mark.parametrize("nullable", [True, False])
@@ -39,7 +39,7 @@ def test_bytes() -> None:
 
 
 @pytest.mark.parametrize("format", ["string", "bytes", "json"])
-@pytest.mark.parametrize("raw", [pa.array([], pa.binary()), pa.array([None, None], pa.binary())])
+@pytest.mark.parametrize("raw", [raw_values(), raw_values(None, None)])
 def test_nothing_and_tombstones_only(format: str, raw: pa.Array) -> None:
     kind = {"string": pa.string(), "bytes": pa.binary(), "json": pa.struct([("a", pa.int32())])}[format]
     decoded = decoder_for(format, kind).decode(raw)

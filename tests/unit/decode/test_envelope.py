@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from jobs.decode.base import Decoded
@@ -17,7 +16,7 @@ from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.registered import RegisteredSchema
-from tests.kit.arrow import copied, row_type
+from tests.kit.arrow import copied, raw_values, row_type
 from tests.kit.avro import encoded
 from tests.kit.avro import record as avro_record
 from tests.kit.avro import text as avro_text
@@ -33,7 +32,7 @@ def decode(
     decoder = copied(Enveloped(kind, rules, lambda inner, _: decoder_for(format, inner)))
     assert decoder.type == kind
     raws = [r if r is None else (r if isinstance(r, str) else json.dumps(r)).encode() for r in records]
-    decoded: Decoded = decoder.decode(pa.array(raws, pa.binary()))
+    decoded: Decoded = decoder.decode(raw_values(*raws))
     assert decoded.values.type == kind
     return decoded
 
@@ -193,7 +192,7 @@ def test_mongo() -> None:
 def test_mongo_key(column: str, text: str, wanted: Any) -> None:
     kind = row_type({"_id": column})
     decoder = copied(MongoKey(kind, lambda inner: decoder_for("json", inner)))
-    raw = pa.array([json.dumps({"id": text}).encode(), b"{", None, json.dumps({"id": "{"}).encode()], pa.binary())
+    raw = raw_values(json.dumps({"id": text}).encode(), b"{", None, json.dumps({"id": "{"}).encode())
     decoded = decoder.decode(raw)
     assert decoded.values.to_pylist() == [{"_id": wanted}, None, None, None]
     assert set(decoded.errors) == {1, 3}
@@ -245,7 +244,7 @@ def test_registered_avro() -> None:
     decoder = Enveloped(kind, chosen, lambda inner, _: decoder_for("avro", inner, registered=schemas))
     records = [change("c", None, row(1), source={"lsn": 1}), change("d", row(1), None, source={"lsn": None})]
     raws = [encoded(schema, {k: r[k] for k in ("before", "after", "source", "op")}, 5) for r in records]
-    decoded = copied(decoder).decode(pa.array([*raws, b"\x00\x00\x00\x00\x06", None], pa.binary()))
+    decoded = copied(decoder).decode(raw_values(*raws, b"\x00\x00\x00\x00\x06", None))
     found = [(v["_op"], v["id"], v["_lsn"]) if v else None for v in decoded.values.to_pylist()]
     assert found == [("c", 1, 1), ("d", 1, None), None, None]
     assert {n: e.kind for n, e in decoded.errors.items()} == {2: "schema"}

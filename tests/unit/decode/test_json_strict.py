@@ -12,13 +12,13 @@ import pytest
 from jobs.decode.base import DecodeError
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
 from jobs.schema.types import parse_columns
-from tests.kit.arrow import copied, row_type
+from tests.kit.arrow import copied, raw_values, row_type
 
 
 def decode(kind: str, value: str | bytes) -> Any:
     """The decoded value of one JSON value in a column of this type, or its error."""
     record = b'{"x":' + (value if isinstance(value, bytes) else value.encode()) + b"}"
-    decoded = StrictJson(row_type({"x": kind})).decode(pa.array([record], pa.binary()))
+    decoded = StrictJson(row_type({"x": kind})).decode(raw_values(record))
     assert decoded.values[0].is_valid != bool(decoded.errors)
     return decoded.errors[0] if decoded.errors else decoded.values[0].as_py()["x"]
 
@@ -159,13 +159,13 @@ def test_no_message_holds_a_value() -> None:
     "record", [b"", b" ", b"null", b"[]", b"1", b'"a"', b"\xef\xbb\xbf{}", b"{}{}", b"{}\x00", b"\x00"]
 )
 def test_a_struct_is_declared_and_the_record_is_no_object(record: bytes) -> None:
-    decoded = StrictJson(pa.struct([("x", pa.int32())])).decode(pa.array([record, b" {} \n", None], pa.binary()))
+    decoded = StrictJson(pa.struct([("x", pa.int32())])).decode(raw_values(record, b" {} \n", None))
     assert list(decoded.errors) == [0]
     assert decoded.values.to_pylist() == [None, {"x": None}, None]
 
 
 def test_scalars_stand_alone_when_declared() -> None:
-    decoded = StrictJson(pa.string()).decode(pa.array([b'"a"', b"1", None, b"null"], pa.binary()))
+    decoded = StrictJson(pa.string()).decode(raw_values(b'"a"', b"1", None, b"null"))
     assert decoded.values.to_pylist() == ["a", None, None, None]
     assert decoded.errors == {
         1: DecodeError("type", "the record: expected string, found a number"),
@@ -187,11 +187,11 @@ def test_ignored_case_finds_declared_fields_in_any_spelling() -> None:
     )
     decoder = copied(StrictJson(kind, ignore_case=True))
     records = [b'{"ID": 1, "AT": {"place": "x", "other": 2}, "Tags": {"A": 1, "a": 2}}', b'{"id": 2, "x": 1, "X": 2}']
-    decoded = decoder.decode(pa.array([*records, b'{"id": 1, "ID": 2}', b'{"at": null}'], pa.binary()))
+    decoded = decoder.decode(raw_values(*records, b'{"id": 1, "ID": 2}', b'{"at": null}'))
     assert decoded.values.to_pylist()[:2] == [
         {"Id": 1, "at": {"Place": "x"}, "tags": [("A", 1), ("a", 2)]},
         {"Id": 2, "at": None, "tags": None},
     ]
     assert "two fields of the name Id" in decoded.errors[2].message
     assert decoded.errors[3].kind == "missing"
-    assert StrictJson(kind).decode(pa.array(records, pa.binary())).errors.keys() == {0, 1}
+    assert StrictJson(kind).decode(raw_values(*records)).errors.keys() == {0, 1}

@@ -17,7 +17,7 @@ from jobs.schema.protobuf import Messages, compiled, message_class, message_wire
 from jobs.schema.types import parse_type, type_name
 from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
-from tests.kit.arrow import copied
+from tests.kit.arrow import copied, raw_values
 
 COMMON = 'syntax = "proto3"; package common; message Money { int64 units = 1; string currency = 2; }'
 SHOP = """
@@ -82,7 +82,7 @@ def test_columns_of_the_message() -> None:
 
 
 def test_every_type_with_extreme_values_and_with_none() -> None:
-    decoded = decoder().decode(pa.array([made(FULL), b"", None], pa.binary()))
+    decoded = decoder().decode(raw_values(made(FULL), b"", None))
     assert decoded.errors == {}
     full, defaults, tombstone = decoded.values.to_pylist()
     assert defaults == DEFAULTS
@@ -175,7 +175,7 @@ def test_schema_ids_and_message_indexes() -> None:
         prefix + b"\x07",
         None,
     ]
-    decoded = registered.decode(pa.array(raws, pa.binary()))
+    decoded = registered.decode(raw_values(*raws))
     assert decoded.values.to_pylist()[:3] == [
         {"id": 5, "sku": None},
         {"id": None, "sku": "a"},

@@ -16,7 +16,7 @@ from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.unavailable import DEFAULT, Placeholder, may_hold
 from jobs.schema.types import parse_columns
-from tests.kit.arrow import row_type
+from tests.kit.arrow import raw_values, row_type
 
 OTHER = "hex:00ff10"
 # `UUID.nameUUIDFromBytes` of Java, computed there.
@@ -90,9 +90,9 @@ def decoder(kind: str = "debezium", columns: dict[str, str] = COLUMNS, **rules: 
     return Enveloped(row, EnvelopeRules(kind, {"_op": "op"}, **rules), lambda inner, _: decoder_for("json", inner))
 
 
-def change(op: str, **columns: Any) -> bytes:
+def change(op: str, **columns: Any) -> dict[str, Any]:
     row = {"id": 1, "name": "a", "doc": "d", "raw": "AQ==", **columns}
-    return json.dumps({"op": op, "before": row, "after": None if op == "d" else row}).encode()
+    return {"op": op, "before": row, "after": None if op == "d" else row}
 
 
 def told(decoded: Decoded) -> list[Any]:
@@ -101,7 +101,7 @@ def told(decoded: Decoded) -> list[Any]:
 
 def test_kept_columns_are_named_and_null() -> None:
     records = [change("u", **LEFT), change("c"), change("u", name=DEFAULT), change("d", **LEFT), None]
-    decoded = decoder(may_stay=frozenset({"name", "raw"})).decode(pa.array(records, pa.binary()))
+    decoded = decoder(may_stay=frozenset({"name", "raw"})).decode(raw_values(*records))
     assert decoded.unchanged == {0: ("name", "raw"), 2: ("name",)}
     assert decoded.errors == {}
     assert told(decoded) == [(None, None), ("a", b"\x01"), (None, b"\x01"), (None, None), None]
@@ -109,7 +109,7 @@ def test_kept_columns_are_named_and_null() -> None:
 
 def test_column_that_cannot_be_kept_is_refused() -> None:
     records = [change("u", name=DEFAULT, doc=DEFAULT), change("u", name=DEFAULT)]
-    decoded = decoder(may_stay=frozenset({"name"})).decode(pa.array(records, pa.binary()))
+    decoded = decoder(may_stay=frozenset({"name"})).decode(raw_values(*records))
     assert {n: (e.kind, e.message) for n, e in decoded.errors.items()} == {
         0: (
             "missing",
@@ -122,30 +122,30 @@ def test_column_that_cannot_be_kept_is_refused() -> None:
 @pytest.mark.parametrize("op", ["c", "r"])
 def test_new_row_that_leaves_a_value_out_is_refused(op: str) -> None:
     """A changed primary key comes as a delete and an insert, and there is no row before the insert."""
-    decoded = decoder(may_stay=frozenset({"name"})).decode(pa.array([change(op, name=DEFAULT)], pa.binary()))
+    decoded = decoder(may_stay=frozenset({"name"})).decode(raw_values(change(op, name=DEFAULT)))
     assert (decoded.unchanged, [e.kind for e in decoded.errors.values()]) == ({}, ["missing"])
     assert "a new row has none to keep; where its primary key was changed" in decoded.errors[0].message
 
 
 def test_null_instead() -> None:
-    decoded = decoder(unavailable="null").decode(pa.array([change("u", **LEFT)], pa.binary()))
+    decoded = decoder(unavailable="null").decode(raw_values(change("u", **LEFT)))
     assert (decoded.unchanged, decoded.errors, told(decoded)) == ({}, {}, [(None, None)])
 
 
 def test_flattened_row_and_another_placeholder() -> None:
-    record = json.dumps({"id": 1, "name": "gone", "doc": "d", "raw": "Z29uZQ==", "__op": "u"}).encode()
+    record = {"id": 1, "name": "gone", "doc": "d", "raw": "Z29uZQ==", "__op": "u"}
     rules: dict[str, Any] = {"may_stay": frozenset({"name", "raw"}), "placeholder": Placeholder("gone")}
-    decoded = decoder("debezium_flat", **rules).decode(pa.array([record], pa.binary()))
+    decoded = decoder("debezium_flat", **rules).decode(raw_values(record))
     assert decoded.unchanged == {0: ("name", "raw")}
-    usual = json.dumps({"id": 1, "name": DEFAULT, "doc": "d", "__op": "u"}).encode()
-    assert decoder("debezium_flat", **rules).decode(pa.array([usual], pa.binary())).unchanged == {}
+    usual = {"id": 1, "name": DEFAULT, "doc": "d", "__op": "u"}
+    assert decoder("debezium_flat", **rules).decode(raw_values(usual)).unchanged == {}
 
 
 def test_arrays_and_maps() -> None:
     columns = {"id": "long", "tags": "array<string>", "more": "map<string,string>", "_op": "string"}
     row = {"id": 1, "tags": [DEFAULT], "more": {DEFAULT: DEFAULT}}
-    records = [json.dumps({"op": "u", "after": row}).encode(), json.dumps({"op": "u", "after": {"id": 2}}).encode()]
-    decoded = decoder(columns=columns, may_stay=frozenset({"tags", "more"})).decode(pa.array(records, pa.binary()))
+    records = [{"op": "u", "after": row}, {"op": "u", "after": {"id": 2}}]
+    decoded = decoder(columns=columns, may_stay=frozenset({"tags", "more"})).decode(raw_values(*records))
     assert decoded.unchanged == {0: ("tags", "more")}
     assert [(v["tags"], v["more"]) for v in decoded.values.to_pylist()] == [(None, None), (None, None)]
 
@@ -155,6 +155,6 @@ def test_topics_of_two_encodings() -> None:
     keeps = decoder(may_stay=frozenset({"name"}))
     flat = decoder("debezium_flat", may_stay=frozenset({"name"}))
     row = {"id": 1, "name": DEFAULT, "doc": "d"}
-    records = [change("c"), json.dumps(row).encode(), change("u", name=DEFAULT)]
-    decoded = decode_by_topic(keeps, {"b": flat}, pa.array(records, pa.binary()), pa.array(["a", "b", "a"]))
+    records = raw_values(change("c"), row, change("u", name=DEFAULT))
+    decoded = decode_by_topic(keeps, {"b": flat}, records, pa.array(["a", "b", "a"]))
     assert decoded.unchanged == {1: ("name",), 2: ("name",)}

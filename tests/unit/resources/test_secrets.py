@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 
@@ -20,7 +19,7 @@ from dagster._utils.error import serializable_error_info_from_exc_info
 
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection, IcebergConnection, SchemaRegistryConnection
-from resources.errors import BatchmergeError, ConfigurationError
+from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
 from resources.schema_registry import SchemaRegistry
@@ -48,24 +47,26 @@ def refusing() -> Iterator[str]:
         yield address
 
 
+Refused = Callable[..., str]
+
+
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[[Callable[[], object]], tuple[BatchmergeError, str]]:
-    """The error of a call, and all that is told of it: message, traceback, Dagster's event, logs."""
+def refused(caplog: pytest.LogCaptureFixture) -> Refused:
+    """Checks the error of a call, and gives all that is told of it: message, traceback, Dagster's event, logs."""
     caplog.set_level(logging.DEBUG)
 
-    def of(call: Callable[[], object]) -> tuple[BatchmergeError, str]:
-        try:
+    def of(call: Callable[[], object], where: str, *settings: str) -> str:
+        with pytest.raises(ConfigurationError) as caught:
             call()
-        except BatchmergeError as problem:
-            event = serializable_error_info_from_exc_info(sys.exc_info())
-            texts = [str(problem), repr(problem), *traceback.format_exception(problem), str(event), caplog.text]
-            return problem, "\n".join(texts)
-        raise AssertionError("the credentials were taken")
+        problem = caught.value
+        event = serializable_error_info_from_exc_info((caught.type, problem, caught.tb))
+        texts = [str(problem), repr(problem), *traceback.format_exception(problem), str(event), caplog.text]
+        assert where in str(problem)
+        assert all(f"`{setting}`" in problem.remedy for setting in settings)
+        assert SECRET not in "\n".join(texts)
+        return "\n".join(texts)
 
     return of
-
-
-Told = Callable[[Callable[[], object]], tuple[BatchmergeError, str]]
 
 
 def lake(**given: object) -> IcebergCatalog:
@@ -73,19 +74,15 @@ def lake(**given: object) -> IcebergCatalog:
 
 
 @pytest.mark.parametrize(
-    ("given", "setting"),
+    "given",
     [
-        ({"credential": f"me:{SECRET}"}, "credential"),
-        ({"properties": {"token": SECRET}}, "credential"),
-        ({"properties": {"header.Authorization": f"Basic {SECRET}"}}, "credential"),
+        {"credential": f"me:{SECRET}"},
+        {"properties": {"token": SECRET}},
+        {"properties": {"header.Authorization": f"Basic {SECRET}"}},
     ],
 )
-def test_rest_catalog(given: dict[str, object], setting: str, refusing: str, told: Told) -> None:
-    problem, texts = told(lambda: lake(type="rest", uri=refusing, **given).load("n.t"))
-    assert isinstance(problem, ConfigurationError)
-    assert "catalog lake" in str(problem)
-    assert f"`{setting}`" in problem.remedy
-    assert SECRET not in texts
+def test_rest_catalog(given: dict[str, object], refusing: str, refused: Refused) -> None:
+    refused(lambda: lake(type="rest", uri=refusing, **given).load("n.t"), "catalog lake", "credential")
 
 
 @pytest.mark.parametrize(
@@ -96,19 +93,15 @@ def test_rest_catalog(given: dict[str, object], setting: str, refusing: str, tol
     ],
 )
 @pytest.mark.parametrize("use", [lambda one: one.load("n.t"), lambda one: one.spark_settings()], ids=["load", "spark"])
-def test_address_of_a_database_that_is_none(uri: str, use: Callable[[IcebergCatalog], object], told: Told) -> None:
-    problem, texts = told(lambda: use(lake(type="sql", uri=uri)))
-    assert isinstance(problem, ConfigurationError)
-    assert "catalog lake" in str(problem)
-    assert "`uri`" in problem.remedy
-    assert SECRET not in texts
+def test_address_of_a_database_that_is_none(
+    uri: str, use: Callable[[IcebergCatalog], object], refused: Refused
+) -> None:
+    refused(lambda: use(lake(type="sql", uri=uri)), "catalog lake", "uri")
 
 
-def test_database_without_a_driver(told: Told) -> None:
-    problem, texts = told(lambda: lake(type="sql", uri=f"postgresql+absent://me:{SECRET}@127.0.0.1/db").load("n.t"))
-    assert isinstance(problem, ConfigurationError)
-    assert "`uri`" in problem.remedy
-    assert SECRET not in texts
+def test_database_without_a_driver(refused: Refused) -> None:
+    uri = f"postgresql+absent://me:{SECRET}@127.0.0.1/db"
+    refused(lambda: lake(type="sql", uri=uri).load("n.t"), "", "uri")
 
 
 @pytest.mark.parametrize(
@@ -119,31 +112,24 @@ def test_database_without_a_driver(told: Told) -> None:
         "(1045, \"Access denied for user 'me'@'localhost' (using password: YES)\")",
     ],
 )
-def test_database_that_refuses_the_password(message: str, told: Told) -> None:
-    def refused() -> None:
+def test_database_that_refuses_the_password(message: str, refused: Refused) -> None:
+    def asked() -> None:
         with catalog_errors("n.t"):
             raise sqlalchemy.exc.OperationalError(f"SELECT '{SECRET}'", {"p": SECRET}, Exception(message))
 
-    problem, texts = told(refused)
-    assert isinstance(problem, ConfigurationError)
-    assert "catalog" in str(problem)
-    assert "`uri`" in problem.remedy
-    assert SECRET not in texts
+    refused(asked, "catalog", "uri")
 
 
 @pytest.mark.parametrize(
     "given", [{"username": "me", "password": SECRET}, {"token": SECRET}], ids=["password", "token"]
 )
-def test_schema_registry(given: dict[str, str], refusing: str, told: Told) -> None:
+def test_schema_registry(given: dict[str, str], refusing: str, refused: Refused) -> None:
     connection = SchemaRegistryConnection.model_validate({"kind": "schema_registry", "url": refusing, **given})
-    problem, texts = told(lambda: SchemaRegistry("registry", connection).by_id(1))
-    assert isinstance(problem, ConfigurationError)
-    assert "schema registry registry" in str(problem)
-    assert all(f"`{setting}`" in problem.remedy for setting in given)
-    assert SECRET not in texts + repr(connection)
+    refused(lambda: SchemaRegistry("registry", connection).by_id(1), "schema registry registry", *given)
+    assert SECRET not in repr(connection)
 
 
-def test_bigquery(refusing: str, told: Told) -> None:
+def test_bigquery(refusing: str, refused: Refused) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -155,10 +141,7 @@ def test_bigquery(refusing: str, told: Told) -> None:
     connection = BigQueryConnection.model_validate(
         {"kind": "bigquery", "project": "p", "credentials_json": json.dumps(account), "retry_seconds": 1}
     )
-    problem, texts = told(lambda: BigQuery("bq", connection).find_table("d.t"))
-    assert isinstance(problem, ConfigurationError)
-    assert "BigQuery" in str(problem)
-    assert "`credentials_json`" in problem.remedy
+    texts = refused(lambda: BigQuery("bq", connection).find_table("d.t"), "BigQuery", "credentials_json")
     for secret in (SECRET, *pem.splitlines()[1:-1]):
         assert secret not in texts + repr(connection)
 
