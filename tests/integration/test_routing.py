@@ -92,6 +92,7 @@ def test_spark_and_arrow_decide_alike(pattern: str, spark: SparkSession) -> None
         has_revision=False,
         last=1,
         with_time=False,
+        truncated_below=None,
         route=taken,
     )
     condition = text.split("IS NULL\n", 1)[1].strip().removeprefix("AND ")
