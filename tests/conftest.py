@@ -43,6 +43,11 @@ _SMALL = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The soak takes longest: begun last, it would be waited for with nothing else left to do."""
+    items.sort(key=lambda item: "soak" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data folder of a running stack with kafka, spark and lake; BATCHMERGE_HOME points to it."""
