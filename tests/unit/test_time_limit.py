@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
@@ -12,32 +13,26 @@ from resources.errors import SourceError, Unavailable
 from tests.kit.batches import batch
 
 
-def test_error_of_work_that_hangs_names_its_batches() -> None:
+@pytest.mark.parametrize(
+    ("within", "facts"),
+    [(batch_error_context([batch(5), batch(7)]), {"batch": "5 to 7"}), (nullcontext(), {})],
+    ids=["in batches", "outside"],
+)
+def test_error_of_work_that_hangs_names_its_batches(
+    within: AbstractContextManager[None], facts: dict[str, object]
+) -> None:
     stopped = threading.Event()
 
     def work() -> None:
         with batch_error_context([batch(4)]):
             pass
-        with batch_error_context([batch(5), batch(7)]):
+        with within:
             assert stopped.wait(60)
 
     with pytest.raises(Unavailable, match=r"t: no answer within the time limit of 0\.2 s") as caught:
         with_timeout(0.2, "t", work, stopped.set)
     assert stopped.is_set()
-    assert caught.value.facts == {"batch": "5 to 7"}
-
-
-def test_error_of_work_that_hangs_outside_of_batches_names_none() -> None:
-    stopped = threading.Event()
-
-    def work() -> None:
-        with batch_error_context([batch(4)]):
-            pass
-        assert stopped.wait(60)
-
-    with pytest.raises(Unavailable) as caught:
-        with_timeout(0.2, "t", work, stopped.set)
-    assert caught.value.facts == {}
+    assert caught.value.facts == facts
 
 
 def test_answer_and_error_in_time_are_those_of_the_work() -> None:

@@ -61,13 +61,6 @@ def test_what_becomes_of_an_error(problem: Exception, kind: type[BatchmergeError
     assert found.value.where == "d.t"
 
 
-def test_our_own_errors_pass_through() -> None:
-    ours = CommitFailed("x")
-    with pytest.raises(CommitFailed) as found, bigquery_errors("d.t"):
-        raise ours
-    assert found.value is ours
-
-
 def test_a_query_that_meets_its_own_id_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     found = BigQuery("b", BigQueryConnection(kind="bigquery", project="p", endpoint="http://127.0.0.1:1"))
     answers: list[Exception | list[str]] = [google.Conflict("Already Exists: Job"), ["row"]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from resources.clickhouse import (
@@ -64,31 +66,24 @@ def test_errors_survive_the_way_out_of_a_task(kind: type[BatchmergeError]) -> No
     assert (found.what, found.where, found.remedy) == ("what", "where", "how")
 
 
-def test_only_what_may_come_right_is_tried_again() -> None:
-    calls: list[int] = []
+@pytest.mark.parametrize(
+    ("outcomes", "left"),
+    [
+        ([Unavailable("not yet"), Unavailable("not yet"), None], 0),
+        ([Interrupted("taken over"), None], 1),
+        ([Unavailable("gone")] * 4, 1),
+    ],
+    ids=["comes right", "final", "stays away"],
+)
+def test_only_what_may_come_right_is_tried_again(outcomes: list[BatchmergeError | None], left: int) -> None:
+    coming = list(outcomes)
 
-    def comes_right() -> str:
-        calls.append(1)
-        if len(calls) < 3:
-            raise Unavailable("not yet")
+    def work() -> str:
+        if outcome := coming.pop(0):
+            raise outcome
         return "done"
 
-    assert retried(comes_right, first_pause=0.001) == "done"
-
-    def never() -> None:
-        calls.append(1)
-        raise Interrupted("taken over")
-
-    calls.clear()
-    with pytest.raises(Interrupted):
-        retried(never, first_pause=0.001)
-    assert len(calls) == 1
-
-    def stays_away() -> None:
-        calls.append(1)
-        raise Unavailable("gone")
-
-    calls.clear()
-    with pytest.raises(Unavailable):
-        retried(stays_away, tries=3, first_pause=0.001)
-    assert len(calls) == 3
+    last = outcomes[-left - 1]
+    with pytest.raises(type(last)) if last else nullcontext():
+        assert retried(work, tries=3, first_pause=0.001) == "done"
+    assert len(coming) == left

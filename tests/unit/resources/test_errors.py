@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import grpc
 import pytest
@@ -20,6 +22,7 @@ from pyspark.errors.exceptions.connect import (
 )
 
 from resources import errors
+from resources.bigquery_errors import bigquery_errors
 from resources.errors import (
     BatchmergeError,
     CommitFailed,
@@ -152,8 +155,9 @@ def test_message_of_spark_is_its_first_line_only() -> None:
     assert "stacktrace" not in str(caught.value)
 
 
-def test_our_own_errors_pass_through() -> None:
-    own = OffsetsGone("x")
-    with pytest.raises(OffsetsGone) as caught, spark_errors("n.t"):
+@pytest.mark.parametrize("errors_of", [spark_errors, catalog_errors, bigquery_errors])
+def test_our_own_errors_pass_through(errors_of: Callable[[str], AbstractContextManager[None]]) -> None:
+    own = CommitFailed("x")
+    with pytest.raises(CommitFailed) as caught, errors_of("n.t"):
         raise own
     assert caught.value is own
