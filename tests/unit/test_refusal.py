@@ -34,14 +34,14 @@ COLUMNS = (
 FINE: dict[str, Any] = {"c0": 1, "c1": 1, "c2": None, "c3": []}
 
 
-def fit(rows: list[dict[str, Any]], out_of_range: OutOfRange = "refuse", policy: Any = "quarantine") -> Fit:
+def fit(rows: list[dict[str, Any]], out_of_range: OutOfRange = "refuse") -> Fit:
     types = {column.name: column.declared for column in COLUMNS}
     arrays = {name: pa.array([{**FINE, **row}[name] for row in rows], kind) for name, kind in types.items()}
     many = len(rows)
     places = {TOPIC: ["t"] * many, PARTITION: [0] * many, OFFSET: list(range(many)), BATCH: [7] * many}
     deleted = [int(row.get("deleted", 0)) for row in rows]
     table = pa.table({**arrays, **places, DELETED: deleted})
-    return Refusal("kind a.b", COLUMNS, policy, out_of_range, "me", {"t": "id-of-t"}).fit(table)
+    return Refusal("kind a.b", COLUMNS, "quarantine", out_of_range, "me", {"t": "id-of-t"}).fit(table)
 
 
 def refused(found: Fit) -> list[tuple[int, str, str]]:
@@ -78,10 +78,7 @@ def test_values_are_set_to_fit_but_not_keys_and_the_order(how: OutOfRange, value
     assert [column for _, column, _ in refused(found)] == ["id", "day", "tags"]
 
 
-def test_policies() -> None:
-    with pytest.raises(BadRecords, match=r"column n: too much \(long to UInt8\), first at offset 1 of t-0"):
-        fit([{}, {"c1": 300}], policy="fail")
-    assert len(fit([{}, {"c1": 300}], policy="skip").letters) == 1
+def test_limits_are_those_of_all_batches_that_are_merged() -> None:
     spec = _spec("kind: clickhouse", dead_letters={"max_records": 2})
     check_limits(spec, "t", refused=4, changes=10, batches=2)
     with pytest.raises(BadRecords, match=r"5 of 10 rows cannot be stored, more than `dead_letters\.max_records: 2`"):

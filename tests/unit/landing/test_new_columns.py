@@ -1,4 +1,7 @@
-"""Columns that records bring while a batch is landed: real tables and files, with records that need no Kafka."""
+"""Columns that records bring while a batch is landed straight into its table: real files, and records without Kafka.
+
+With an intermediate table `tests/destinations/test_evolution.py` shows the same.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,6 @@ from tests.kit.arrow import kafka_records
 from tests.kit.batches import P0, TOPIC_IDS, batch
 from tests.kit.interrupting import Died, at_failpoints
 from tests.kit.lake import lake_connection
-
-ADDING: dict[str, Any] = {"columns": {"id": "long not null"}, "unknown_fields": "add"}
 
 
 class Records:
@@ -57,9 +58,9 @@ class Topics:
 class Place:
     """A pipeline's tables in a catalog of their own."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, direct: bool = False, **value: object) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **value: object) -> None:
         self.connection = lake_connection(folder)
-        self.declared = specs.spec(columns={"id": "long not null"}, value=value, intermediate={"direct": direct})
+        self.declared = specs.spec(columns={"id": "long not null"}, value=value, intermediate={"direct": True})
         self.monkeypatch = monkeypatch
         self.committed: CommittedState | None = None
 
@@ -70,10 +71,7 @@ class Place:
 
     @property
     def table(self) -> LandingTable:
-        letters = self.letters
-        if not self.declared.intermediate.direct:
-            return letters
-        connections = Connections({"lake": self.connection}, "test")
+        letters, connections = self.letters, Connections({"lake": self.connection}, "test")
         destination = kind_of(self.declared.tables[0]).open("p", letters.spec, self.declared.tables[0], connections)
         return destination.as_landing(letters)
 
@@ -93,18 +91,12 @@ class Place:
         return landed
 
     def rows(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]]
-        found = IcebergCatalog("lake", self.connection).require(self.table.identifier).scan().to_arrow().to_pylist()
-        if self.declared.intermediate.direct:
-            return found
-        return [row["value"] for row in sorted(found, key=lambda row: (row["batchNumber"], row["i"]))]
+        table = IcebergCatalog("lake", self.connection).require(self.table.identifier)
+        return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
 
 
-@pytest.mark.parametrize("direct", [False, True], ids=["landed", "direct"])
-def test_batch_with_new_fields_is_landed_with_columns_for_them(
-    direct: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = Place(tmp_path, monkeypatch, direct, **ADDING)
+def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path, monkeypatch, columns={"id": "long not null"}, unknown_fields="add")
     assert place.land({"id": 1}).counts.landed == 1
 
     def die(point: str) -> None:
@@ -120,27 +112,10 @@ def test_batch_with_new_fields_is_landed_with_columns_for_them(
     landed = place.land(*second)
     assert (landed.number, landed.counts.landed, landed.unknown) == (2, 3, {})
     none = {"new": None, "note": None}
-    assert sorted(place.rows(), key=lambda row: row["id"]) == [
+    assert place.rows() == [
         {**none, "id": 1}, {**none, "id": 2, "new": {"deep": 1.5}}, {**none, "id": 3, "note": "7"},
         {**none, "id": 4, "note": "text"},
     ]  # fmt: skip
-
-
-def test_columns_may_all_be_left_to_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(tmp_path, monkeypatch, columns="auto")
-    assert place.land("no object", {}).counts.quarantined == 1
-    assert place.letters.spec.source.value.columns == {}, "no record has brought one"
-    assert place.land({"id": 1, "name": "a"}).counts.landed == 1
-    assert place.letters.spec.source.value.columns == {"id": "long", "name": "text"}
-    assert place.land({"name": 5}).counts.landed == 1
-    assert [row and (row["id"], row["name"]) for row in place.rows()][-2:] == [(1, "a"), (None, "5")]
-
-
-def test_field_that_can_be_no_column_makes_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(tmp_path, monkeypatch, **ADDING)
-    landed = place.land({"id": 1, "new": 1}, {"id": 2, "ID": 3}, {"id": 3})
-    assert (landed.counts.landed, landed.counts.quarantined) == (2, 1)
-    assert place.rows() == [{"id": 1, "new": 1}, None, {"id": 3, "new": None}]
 
 
 def test_fields_that_are_left_out_are_told_once(
