@@ -15,6 +15,7 @@ import dagster as dg
 import yaml
 
 from resources.connections import data_folder
+from tests.kit import specs
 
 PIPELINES, KINDS = 50, ("iceberg", "clickhouse", "bigquery")
 INSIDE = "inside"
@@ -52,6 +53,4 @@ def _write(folder: Path, topic: str) -> None:
         tables = [{"kind": kind, "table": f"{name}.t", "mode": "upsert_delete"} for kind in KINDS]
         source = {**document["attributes"]["source"], "topics": [topic]}
         attributes = {**document["attributes"], "source": source, "tables": tables, "paused": False}
-        (folder / "orchestration/defs" / name).mkdir()
-        file = folder / "orchestration/defs" / name / "defs.yaml"
-        file.write_text(yaml.safe_dump({"type": "batchmerge.KafkaPipeline", "attributes": attributes}))
+        specs.write(folder / "orchestration/defs", name, attributes)

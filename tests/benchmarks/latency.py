@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-import yaml
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -25,6 +24,7 @@ from orchestration.cli.instance import SETTINGS
 from resources.connections import Connections, load_connections
 from resources.local import stack
 from resources.local.ports import free_port
+from tests.kit import specs
 from tests.kit.dagster_dev import ask, running
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
@@ -71,10 +71,7 @@ def daemon(flows: Sequence[Flow]) -> Iterator[tuple[Connections, dg.DagsterInsta
         connections = load_connections(site.home / "connections.yaml")
         admin = AdminClient({"bootstrap.servers": bootstrap(connections)})
         for flow in flows:
-            folder = home / "pipelines" / flow.name
-            folder.mkdir(parents=True)
-            document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
-            (folder / "defs.yaml").write_text(yaml.safe_dump(document))
+            specs.write(home / "pipelines", flow.name, flow.spec_document)
             admin.create_topics([NewTopic(flow.topic, num_partitions=1)])[flow.topic].result(timeout=30)
         (home / "dagster").mkdir()
         (home / "dagster" / "dagster.yaml").write_text(SETTINGS.read_text())

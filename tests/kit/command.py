@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from orchestration import files
 from orchestration.cli import main
+from tests.kit import specs
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.engine import Engine
 
@@ -26,10 +26,7 @@ def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setenv("DAGSTER_HOME", str(folder / "dagster"))
 
     def run(engine: Engine, *arguments: str) -> tuple[int, str]:
-        where = folder / engine.flow.name
-        where.mkdir(exist_ok=True)
-        document = {"type": "batchmerge.KafkaPipeline", "attributes": engine.document}
-        (where / "defs.yaml").write_text(yaml.safe_dump(document))
+        specs.write(folder, engine.flow.name, engine.document)
         monkeypatch.setattr(sys, "argv", ["batchmerge", *(a or engine.flow.name for a in arguments)])
         capsys.readouterr()
         code = 0

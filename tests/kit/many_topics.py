@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
 from tests.kit import specs
 
 MANY = 200
@@ -28,7 +26,4 @@ def document(pipeline: str = "many", kinds: tuple[str, ...] = ("iceberg", "click
 
 def write_pipeline(folder: Path, name: str, kinds: tuple[str, ...] = ("iceberg", "clickhouse")) -> None:
     """Its file in a folder of pipeline files."""
-    path = folder / name / "defs.yaml"
-    path.parent.mkdir(parents=True)
-    attributes = document(name, kinds)
-    path.write_text(yaml.safe_dump({"type": "batchmerge.KafkaPipeline", "attributes": attributes}))
+    specs.write(folder, name, document(name, kinds))

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from jobs.failpoints import VARIABLE
+from tests.kit import specs
 from tests.kit.flow import ROOT
 
 
@@ -42,10 +41,7 @@ class Project:
 
     def write(self, pipeline: str, document: Mapping[str, object]) -> None:
         """Its pipeline file, new or in place of the one before."""
-        where = self.folder / "pipelines" / pipeline
-        where.mkdir(parents=True, exist_ok=True)
-        document = {"type": "batchmerge.KafkaPipeline", "attributes": dict(document)}
-        (where / "defs.yaml").write_text(yaml.safe_dump(document))
+        specs.write(self.folder / "pipelines", pipeline, document)
 
     def start(self, *arguments: str, failpoint: str | None = None) -> subprocess.Popen[str]:
         """`batchmerge` with these arguments; it leads a process group of its own."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from jobs.spec.pipeline import PipelineSpec
+from resources.config_files.models import examine
 
 Part = Mapping[str, Any]
 ID = {"id": "long"}
@@ -63,6 +67,20 @@ def document(
 def spec(*tables: Part, **parts: Any) -> PipelineSpec:
     """The pipeline of such a `document`."""
     return PipelineSpec.model_validate(document(*tables, **parts))
+
+
+def write(folder: Path, name: str, attributes: Part) -> Path:
+    """The pipeline file of this name in a folder of them, new or in place of the one before."""
+    path = folder / name / "defs.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = {"type": "batchmerge.KafkaPipeline", "attributes": dict(attributes)}
+    path.write_text(yaml.safe_dump(file, sort_keys=False))
+    return path
+
+
+def mistakes(attributes: object) -> list[str]:
+    """What is said of them."""
+    return [mistake.sentence for mistake in examine(PipelineSpec, attributes).mistakes]
 
 
 def changed(changes: Part) -> dict[str, Any]:

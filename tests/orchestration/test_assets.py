@@ -8,13 +8,13 @@ from typing import Any
 
 import dagster as dg
 import pytest
-import yaml
 from dagster._core.definitions.metadata.source_code import LocalFileCodeReference
 
 from orchestration.components import KafkaPipeline
 from orchestration.components.config import LandConfig, MergeConfig
 from orchestration.definitions import with_shared
 from orchestration.loading import WrongPipelineFiles, load_folder
+from tests.kit import specs
 from tests.kit.flow import Flow
 
 KINDS = ("iceberg", "clickhouse", "bigquery")
@@ -117,10 +117,7 @@ def test_checks_block_where_a_promise_is_broken_and_warn_elsewhere() -> None:
 
 
 def _folder(folder: Path, flow: Flow) -> Path:
-    file = folder / flow.name / "defs.yaml"
-    file.parent.mkdir(parents=True)
-    document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
-    file.write_text(yaml.safe_dump(document))
+    specs.write(folder, flow.name, flow.spec_document)
     return folder
 
 

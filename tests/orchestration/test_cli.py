@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from orchestration import cli
 from resources.connections import Connections
+from tests.kit import specs
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
@@ -48,9 +49,7 @@ def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Flow]
     """Makes a flow the only pipeline file of the project, on a Dagster instance of its own; its name."""
 
     def declare(flow: Flow) -> str:
-        (tmp_path / "defs" / flow.name).mkdir(parents=True)
-        document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
-        (tmp_path / "defs" / flow.name / "defs.yaml").write_text(yaml.safe_dump(document))
+        specs.write(tmp_path / "defs", flow.name, flow.spec_document)
         monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
         make_empty_instance(tmp_path / "dagster")
         monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))

@@ -22,6 +22,7 @@ from orchestration.cli.instance import dagster_instance
 from orchestration.pool_waits import holders
 from orchestration.run_process import process_tags
 from resources.local.ports import free_port
+from tests.kit import specs
 from tests.kit.flow import ROOT, Flow
 from tests.kit.processes import lives
 from tests.kit.waiting import until
@@ -39,10 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path / "pipelines"))
     (tmp_path / "home").mkdir()
-    folder = tmp_path / "pipelines" / FLOW.name
-    folder.mkdir(parents=True)
-    document = {"type": "batchmerge.KafkaPipeline", "attributes": FLOW.spec_document}
-    (folder / "defs.yaml").write_text(yaml.safe_dump(document))
+    specs.write(tmp_path / "pipelines", FLOW.name, FLOW.spec_document)
     return tmp_path / "home"
 
 

@@ -20,6 +20,7 @@ from resources.connections import Connections, load_connections
 from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import clickhouse as in_clickhouse
+from tests.kit import specs
 from tests.kit.dagster_dev import running
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
@@ -70,10 +71,8 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
     ]
     records = random_changes(seed=11, count=120, keys=30, partitions=1)
     produce(bootstrap(connections), flow.topic, records[:60])
-    folder, home, log = tmp_path / "pipelines" / flow.name, tmp_path / "dagster", tmp_path / "log"
-    folder.mkdir(parents=True)
-    document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
-    (folder / "defs.yaml").write_text(yaml.safe_dump(document))
+    folder, home, log = tmp_path / "pipelines", tmp_path / "dagster", tmp_path / "log"
+    specs.write(folder, flow.name, flow.spec_document)
     home.mkdir()
     shutil.copyfile(SETTINGS, home / "dagster.yaml")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
@@ -92,7 +91,7 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
         return all(state is not None and state.offsets == end for state in states)
 
     environment = {
-        "BATCHMERGE_PIPELINES": str(folder.parent),
+        "BATCHMERGE_PIPELINES": str(folder),
         "BATCHMERGE_CONNECTIONS": str(tmp_path / "connections.yaml"),
     }
     command = [sys.executable, "-m", "dagster", "dev", "-m", "orchestration.definitions", "--host", "127.0.0.1"]

@@ -24,6 +24,7 @@ from orchestration.pool_waits import holders
 from orchestration.run_process import process_tags
 from orchestration.stopping import stop_runs
 from resources.connections import Connections
+from tests.kit import specs
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import ROOT, Flow, rows
 from tests.kit.model import expected
@@ -80,9 +81,7 @@ def test_a_killed_run_holds_nobody_up_and_a_live_one_is_waited_for(
     flow = Flow(topic(), ["upsert"])
     records = random_changes(seed=5, count=50, keys=20, partitions=1)
     produce(bootstrap(connections), flow.topic, records)
-    (tmp_path / "pipelines" / flow.name).mkdir(parents=True)
-    document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
-    (tmp_path / "pipelines" / flow.name / "defs.yaml").write_text(yaml.safe_dump(document))
+    specs.write(tmp_path / "pipelines", flow.name, flow.spec_document)
     monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path / "pipelines"))
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
     usual = yaml.safe_load((stack / "connections.yaml").read_text())["connections"]

@@ -95,8 +95,6 @@ def test_a_wrong_topic_keeps_no_other_from_being_loaded(folder: Path) -> None:
 
 def test_a_pipeline_that_could_be_a_member_of_another_is_refused(folder: Path) -> None:
     write_pipeline(folder, "many")
-    other = folder / "many__public" / "defs.yaml"
-    other.parent.mkdir()
-    other.write_text(yaml.safe_dump({"type": "batchmerge.KafkaPipeline", "attributes": specs.document()}))
+    specs.write(folder, "many__public", specs.document())
     with pytest.raises(WrongPipelineFiles, match="pipeline many__public: the topics of pipeline many have names like"):
         load_folder(folder)

@@ -18,6 +18,7 @@ from orchestration.names import RESIDENT_TAG, landing_key, resident_op, table_ke
 from orchestration.run_process import pid_of
 from resources.connections import Connections
 from resources.local.ports import free_port
+from tests.kit import specs
 from tests.kit.dagster_dev import started
 from tests.kit.engine import catalog
 from tests.kit.flow import Flow, rows
@@ -58,10 +59,7 @@ def flow(topic: Callable[..., str], tmp_path: Path) -> Flow:
     made = Flow(topic(), ["append", "upsert_delete"], overrides={"interval": "1s"})
     hangs = {"kind": "clickhouse", "connection": "silent", "table": "t.hangs", "mode": "append"}
     made.overrides["tables"] = [*made.spec_document["tables"], hangs]  # type: ignore[misc]
-    folder = tmp_path / "pipelines" / made.name
-    folder.mkdir(parents=True)
-    document = {"type": "batchmerge.KafkaPipeline", "attributes": made.spec_document}
-    (folder / "defs.yaml").write_text(yaml.safe_dump(document))
+    specs.write(tmp_path / "pipelines", made.name, made.spec_document)
     return made
 
 

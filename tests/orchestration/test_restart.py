@@ -21,6 +21,7 @@ from orchestration.cli.instance import SETTINGS
 from orchestration.launcher import WatchedRunLauncher
 from resources.connections import Connections
 from resources.local.ports import free_port
+from tests.kit import specs
 from tests.kit.dagster_dev import started
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
@@ -40,10 +41,7 @@ def test_a_pipeline_goes_on_after_everything_was_killed(
     flow = Flow(topic(), ["upsert_delete"], overrides={"cron": "* * * * *"}, table_options={"connection": "other"})
     records = random_changes(seed=9, count=100, keys=30, partitions=1)
     produce(bootstrap(connections), flow.topic, records)
-    folder = tmp_path / "pipelines" / flow.name
-    folder.mkdir(parents=True)
-    document = {"type": "batchmerge.KafkaPipeline", "attributes": flow.spec_document}
-    (folder / "defs.yaml").write_text(yaml.safe_dump(document))
+    specs.write(tmp_path / "pipelines", flow.name, flow.spec_document)
     file = yaml.safe_load((stack / "connections.yaml").read_text())
     lake = file["connections"]["lake"]
 

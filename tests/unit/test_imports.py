@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.kit.flow import ROOT, Flow
+from tests.kit import specs
+from tests.kit.flow import ROOT
 
 CLIENTS = {"clickhouse_connect", "google.cloud", "pandas", "pyiceberg", "pyspark", "sqlalchemy"}
 READ = "from orchestration.files import pipeline_spec; pipeline_spec('orders')"
@@ -28,11 +28,8 @@ READ = "from orchestration.files import pipeline_spec; pipeline_spec('orders')"
 def test_only_what_is_needed_is_imported(
     does: str, without: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = [{"kind": kind, "table": "shop.orders", "mode": "upsert"} for kind in ("iceberg", "clickhouse")]
-    attributes = Flow("orders", ["upsert"], overrides={"tables": tables}).spec_document
-    (tmp_path / "orders").mkdir()
-    document = {"type": "batchmerge.KafkaPipeline", "attributes": attributes}
-    (tmp_path / "orders" / "defs.yaml").write_text(yaml.safe_dump(document))
+    tables = [specs.table(kind, "upsert") for kind in ("iceberg", "clickhouse")]
+    specs.write(tmp_path, "orders", specs.document(*tables, key=specs.ID))
     monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path))
     script = f"import sys; {does}; print(*(name for name in {sorted(without)} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)

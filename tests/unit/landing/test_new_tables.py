@@ -14,7 +14,6 @@ from jobs.landing.task_report import TaskReport
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.new_tables import Named, all_tables, allowed, refused_names, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
-from resources.config_files.models import examine
 from resources.errors import ConfigurationError
 from tests.kit import specs
 from tests.kit.arrow import kafka_records
@@ -136,7 +135,7 @@ def test_reports_of_tasks_keep_the_first_place() -> None:
     ],
 )
 def test_mistakes(parts: dict[str, Any], said: str) -> None:
-    found = [mistake.sentence for mistake in examine(PipelineSpec, document(**parts)).mistakes]
+    found = specs.mistakes(document(**parts))
     assert any(said in sentence for sentence in found), found
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from jobs.known_topics import known_members, known_topics, remember
 from jobs.spec.members import Expansion, expand, member_name, member_of
@@ -15,8 +14,8 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import read_pipeline_file
 from jobs.spec.table_templates import each, rendered, words_of
 from resources.config_files.mistakes import Mistakes, WrongFile
-from resources.config_files.models import examine
 from resources.errors import ConfigurationError
+from tests.kit import specs
 
 SHOP: dict[str, Any] = {
     "source": {
@@ -53,10 +52,6 @@ def expanded(*topics: str, later: frozenset[str] = frozenset(), **parts: Any) ->
 def refusal(*topics: str, **parts: Any) -> str:
     (refused,) = expanded(*topics, **parts).refused
     return str(refused.error("shop"))
-
-
-def mistakes(made: dict[str, Any]) -> list[str]:
-    return [mistake.sentence for mistake in examine(PipelineSpec, made).mistakes]
 
 
 def test_each_topic_is_a_pipeline_of_its_own() -> None:
@@ -165,19 +160,12 @@ def test_what_names_other_topics_is_left_out_of_a_member() -> None:
     ],
 )
 def test_templates_and_overrides_that_mean_nothing_are_refused(made: dict[str, Any], said: str) -> None:
-    assert any(said in sentence for sentence in mistakes(made)), mistakes(made)
+    assert any(said in sentence for sentence in specs.mistakes(made)), specs.mistakes(made)
 
 
 def test_mistakes_of_topics_that_the_file_names_are_reported_where_they_are_written(tmp_path: Path) -> None:
     overrides = {"shop.sales.lines": {**LINES, "changes": {"key": {"columns": ["order", "lnie"]}}}}
-    path = tmp_path / "shop" / "defs.yaml"
-    path.parent.mkdir()
-    path.write_text(
-        yaml.safe_dump(
-            {"type": "batchmerge.KafkaPipeline", "attributes": document(overrides=overrides)},
-            sort_keys=False,
-        )
-    )
+    path = specs.write(tmp_path, "shop", document(overrides=overrides))
 
     with pytest.raises(WrongFile) as refused:
         read_pipeline_file(path)

@@ -19,7 +19,7 @@ from resources.config_files.models import examine
 from resources.config_files.positions import Place, read_yaml
 from resources.connections import Connections, IcebergConnection, KafkaConnection, SparkConnection
 from resources.errors import ConfigurationError
-from tests.kit.specs import RIGHT, TAKEN_OUT, changed
+from tests.kit.specs import RIGHT, TAKEN_OUT, changed, mistakes
 
 CASES = yaml.safe_load((Path(__file__).parent / "mistakes.yaml").read_text())
 FILE = """\
@@ -47,13 +47,9 @@ PYDANTIC = re.compile(
 )
 
 
-def reported(document: object) -> list[str]:
-    return [mistake.sentence for mistake in examine(PipelineSpec, document).mistakes]
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["change"])[:60])
 def test_every_mistake_is_reported_in_these_words(case: dict[str, Any]) -> None:
-    assert reported(changed(case["change"])) == case["reported"]
+    assert mistakes(changed(case["change"])) == case["reported"]
     assert not PYDANTIC.search(" ".join(case["reported"]))
 
 
