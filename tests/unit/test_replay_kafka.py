@@ -52,11 +52,7 @@ def test_records_that_kafka_has_no_more() -> None:
 
 @pytest.mark.parametrize(
     "topics",
-    [
-        TopicState({P0: 0}, {P0: 40}, {"t": "another"}),
-        TopicState({P0: 0}, {P0: 19}, TOPIC_IDS),
-        TopicState({}, {}, {}),
-    ],
+    [TopicState({P0: 0}, {P0: 40}, {"t": "another"}), TopicState({P0: 0}, {P0: 19}, TOPIC_IDS), TopicState({}, {}, {})],
 )
 def test_another_topic_of_the_name(topics: TopicState) -> None:
     with pytest.raises(TopicRecreated, match="another topic of this name"):

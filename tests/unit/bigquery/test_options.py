@@ -27,10 +27,7 @@ ALLOWED: list[dict[str, object]] = [
 REFUSED: list[tuple[dict[str, object], str]] = [
     ({"merge_interval_seconds": -1}, "greater than or equal to 0"),
     ({"merge_records_threshold": 0}, "greater than 0"),
-    (
-        {"partition_column": "day", "partition_expiration_days": 1},
-        "partition_expiration_days: it needs",
-    ),
+    ({"partition_column": "day", "partition_expiration_days": 1}, "partition_expiration_days: it needs"),
     ({"partition_expiration_days": 0, "time_partitioning": "DAY"}, "greater than 0"),
     ({"partition_time": "record"}, "partitions by ingestion time"),
     ({"partition_time": "ingestion", "partition_column": "day"}, "partitions by ingestion time"),

@@ -107,11 +107,7 @@ REPLAYS = {
     for mode, order in (("append", "arrival"), ("delete", "amount"))
 } | {
     f"{mode}_filter_required_replayed": pipeline(
-        mode,
-        metadata_columns=COORDINATES,
-        order_by="arrival",
-        time_partitioning="DAY",
-        require_partition_filter=True,
+        mode, metadata_columns=COORDINATES, order_by="arrival", time_partitioning="DAY", require_partition_filter=True
     )
     for mode in ("append", "delete")
 }

@@ -6,14 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from resources.clickhouse import (
-    LEASE_LOST,
-    RETRIABLE_CODES,
-    error_from_fields,
-    error_to_fields,
-    retried,
-    translated,
-)
+from resources.clickhouse import LEASE_LOST, RETRIABLE_CODES, error_from_fields, error_to_fields, retried, translated
 from resources.errors import (
     BadRecords,
     BatchmergeError,

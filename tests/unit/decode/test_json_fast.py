@@ -18,15 +18,7 @@ from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
 from tests.kit.arrow import row_type
 
-FLAT = {
-    "b": "boolean",
-    "i": "int",
-    "l": "long",
-    "f": "float",
-    "d": "double",
-    "m": "decimal(5,2)",
-    "s": "string",
-}
+FLAT = {"b": "boolean", "i": "int", "l": "long", "f": "float", "d": "double", "m": "decimal(5,2)", "s": "string"}
 TIMES = {"x": "binary", "day": "date", "t": "timestamp", "n": "timestamp_ntz not null"}
 NESTED = {
     "a": "array<struct<i: int not null, t: timestamp>>",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from jobs.batch import LandedBatches, landed_to_properties
 from jobs.iceberg.history import landed_batches, property_prefix, read_history, state_properties, tag_name
 from tests.kit.batches import committed, landed
@@ -17,75 +21,67 @@ def state(number: int, pipeline: str = "p") -> dict[str, str]:
 TAG = tag_name("p", "main")
 
 
-def test_new_table_has_no_state() -> None:
-    for table in (table_metadata([], {}), table_metadata([(1, None, {})], {"main": 1})):
-        found = read_history(table, "p", "main")
-        assert (found.committed, found.undone) == (None, None)
+LINE = [(1, None, state(1)), (2, 1, state(2)), (3, 2, state(3))]
+# Of main, at 9, the ancestors down to 8 are known.
+CUT = [(8, 7, OTHERS), (9, 8, OTHERS)]
 
 
-def test_nearest_ancestor_with_our_state_rules() -> None:
-    table = table_metadata([(1, None, state(1)), (2, 1, state(2)), (3, 2, state(3))], {"main": 3, TAG: 3})
-    found = read_history(table, "p", "main")
-    assert (found.committed, found.undone) == (committed(3), None)
+def mirrored(number: int, branch: str = "main") -> dict[str, str]:
+    return state_properties(committed(number), branch)
 
 
-def test_foreign_snapshots_and_maintenance_are_passed_over() -> None:
-    table = table_metadata(
-        [(1, None, state(1)), (2, 1, OTHERS), (3, 2, {}), (4, 3, state(7, "q"))], {"main": 4, TAG: 1}
-    )
-    assert read_history(table, "p", "main").committed == committed(1)
+@pytest.mark.parametrize(
+    ("snapshots", "refs", "properties", "known", "undone"),
+    [
+        pytest.param([], {}, {}, None, None, id="an empty table"),
+        pytest.param([(1, None, {})], {"main": 1}, {}, None, None, id="a table without our batches"),
+        pytest.param(LINE, {"main": 3, TAG: 3}, {}, 3, None, id="the nearest ancestor rules"),
+        pytest.param(
+            [LINE[0], (2, 1, OTHERS), (3, 2, {}), (4, 3, state(7, "q"))], {"main": 4, TAG: 1}, {}, 1, None,
+            id="foreign snapshots and maintenance are passed over",
+        ),
+        pytest.param(LINE, {"main": 1, TAG: 3}, {}, 1, 3, id="a rollback, by the tag"),
+        pytest.param(LINE[:1], {"main": 1}, mirrored(3), 1, 3, id="a rollback, by the property where the tag is gone"),
+        pytest.param(
+            [(1, None, OTHERS), (2, 1, state(1))], {"main": 1, TAG: 2}, {}, None, 1,
+            id="a rollback before the first batch",
+        ),
+        pytest.param([*LINE, (4, 1, state(4))], {"main": 4, TAG: 4}, {}, 4, None, id="going on under skip ends it"),
+        pytest.param(
+            [(2, 1, state(2)), *CUT], {"main": 9, TAG: 2}, {}, 2, None,
+            id="the tag stands in where expiry has cut the ancestry",
+        ),
+        pytest.param(CUT, {"main": 9}, mirrored(2), 2, None, id="the property stands in where the tag has expired too"),
+        # All ancestors are known and none is ours: the table was recreated or rolled back.
+        pytest.param(
+            [(8, None, OTHERS), CUT[1]], {"main": 9}, mirrored(2), None, 2, id="nothing stands in past the root"
+        ),
+        pytest.param(
+            [(1, None, OTHERS), (2, 1, state(5))], {"main": 1, "audit": 2}, mirrored(5, "audit"), None, None,
+            id="another branch's state",
+        ),
+        pytest.param(
+            [LINE[0], (2, 1, state(9, "q"))], {"main": 2, TAG: 2}, {}, 1, None,
+            id="a tag that another pipeline has moved is not believed",
+        ),
+    ],
+)  # fmt: skip
+def test_committed_state(
+    snapshots: Sequence[tuple[int, int | None, dict[str, str]]],
+    refs: dict[str, int],
+    properties: dict[str, str],
+    known: int | None,
+    undone: int | None,
+) -> None:
+    found = read_history(table_metadata(snapshots, refs, properties), "p", "main")
+    expected = [committed(number) if number else None for number in (known, undone)]
+    assert [found.committed, found.undone] == expected
+
+
+def test_other_pipelines_and_branches_have_states_of_their_own() -> None:
+    table = table_metadata([(1, None, state(7, "q")), (2, 1, state(5))], {"main": 1, "audit": 2})
     assert read_history(table, "q", "main").committed == committed(7, pipeline="q")
-
-
-def test_rollback_is_noticed_by_the_tag() -> None:
-    snapshots = [(1, None, state(1)), (2, 1, state(2)), (3, 2, state(3))]
-    found = read_history(table_metadata(snapshots, {"main": 1, TAG: 3}), "p", "main")
-    assert (found.committed, found.undone) == (committed(1), committed(3))
-
-
-def test_rollback_is_noticed_by_the_property_when_the_tag_is_gone() -> None:
-    mirrored = state_properties(committed(3), "main")
-    found = read_history(table_metadata([(1, None, state(1))], {"main": 1}, mirrored), "p", "main")
-    assert (found.committed, found.undone) == (committed(1), committed(3))
-
-
-def test_rollback_before_the_first_batch() -> None:
-    table = table_metadata([(1, None, OTHERS), (2, 1, state(1))], {"main": 1, TAG: 2})
-    found = read_history(table, "p", "main")
-    assert (found.committed, found.undone) == (None, committed(1))
-
-
-def test_going_on_after_a_rollback_under_skip_ends_it() -> None:
-    snapshots = [(1, None, state(1)), (2, 1, state(2)), (3, 2, state(3)), (4, 1, state(4))]
-    found = read_history(table_metadata(snapshots, {"main": 4, TAG: 4}), "p", "main")
-    assert (found.committed, found.undone) == (committed(4), None)
-
-
-def test_tag_stands_in_where_expiry_has_cut_the_ancestry() -> None:
-    # 2 is our snapshot, kept by its tag; main is at 9, whose ancestors down to 8 are known.
-    table = table_metadata([(2, 1, state(2)), (8, 7, OTHERS), (9, 8, OTHERS)], {"main": 9, TAG: 2})
-    found = read_history(table, "p", "main")
-    assert (found.committed, found.undone) == (committed(2), None)
-
-
-def test_property_stands_in_where_the_tag_has_expired_too() -> None:
-    table = table_metadata([(8, 7, OTHERS), (9, 8, OTHERS)], {"main": 9}, state_properties(committed(2), "main"))
-    assert read_history(table, "p", "main").committed == committed(2)
-
-
-def test_nothing_stands_in_past_the_root() -> None:
-    # All ancestors are known and none is ours: the table was recreated or rolled back, whatever the property says.
-    table = table_metadata([(8, None, OTHERS), (9, 8, OTHERS)], {"main": 9}, state_properties(committed(2), "main"))
-    found = read_history(table, "p", "main")
-    assert (found.committed, found.undone) == (None, committed(2))
-
-
-def test_branches_have_states_of_their_own() -> None:
-    snapshots = [(1, None, OTHERS), (2, 1, state(5))]
-    table = table_metadata(snapshots, {"main": 1, "audit": 2}, state_properties(committed(5), "audit"))
     assert read_history(table, "p", "audit").committed == committed(5)
-    found = read_history(table, "p", "main")
-    assert (found.committed, found.undone) == (None, None)
 
 
 def test_names_of_pipelines_and_branches_never_meet() -> None:
@@ -95,19 +91,9 @@ def test_names_of_pipelines_and_branches_never_meet() -> None:
         **state_properties(committed(2, pipeline="a"), "main"),
     }
     table = table_metadata([(9, 8, OTHERS)], {"main": 9, "b": 9}, mirrored)
-    found = read_history(table, "a", "main").committed
-    assert found
-    assert found.batch_number == 2
-    on_b = read_history(table, "a", "b").committed
-    assert on_b
-    assert on_b.batch_number == 1
+    assert read_history(table, "a", "main").committed == committed(2, pipeline="a")
+    assert read_history(table, "a", "b").committed == committed(1, pipeline="a")
     assert property_prefix("a", "b") == "batchmerge.a.b."
-
-
-def test_tag_that_another_pipeline_has_moved_is_not_believed() -> None:
-    table = table_metadata([(1, None, state(1)), (2, 1, state(9, "q"))], {"main": 2, TAG: 2})
-    found = read_history(table, "p", "main")
-    assert (found.committed, found.undone) == (committed(1), None)
 
 
 def test_landed_batches_ascend_and_know_whether_they_are_complete() -> None:

@@ -61,10 +61,7 @@ ROWS = pa.Table.from_pylist(
 
 
 def create(
-    lake: IcebergCatalog,
-    by: tuple[str, ...] = (),
-    sort: tuple[str, ...] = (),
-    properties: dict[str, str] | None = None,
+    lake: IcebergCatalog, by: tuple[str, ...] = (), sort: tuple[str, ...] = (), properties: dict[str, str] | None = None
 ) -> Table:
     schema = iceberg_schema(SCHEMA)
     named = {"format-version": "2", **(properties or {})}

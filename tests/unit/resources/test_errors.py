@@ -11,6 +11,7 @@ import grpc
 import pytest
 import requests
 import sqlalchemy.exc
+from confluent_kafka import KafkaError, KafkaException
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
 from pyspark.errors import AnalysisException as LocalAnalysisException
 from pyspark.errors.exceptions.base import RetriesExceeded
@@ -36,6 +37,7 @@ from resources.errors import (
     Unavailable,
 )
 from resources.iceberg_errors import catalog_errors, storage_error
+from resources.kafka_errors import settled
 from resources.spark import spark_errors
 from tests.kit.arrow import copied
 
@@ -161,3 +163,25 @@ def test_our_own_errors_pass_through(errors_of: Callable[[str], AbstractContextM
     with pytest.raises(CommitFailed) as caught, errors_of("n.t"):
         raise own
     assert caught.value is own
+
+
+# ---- Kafka ----------------------------------------------------------------------------------------------------------
+
+
+def test_moving_leaders_are_waited_for() -> None:
+    answers = [KafkaError.LEADER_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH]
+
+    def ask() -> str:
+        if answers:
+            raise KafkaException(KafkaError(answers.pop(0)))
+        return "done"
+
+    assert settled(ask, 60) == "done"
+
+
+def test_other_answers_are_final() -> None:
+    def ask() -> str:
+        raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+    with pytest.raises(KafkaException):
+        settled(ask, 60)

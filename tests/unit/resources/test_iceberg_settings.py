@@ -31,11 +31,7 @@ REMEMBERS = {"py-catalog-impl": "resources.iceberg_sql.RememberingCatalog"}
         (
             {"type": "sql", "uri": "postgresql://me:secret@db/iceberg?sslmode=require", "warehouse": "s3://w"},
             {"uri": "postgresql://me:secret@db/iceberg?sslmode=require"},
-            {
-                "uri": "jdbc:postgresql://db/iceberg?sslmode=require",
-                "jdbc.user": "me",
-                "jdbc.password": "secret",
-            },
+            {"uri": "jdbc:postgresql://db/iceberg?sslmode=require", "jdbc.user": "me", "jdbc.password": "secret"},
         ),
         (
             {"type": "rest", "uri": "https://catalog:8181", "warehouse": "lake", "credential": "id:secret"},

@@ -130,11 +130,7 @@ def test_column_that_has_no_type_of_its_own_is_text() -> None:
         ([b"hello", b"you"], "string", {"value": "string"}),
         ([b"\xff", b"\xfe"], "bytes", {"value": "binary"}),
         ([b"1", b"2"], "string", {"value": "string"}),
-        (
-            [json.dumps({"schema": CONNECT, "payload": {"a": 1}}).encode()],
-            "connect_json",
-            {"a": "int not null"},
-        ),
+        ([json.dumps({"schema": CONNECT, "payload": {"a": 1}}).encode()], "connect_json", {"a": "int not null"}),
     ],
 )
 def test_format_of_records(records: list[bytes], format: str, columns: dict[str, str]) -> None:
