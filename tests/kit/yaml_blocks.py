@@ -17,12 +17,8 @@ import yaml
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
 from resources.connections import load_connections
+from tests.kit import specs
 from tests.kit.guides import Block
-
-SMALLEST: dict[str, Any] = {
-    "source": {"topics": ["t"], "value": {"format": "json", "columns": {"id": "long"}}},
-    "tables": [{"kind": "iceberg", "table": "shop.t", "mode": "append"}],
-}
 
 
 class _NoKeyTwice(yaml.SafeLoader):
@@ -62,7 +58,7 @@ def check(block: Block, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
             assert document["type"] == "batchmerge.KafkaPipeline"
             PipelineSpec.model_validate(document["attributes"])
         case "part":
-            PipelineSpec.model_validate(_merged(SMALLEST, document))
+            PipelineSpec.model_validate(_merged(specs.document(), document))
         case "connections":
             _check_connections(block.text, monkeypatch, folder)
         case "recipe":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,11 @@ from resources.config_files.mistakes import Mistakes, WrongFile
 from resources.errors import ConfigurationError
 from tests.kit import specs
 
-SHOP: dict[str, Any] = {
-    "source": {
-        "pattern": r"shop\.(?P<schema>\w+)\.(?P<table>.+)",
-        "for_each": "topic",
-        "key": {"format": "json", "columns": {"id": "long not null"}},
-        "value": {"format": "json", "envelope": "debezium", "columns": {"id": "long", "name": "string"}},
-    },
-    "changes": {"key": {"columns": ["id"]}},
-    "tables": [
-        {"kind": "iceberg", "table": "shop.{table}", "mode": "upsert_delete"},
-        {"kind": "clickhouse", "table": "{source.schema}.{topic[-1]}", "mode": "upsert_delete"},
-    ],
-}
+PATTERN = r"shop\.(?P<schema>\w+)\.(?P<table>.+)"
+TABLES = [
+    specs.table("iceberg", "upsert_delete", "shop.{table}"),
+    specs.table("clickhouse", "upsert_delete", "{source.schema}.{topic[-1]}"),
+]
 LINES = {
     "source": {
         "key": {"columns": {"order": "long not null", "line": "int not null"}},
@@ -40,9 +31,14 @@ LINES = {
 
 
 def document(source: dict[str, Any] | None = None, **parts: Any) -> dict[str, Any]:
-    made = copy.deepcopy(SHOP)
-    made["source"] |= source or {}
-    return {**made, **parts}
+    return specs.document(
+        *parts.pop("tables", TABLES),
+        columns={"id": "long", "name": "string"},
+        key={"id": "long not null"},
+        value={"envelope": "debezium"},
+        source={"topics": [], "pattern": PATTERN, "for_each": "topic", **(source or {})},
+        **parts,
+    )
 
 
 def expanded(*topics: str, later: frozenset[str] = frozenset(), **parts: Any) -> Expansion:
@@ -92,7 +88,7 @@ def test_overrides_of_an_expression_and_of_a_name_go_together() -> None:
     ],
 )
 def test_parts_of_a_topics_name(template: str, table: str) -> None:
-    words = words_of("shop.sales.lines", SHOP["source"]["pattern"])
+    words = words_of("shop.sales.lines", PATTERN)
     assert rendered(template, words) == table
 
 
@@ -138,7 +134,7 @@ def test_what_names_other_topics_is_left_out_of_a_member() -> None:
         "per_topic": {"shop.a.two": {"value": {"format": "json"}}},
         "start": {"offsets": {"shop.a.two": {0: 5}}},
     }
-    tables = [{"kind": "iceberg", "table": "shop.{topic[2]}", "mode": "append"}]
+    tables = [specs.table(name="shop.{topic[2]}")]
     maintenance = {"skip_tables": ["shop.two"]}
     one, two = expanded("shop.a.one", "shop.a.two", source=source, tables=tables, maintenance=maintenance).members
 
@@ -151,12 +147,12 @@ def test_what_names_other_topics_is_left_out_of_a_member() -> None:
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (document(tables=[{"kind": "iceberg", "table": "shop.all", "mode": "append"}]), "the same for all of them"),
-        (document(tables=[{"kind": "iceberg", "table": "shop.{tabel}", "mode": "append"}]), "Did you mean `{table}`?"),
+        (document(tables=[specs.table(name="shop.all")]), "the same for all of them"),
+        (document(tables=[specs.table(name="shop.{tabel}")]), "Did you mean `{table}`?"),
         (document({"for_each": None}), "set `source.for_each: topic`"),
         (document(overrides={"elsewhere": {"leave_out": True}}), "elsewhere is not a topic of the source"),
         (document(overrides={"shop.(": {"leave_out": True}}), "it is not a regular expression"),
-        (document(commit="together", tables=SHOP["tables"][:1]), "every table is committed by itself"),
+        (document(commit="together", tables=TABLES[:1]), "every table is committed by itself"),
     ],
 )
 def test_templates_and_overrides_that_mean_nothing_are_refused(made: dict[str, Any], said: str) -> None:
