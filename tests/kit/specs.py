@@ -14,17 +14,6 @@ from resources.config_files.models import examine
 
 Part = Mapping[str, Any]
 ID = {"id": "long"}
-# With a key, an operation and an order to refer to, for tests that change one thing in it.
-RIGHT: dict[str, Any] = {
-    "source": {
-        "topics": ["t"],
-        "key": {"format": "json", "columns": {"id": "long"}},
-        "value": {"format": "json", "columns": {"id": "long", "name": "string", "op": "string", "version": "long"}},
-    },
-    "changes": {"key": {"columns": ["id"]}, "op": {"field": "op"}},
-    "tables": [{"kind": "iceberg", "table": "n.t", "mode": "upsert_delete"}],
-}
-TAKEN_OUT = "(taken out)"
 
 
 def table(kind: str = "iceberg", mode: str = "append", name: str = "n.t", **options: object) -> dict[str, Any]:
@@ -47,18 +36,15 @@ def document(
         key: columns of the records' keys, all of them the tables' key; a name: that column of the value, by arrival.
         value, source, changes: their other parts, or some in place of the usual ones.
     """
-    of_records: Part = {"key": {"columns": key}} if isinstance(key, Mapping) else {}
-    of_tables: Part = {"key": {"columns": [*key]}} if isinstance(key, Mapping) else {}
+    read: dict[str, Any] = {"topics": ["t"], "value": {"columns": columns or ID, **(value or {})}}
+    keyed: dict[str, Any] = {}
     if isinstance(key, str):
-        of_tables = {"key": {"columns": [key], "source": "value"}, "order_by": "arrival"}
+        keyed = {"key": {"columns": [key], "source": "value"}, "order_by": "arrival"}
+    elif key is not None:
+        read["key"], keyed["key"] = {"columns": key}, {"columns": [*key]}
     return {
-        "source": {
-            "topics": ["t"],
-            **of_records,
-            "value": {"columns": columns or ID, **(value or {})},
-            **(source or {}),
-        },
-        "changes": {**of_tables, **(changes or {})},
+        "source": {**read, **(source or {})},
+        "changes": {**keyed, **(changes or {})},
         "tables": list(tables) or [table()],
         **parts,
     }
@@ -81,6 +67,16 @@ def write(folder: Path, name: str, attributes: Part) -> Path:
 def mistakes(attributes: object) -> list[str]:
     """What is said of them."""
     return [mistake.sentence for mistake in examine(PipelineSpec, attributes).mistakes]
+
+
+# With a key, an operation and an order to refer to, for tests that change one thing in it.
+RIGHT = document(
+    table(mode="upsert_delete"),
+    columns={"id": "long", "name": "string", "op": "string", "version": "long"},
+    key=ID,
+    changes={"op": {"field": "op"}},
+)
+TAKEN_OUT = "(taken out)"
 
 
 def changed(changes: Part) -> dict[str, Any]:
