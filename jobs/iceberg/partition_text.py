@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 TIMES = ("year", "month", "day", "hour")
 WIDE = ("bucket", "truncate")
 REMEDY = "write a column, year(c), month(c), day(c), hour(c), bucket(n, c) or truncate(n, c)"
@@ -22,6 +24,16 @@ class Partition:
     column: str
     transform: str = "identity"
     width: int | None = None
+
+    def suits(self, kind: pa.DataType) -> bool:
+        """Whether Iceberg has the transform for columns of this type (its specification: "Partition Transforms")."""
+        types = pa.types
+        if self.transform == "identity":
+            return not types.is_nested(kind)
+        if types.is_date(kind) or types.is_timestamp(kind):
+            return self.transform != "truncate" and (self.transform != "hour" or types.is_timestamp(kind))
+        cut = types.is_integer(kind) or types.is_decimal(kind) or types.is_string(kind) or types.is_binary(kind)
+        return self.transform in WIDE and cut
 
 
 def parse_partition(text: str) -> Partition | None:

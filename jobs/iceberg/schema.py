@@ -48,11 +48,6 @@ def arrow_schema(table: Table) -> pa.Schema:
     return pa.schema([pa.field(f.name, plain(f.type), f.nullable) for f in found])
 
 
-def can_partition(partition: Partition, kind: pa.DataType) -> bool:
-    """Whether Iceberg has that transform for columns of this type."""
-    return _transform(partition)[1].can_transform(_iceberg_type(kind))
-
-
 def partition_spec(schema: Schema, partition_by: Sequence[str]) -> PartitionSpec:
     """`["day(scheduled)", "bucket(16, id)", "origin"]` as a partition spec.
 

@@ -1,27 +1,23 @@
-"""`batchmerge check`: are the files right, and do the systems that they name answer?"""
+"""`batchmerge check`: are the files right, and do the systems that they name answer?
+
+Here are the files: read without Spark and without any client. `orchestration.cli.check_systems` asks the systems.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import click
 
-from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
-from jobs.landing.transform import analyse
-from jobs.members import Members
-from jobs.pipeline import Pipeline
-from jobs.time_limit import with_timeout
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import Table
 from orchestration.cli import output
 from orchestration.files import open_members, open_pipeline, pipeline_file, pipeline_names
 from resources.connections import Connections, load_connections
 from resources.errors import BatchmergeError, TransientError
-from resources.spark import spark_errors
-
-_LIMIT = 30
-Question = tuple[str, Callable[[], object]]
 
 
 @dataclass(frozen=True)
@@ -59,87 +55,41 @@ def check(pipelines: tuple[str, ...], files_only: bool) -> None:
 
 
 def _check(name: str, connections: Connections | None, files_only: bool) -> Iterator[_Answer]:
+    where = f"pipeline {name}"
     try:
+        file = pipeline_file(name)
         if connections is None:
-            pipeline_file(name)
-            yield _right(f"pipeline {name}: file")
+            yield _right(f"{where}: file")
             return
-        if members := open_members(name, connections):
-            yield _right(f"pipeline {name}: file and connection names")
-            yield from () if files_only else _check_members(members)
-            return
+        file.check_connections(connections)
+        yield _right(f"{where}: file and connection names")
+        if not files_only:
+            yield from _ask(name, connections)
+        elif file.spec.source.for_each is None:
+            yield from _warnings(where, file.spec, file.spec.tables)
+    except BatchmergeError as problem:
+        yield _wrong(where, problem)
+
+
+def _ask(name: str, connections: Connections) -> Iterator[_Answer]:
+    from orchestration.cli.check_systems import ask_members, ask_pipeline  # Spark and the clients
+
+    where = f"pipeline {name}"
+    if members := open_members(name, connections):
+        answers = ask_members(members)
+    else:
         pipeline = open_pipeline(name, connections)
-        destinations = pipeline.destinations()
-    except BatchmergeError as problem:
-        yield _wrong(f"pipeline {name}", problem)
-        return
-    yield _right(f"pipeline {name}: file and connection names")
-    for destination in destinations:
-        for warning in kind_of(destination.table).refuses(pipeline.spec, destination.table):
-            yield _unlikely(f"pipeline {name}: {destination.name}", warning)
-    for what, ask in [] if files_only else _questions(pipeline, destinations):
-        yield _answer(f"pipeline {name}: {what}", ask, pipeline)
+        yield from _warnings(where, pipeline.spec, pipeline.tables)
+        answers = ask_pipeline(pipeline)
+    for what, problem in answers:
+        yield _wrong(f"{where}: {what}", problem) if problem else _right(f"{where}: {what}")
 
 
-def _check_members(members: Members) -> Iterator[_Answer]:
-    """Kafka is asked about all topics at once; the systems of the tables are asked about every table."""
-    where = f"pipeline {members.name}"
-    try:
-        seen = with_timeout(_LIMIT, "topics in Kafka", members.look)
-    except BatchmergeError as problem:
-        yield _wrong(f"{where}: topics in Kafka", problem)
-        return
-    yield _right(f"{where}: {len(seen.members)} topics in Kafka")
-    yield from (_wrong(f"{where}: topic {topic}", problem) for topic, problem in seen.failed.items())
-    if not seen.members:
-        return
-    first = members.open(seen.members[0])
-    for what, ask in _shared_questions(first):
-        yield _answer(f"{where}: {what}", ask, first)
-
-    def tables(pipeline: Pipeline) -> list[str]:
-        pipeline.intermediate.committed()
-        return [step for destination in pipeline.destinations() for step in destination.prepare(dry_run=True)]
-
-    wrong = [outcome for outcome in members.each("check", seen.members, tables) if outcome.problem]
-    yield from (_wrong(f"{where}: topic {one.topic}", one.problem) for one in wrong if one.problem)
-    if not wrong:
-        yield _right(f"{where}: tables of {len(seen.members)} topics")
-
-
-def _questions(pipeline: Pipeline, destinations: list[Destination]) -> Iterator[Question]:
-    """What every system that the pipeline names is asked."""
-    yield "topics in Kafka", pipeline.topic_state
-    yield from _shared_questions(pipeline)
-    yield pipeline.intermediate.identifier, pipeline.intermediate.committed
-    for destination in destinations:
-        yield destination.name, _dry_run(destination)
-
-
-def _shared_questions(pipeline: Pipeline) -> Iterator[Question]:
-    """What members of a pipeline have in common."""
-    for name, registry in pipeline.registries().items():
-        yield f"Schema Registry {name}", registry.subjects
-    yield "Spark", lambda: pipeline.spark("check").sql("SELECT 1").collect()
-    if pipeline.spec.source.transform:
-        yield "transform in Spark", lambda: _analyse(pipeline)
-
-
-def _analyse(pipeline: Pipeline) -> None:
-    with spark_errors("transform"):
-        analyse(pipeline.spark("check"), pipeline.spec.source)
-
-
-def _dry_run(destination: Destination) -> Callable[[], object]:
-    return lambda: destination.prepare(dry_run=True)
-
-
-def _answer(what: str, ask: Callable[[], object], pipeline: Pipeline) -> _Answer:
-    try:
-        with_timeout(_LIMIT, what, ask, lambda: pipeline.interrupt("check"))
-    except BatchmergeError as problem:
-        return _wrong(what, problem)
-    return _right(what)
+def _warnings(where: str, spec: PipelineSpec, tables: Sequence[Table]) -> Iterator[_Answer]:
+    """Columns with rows that a table is certain to refuse."""
+    for table in tables:
+        for warning in kind_of(table).refuses(spec, table):
+            yield _unlikely(f"{where}: {table.kind} {table.table}", warning)
 
 
 def _right(what: str, more: str = "") -> _Answer:

@@ -7,12 +7,26 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.kit import specs
 from tests.kit.flow import ROOT
 
 CLIENTS = {"clickhouse_connect", "google.cloud", "pandas", "pyiceberg", "pyspark", "sqlalchemy"}
+CONNECTIONS = {
+    "kafka": {"kind": "kafka", "bootstrap_servers": "localhost:1"},
+    "spark": {"kind": "spark", "remote": "sc://localhost:1"},
+    "lake": {"kind": "iceberg", "type": "sql", "uri": "sqlite:////nowhere.db", "warehouse": "file:///nowhere"},
+    "clickhouse": {"kind": "clickhouse", "endpoints": ["localhost:1"]},
+    "bigquery": {"kind": "bigquery", "project": "shop"},
+}
 READ = "from orchestration.files import pipeline_spec; pipeline_spec('orders')"
+CHECK = """
+from click.testing import CliRunner
+from orchestration.cli import batchmerge
+done = CliRunner().invoke(batchmerge, ['check', '--files-only', 'orders'])
+assert done.exit_code == 0, done.output
+"""
 
 
 @pytest.mark.parametrize(
@@ -21,17 +35,23 @@ READ = "from orchestration.files import pipeline_spec; pipeline_spec('orders')"
         ("import orchestration.cli", {*CLIENTS, "dagster", "pyarrow"}),
         (f"import orchestration.cli.run; {READ}", {*CLIENTS, "dagster", "confluent_kafka"}),
         (f"import orchestration.cli.infer; {READ}", {*CLIENTS, "dagster"}),
-        (f"import orchestration.cli.check, orchestration.cli.plan; {READ}", {"dagster"}),
+        (CHECK, {*CLIENTS, "dagster", "confluent_kafka"}),
+        (f"import orchestration.cli.check_systems, orchestration.cli.plan; {READ}", {"dagster"}),
         ("import jobs.decode.decoders", {*CLIENTS, "dagster", "pydantic", "yaml"}),
     ],
 )
 def test_only_what_is_needed_is_imported(
     does: str, without: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = [specs.table(kind, "upsert") for kind in ("iceberg", "clickhouse")]
+    tables = [
+        specs.table("iceberg", "upsert", partition_by=["bucket(4, id)"]),
+        *(specs.table(kind, "upsert") for kind in ("clickhouse", "bigquery")),
+    ]
     specs.write(tmp_path, "orders", specs.document(*tables, key=specs.ID))
     monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path))
-    script = f"import sys; {does}; print(*(name for name in {sorted(without)} if name in sys.modules))"
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump({"connections": CONNECTIONS}))
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    script = f"import sys\n{does}\nprint(*(name for name in {sorted(without)} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
 

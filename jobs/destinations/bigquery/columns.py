@@ -25,9 +25,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from google.cloud.bigquery import SchemaField
 
 from jobs.changes.columns import KEPT
+from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.names import column_names
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.schema.types import type_name
@@ -84,8 +84,8 @@ class Column:
 
     source: tuple[str, ...]
     is_key: bool
-    staged: SchemaField
-    field: SchemaField
+    staged: Field
+    field: Field
     conversion: str | None
 
     @property
@@ -135,7 +135,7 @@ def key_parts(columns: Sequence[Column], where: str) -> list[KeyPart]:
     return [part for c in columns if c.is_key for part in _leaves((c.name,), c, c.field, where)]
 
 
-def _leaves(path: tuple[str, ...], column: Column, field: SchemaField, where: str) -> Iterator[KeyPart]:
+def _leaves(path: tuple[str, ...], column: Column, field: Field, where: str) -> Iterator[KeyPart]:
     if field.field_type == "RECORD" and field.mode != "REPEATED":
         for child in field.fields:
             yield from _leaves((*path, child.name), column, child, where)
@@ -169,11 +169,11 @@ def table_column(declared: RowColumn, name: str, table: BigQueryTable, where: st
             where=where,
             remedy="declare it as string, or leave the type to the declaration",
         )
-    field = SchemaField(name, wanted, mode=mode)
+    field = Field(name, wanted, mode=mode)
     return Column(declared.path, declared.is_key, staged, field, f"{kind}_to_{wanted}")
 
 
-def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where: str, required: bool) -> SchemaField:
+def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where: str, required: bool) -> Field:
     """The BigQuery field of a declared type; `required` keeps the nested `not null`.
 
     Raises:
@@ -187,7 +187,7 @@ def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where:
             schema_field(names[c.name], c.type, m, sanitize, where, required)
             for c, m in zip(children, modes, strict=True)
         ]
-        return SchemaField(name, "RECORD", mode=mode, fields=fields)
+        return Field(name, "RECORD", mode=mode, fields=tuple(fields))
     if pa.types.is_map(kind):
         pair = pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])
         return _repeated(schema_field(name, pair, "NULLABLE", sanitize, where, required))
@@ -202,17 +202,17 @@ def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where:
         return _repeated(element)
     if pa.types.is_decimal(kind):
         fits = kind.scale <= 9 and kind.precision - kind.scale <= 29
-        return SchemaField(name, "NUMERIC" if fits else "BIGNUMERIC", mode=mode)
-    return SchemaField(name, _SCALARS[kind], mode=mode)
+        return Field(name, "NUMERIC" if fits else "BIGNUMERIC", mode=mode)
+    return Field(name, _SCALARS[kind], mode=mode)
 
 
-def _repeated(field: SchemaField) -> SchemaField:
-    return SchemaField(field.name, field.field_type, mode="REPEATED", fields=field.fields)
+def _repeated(field: Field) -> Field:
+    return Field(field.name, field.field_type, mode="REPEATED", fields=field.fields)
 
 
 def intermediate_fields(
     columns: Sequence[Column], order_by: Column | None, keeps: bool = False, says_op: bool = False
-) -> list[SchemaField]:
+) -> list[Field]:
     """The intermediate table's schema: the seed's, and what a pipeline needs beside it.
 
     Args:
@@ -223,15 +223,15 @@ def intermediate_fields(
     keys = [c.staged for c in columns if c.is_key]
     values = [c.staged for c in columns if not c.is_key]
     # A struct without fields does not exist; a table of nothing but keys still has to tell a row from a delete.
-    values = values or [SchemaField("present", "BOOLEAN")]
-    order = [SchemaField("orderBy", order_by.staged.field_type)] if order_by else []
+    values = values or [Field("present", "BOOLEAN")]
+    order = [Field("orderBy", order_by.staged.field_type)] if order_by else []
     return [
-        *([SchemaField("key", "RECORD", fields=keys)] if keys else []),
-        SchemaField("value", "RECORD", fields=values),
+        *([Field("key", "RECORD", fields=tuple(keys))] if keys else []),
+        Field("value", "RECORD", fields=tuple(values)),
         *order,
-        SchemaField("partitionTime", "TIMESTAMP"),
-        SchemaField("i", "INTEGER", mode="REQUIRED"),
-        SchemaField("batchNumber", "INTEGER", mode="REQUIRED"),
-        *([SchemaField(OP, "STRING")] if says_op else []),
-        *([SchemaField(KEPT.name, "STRING", mode="REPEATED")] if keeps else []),
+        Field("partitionTime", "TIMESTAMP"),
+        Field("i", "INTEGER", mode="REQUIRED"),
+        Field("batchNumber", "INTEGER", mode="REQUIRED"),
+        *([Field(OP, "STRING")] if says_op else []),
+        *([Field(KEPT.name, "STRING", mode="REPEATED")] if keeps else []),
     ]

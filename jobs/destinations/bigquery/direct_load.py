@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from google.cloud.bigquery import SchemaField
-
 from jobs.changes.routing import route_filter
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statement import order_column
 from jobs.destinations.bigquery.texts import is_asked, unreadable
@@ -47,7 +46,7 @@ def can_read(files: Sequence[str], prefixes: Sequence[str]) -> bool:
     return 0 < len(files) <= MOST_FILES and all(file.startswith(tuple(prefixes)) for file in files)
 
 
-def _is_read_alike(field: SchemaField) -> bool:
+def _is_read_alike(field: Field) -> bool:
     if field.mode == "REPEATED":
         return False
     if field.field_type == "RECORD":

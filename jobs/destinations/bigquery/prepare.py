@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from google.cloud import bigquery
-from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.flush import applies
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import load_prefix
@@ -61,7 +61,7 @@ class Preparation:
     pipeline: str
     table: BigQueryTable
     columns: Sequence[Column]
-    staged: Sequence[SchemaField]
+    staged: Sequence[Field]
     state: TableState
     merge_attempts: Callable[[StateRow], JobSequence]
     keeps_deletes: bool

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from google.cloud.bigquery import SchemaField
-
 from jobs.changes.columns import KEPT
 from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.destinations.bigquery.columns import OP, Column
+from jobs.destinations.bigquery.field import AnyField
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statement import statement
 from jobs.lineage import RecreatedTopics
@@ -20,12 +19,12 @@ from resources.bigquery import BigQuery
 Values = dict[str, str | int | float | None]
 
 
-def has_kept(schema: Sequence[SchemaField]) -> bool:
+def has_kept(schema: Sequence[AnyField]) -> bool:
     """Whether an intermediate table has the names of columns that changes leave as they were."""
     return any(field.name == KEPT.name for field in schema)
 
 
-def says_op(schema: Sequence[SchemaField]) -> bool:
+def says_op(schema: Sequence[AnyField]) -> bool:
     """Whether an intermediate table has the operations of its changes."""
     return any(field.name == OP for field in schema)
 
@@ -47,7 +46,7 @@ class Binding:
     def bound(
         self,
         intermediate: str,
-        staged: Sequence[SchemaField],
+        staged: Sequence[AnyField],
         first: int,
         last: int,
         coordinates: tuple[str, ...] = (),

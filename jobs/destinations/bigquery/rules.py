@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from google.cloud.bigquery import SchemaField
-
 from jobs.destinations.bigquery.columns import Column, key_parts, table_column
+from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.names import column_names
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.spec.columns import row_columns
@@ -39,7 +38,7 @@ def mistakes(spec: PipelineSpec, table: BigQueryTable) -> Iterator[Mistake]:
     yield from _layout(table, {c.name.lower(): c.field for c in columns.values()})
 
 
-def _layout(table: BigQueryTable, fields: Mapping[str, SchemaField]) -> Iterator[Mistake]:
+def _layout(table: BigQueryTable, fields: Mapping[str, Field]) -> Iterator[Mistake]:
     by = table.partition_column
     field = fields.get(by.lower()) if by else None
     if field and (field.field_type not in _DATES or field.mode == "REPEATED"):
@@ -56,5 +55,5 @@ def _layout(table: BigQueryTable, fields: Mapping[str, SchemaField]) -> Iterator
             )
 
 
-def _type(field: SchemaField) -> str:
+def _type(field: Field) -> str:
     return "an array or a map" if field.mode == "REPEATED" else str(field.field_type)

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
+from jobs.destinations.bigquery.field import AnyField
 from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, plan_evolution
 from jobs.spec.tables import Evolution
 from resources.errors import SchemaRefused
 
-Fields = Sequence[SchemaField]
+Fields = Sequence[AnyField]
 
 # BigQuery's types as the types that the rules compare. What stands for a whole family there is one type here too.
 _COMPARED: dict[str, pa.DataType] = {
@@ -61,7 +62,7 @@ def _foreign(path: tuple[str, ...], present: Fields, wanted: Fields) -> Iterator
             yield f"column {'.'.join(here)} is {kinds[0]} in the table and {kinds[1]} in the file"
 
 
-def _kind(field: SchemaField) -> str:
+def _kind(field: AnyField) -> str:
     return _STANDARD.get(field.field_type, field.field_type)
 
 
@@ -105,7 +106,7 @@ def _changed(
     return [*found, *(_with(f, "REPEATED" if f.mode == "REPEATED" else "NULLABLE", f.fields) for f in new)]
 
 
-def _with(field: SchemaField, mode: str, nested: Fields) -> SchemaField:
+def _with(field: AnyField, mode: str, nested: Fields) -> SchemaField:
     # `to_api_repr` gives the field's own dictionary away: the field must stay as it is.
     document = {**field.to_api_repr(), "mode": mode}
     if nested:
@@ -113,7 +114,7 @@ def _with(field: SchemaField, mode: str, nested: Fields) -> SchemaField:
     return SchemaField.from_api_repr(document)
 
 
-def lacking(present: Fields, wanted: Fields) -> list[SchemaField]:
+def lacking(present: Fields, wanted: Fields) -> list[AnyField]:
     """Top-level fields of `wanted` of which `present` lacks a nested part."""
     by_name = {f.name.lower(): f for f in present}
     return [f for f in wanted if _lacks(by_name[f.name.lower()].fields, f.fields)]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.cloud.bigquery import SchemaField
 
 from jobs.changes.columns import KEPT
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.names import column_name
 from jobs.destinations.bigquery.spec import BigQueryTable
 
@@ -34,7 +34,7 @@ class Stager:
         table: its options decide about names.
     """
 
-    def __init__(self, columns: Sequence[Column], present: Sequence[SchemaField], table: BigQueryTable) -> None:
+    def __init__(self, columns: Sequence[Column], present: Sequence[AnyField], table: BigQueryTable) -> None:
         self._columns = list(columns)
         self._present = list(present)
         self._sanitize = table.sanitize_names
@@ -62,7 +62,7 @@ class Stager:
             fields.append(pa.field(field.name, array.type, field.mode != "REQUIRED"))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def shaped(self, array: pa.Array, field: SchemaField) -> pa.Array:
+    def shaped(self, array: pa.Array, field: AnyField) -> pa.Array:
         """Values of one column, or of a part of it, as the intermediate table has them."""
         if field.mode == "REPEATED":
             return self._repeated(array, field)
@@ -72,7 +72,7 @@ class Stager:
             return array
         return array.cast(_TYPES[field.field_type])
 
-    def _struct(self, array: pa.Array, field: SchemaField) -> pa.Array:
+    def _struct(self, array: pa.Array, field: AnyField) -> pa.Array:
         """Parts go by name, sanitised as the table's columns are: landed and staged order may differ."""
         given = {}
         for n in range(array.type.num_fields):
@@ -85,13 +85,13 @@ class Stager:
         ]
         return pa.StructArray.from_arrays(children, [f.name for f in field.fields], mask=array.is_null())
 
-    def _repeated(self, array: pa.Array, field: SchemaField) -> pa.Array:
+    def _repeated(self, array: pa.Array, field: AnyField) -> pa.Array:
         if pa.types.is_map(array.type):
             pairs = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
             array = pa.ListArray.from_arrays(array.offsets, pairs, mask=array.is_null())
         elif array.flatten().null_count:
             array = _without_nulls(array)
-        values = self.shaped(array.values, SchemaField(field.name, field.field_type, fields=field.fields))
+        values = self.shaped(array.values, Field(field.name, field.field_type, fields=tuple(field.fields)))
         return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null())
 
 
@@ -106,7 +106,7 @@ def _without_nulls(array: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat.filter(kept))
 
 
-def arrow_type(field: SchemaField) -> pa.DataType:
+def arrow_type(field: AnyField) -> pa.DataType:
     """The Arrow type of a field of the intermediate table."""
     if field.field_type == "RECORD":
         kind = pa.struct([pa.field(f.name, arrow_type(f)) for f in field.fields])

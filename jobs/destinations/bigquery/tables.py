@@ -23,7 +23,7 @@ _DELETES = "batchmerge-deletes"
 
 def destination_table(table_id: str, spec: BigQueryTable, columns: Sequence[Column]) -> bigquery.Table:
     """The destination table as it is created."""
-    table = bigquery.Table(table_id, schema=[c.field for c in columns])
+    table = bigquery.Table(table_id, schema=[c.field.to_api_repr() for c in columns])
     table.labels = dict(spec.labels)
     table.description = spec.description
     if spec.time_partitioning:
@@ -49,7 +49,7 @@ def intermediate_table(
     Args:
         lacks_deletes: it stands for a lost one that kept deletes, which are to be brought back before it is used.
     """
-    table = bigquery.Table(table_id, schema=list(fields))
+    table = bigquery.Table(table_id, schema=[field.to_api_repr() for field in fields])
     table.time_partitioning = bigquery.TimePartitioning(type_="DAY")
     table.clustering_fields = ["batchNumber"]
     table.labels = {"batchmerge-pipeline": label(pipeline), "batchmerge-table": label(dest)}

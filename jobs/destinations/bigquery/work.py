@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from google.cloud.bigquery import SchemaField, Table
+from google.cloud.bigquery import Table
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
@@ -17,6 +17,7 @@ from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
+from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.flush import Flush, Judged
 from jobs.destinations.bigquery.geographies import Geographies
 from jobs.destinations.bigquery.held import held_columns
@@ -68,7 +69,7 @@ class Work:
         return takes_landed_rows(self.spec, self.table, self.columns)
 
     @property
-    def staged(self) -> list[SchemaField]:
+    def staged(self) -> list[Field]:
         """The intermediate table's schema."""
         return intermediate_fields(
             self.columns,

@@ -32,14 +32,10 @@ def mistakes(spec: PipelineSpec, table: IcebergTable) -> Iterator[Mistake]:
 
 
 def _partitions(table: IcebergTable, types: Mapping[str, pa.DataType]) -> Iterator[Mistake]:
-    if not table.partition_by:
-        return
-    from jobs.iceberg.schema import can_partition  # pyiceberg, and pandas with it: every command reads pipeline files
-
     for number, text in enumerate(table.partition_by):
         partition = parse_partition(text)
         kind = types.get(partition.column) if partition else None
-        if partition and kind is not None and not can_partition(partition, kind):
+        if partition and kind is not None and not partition.suits(kind):
             how = "" if partition.transform == "identity" else f"{partition.transform} of "
             what = f"{partition.column} is {type_name(kind)}, and Iceberg has no partitions by {how}that"
             yield Mistake(("partition_by", number), what, _SUITS)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from google.cloud.bigquery import SchemaField
 
-Tables = Mapping[str, tuple[Sequence[SchemaField], bool]]
+from jobs.destinations.bigquery.field import AnyField
+
+Tables = Mapping[str, tuple[Sequence[AnyField], bool]]
 Analyze = Callable[[str, Tables, Mapping[str, str]], None]
 
 _KINDS = {"INTEGER": "INT64", "FLOAT": "DOUBLE", "BOOLEAN": "BOOL"}
@@ -42,7 +43,7 @@ def analyze() -> Analyze:
     def scalar(kind: str) -> Any:
         return TypeFactory.create_simple_type(getattr(TypeKind, f"TYPE_{_KINDS.get(kind, kind)}"))
 
-    def type_of(field: SchemaField) -> Any:
+    def type_of(field: AnyField) -> Any:
         kind = (
             TypeFactory.create_struct_type([(f.name, type_of(f)) for f in field.fields])
             if field.field_type == "RECORD"
@@ -50,7 +51,7 @@ def analyze() -> Analyze:
         )
         return TypeFactory.create_array_type(kind) if field.mode == "REPEATED" else kind
 
-    def table(name: str, fields: Sequence[SchemaField], by_ingestion_time: bool) -> Any:
+    def table(name: str, fields: Sequence[AnyField], by_ingestion_time: bool) -> Any:
         builder = TableBuilder(name)
         for field in fields:
             builder.add_column(field.name, type_of(field))

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from google.cloud.bigquery import SchemaField
 
 from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
+from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
 from jobs.destinations.bigquery.statement import Statement, order_column, statement
@@ -136,7 +136,7 @@ ALL = {**CASES, **KEEPING, **REPLAYS, **LANDED, **TRUNCATING}
 
 def made(
     spec: PipelineSpec, replayed: bool = False, landed: bool = False
-) -> tuple[Statement, list[SchemaField], list[SchemaField]]:
+) -> tuple[Statement, list[Field], list[Field]]:
     """The statement with the fields of its two tables."""
     table = spec.tables[0]
     assert isinstance(table, BigQueryTable)

@@ -95,3 +95,13 @@ def test_text_that_is_no_partition(text: str) -> None:
 
 def test_no_partition_by_is_unpartitioned() -> None:
     assert partition_spec(iceberg_schema(pa.schema([pa.field("a", pa.int32())])), []).is_unpartitioned()
+
+
+@pytest.mark.parametrize("text", ["c", "year(c)", "month(c)", "day(c)", "hour(c)", "bucket(16, c)", "truncate(4, c)"])
+def test_partitions_suit_the_columns_that_iceberg_has_them_for(text: str) -> None:
+    partition = parse_partition(text)
+    assert partition is not None
+    for column in parse_columns(ALL):
+        schema = iceberg_schema(pa.schema([column.with_name("c")]))
+        transform = partition_spec(schema, [text]).fields[0].transform
+        assert partition.suits(column.type) == transform.can_transform(schema.fields[0].field_type), column

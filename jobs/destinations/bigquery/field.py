@@ -1,0 +1,27 @@
+"""A field of a BigQuery table as the pipeline file wants it: the client's `SchemaField`, without the client. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from google.cloud.bigquery import SchemaField
+
+AnyField: TypeAlias = "Field | SchemaField"
+"""Wanted or present."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """Its names are those of `SchemaField`, so that wanted and present fields are read alike."""
+
+    name: str
+    field_type: str
+    mode: str = "NULLABLE"
+    fields: tuple[Field, ...] = ()
+
+    def to_api_repr(self) -> dict[str, Any]:
+        """As BigQuery's API has it; the client takes that wherever it takes a schema."""
+        nested = {"fields": [field.to_api_repr() for field in self.fields]} if self.fields else {}
+        return {"name": self.name, "type": self.field_type, "mode": self.mode, **nested}

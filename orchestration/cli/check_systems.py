@@ -1,0 +1,76 @@
+"""For `batchmerge check`: do the systems that a pipeline file names answer, and do they have what it names?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from jobs.destinations.base import Destination
+from jobs.landing.transform import analyse
+from jobs.members import Members
+from jobs.pipeline import Pipeline
+from jobs.time_limit import with_timeout
+from resources.errors import BatchmergeError
+from resources.spark import spark_errors
+
+_LIMIT = 30
+Answer = tuple[str, BatchmergeError | None]
+"""What was asked, and what is wrong with it."""
+
+
+def ask_pipeline(pipeline: Pipeline) -> Iterator[Answer]:
+    """Asks every system that the pipeline names."""
+    destinations = pipeline.destinations()
+    yield _answer("topics in Kafka", pipeline.topic_state, pipeline)
+    yield from _ask_shared(pipeline)
+    yield _answer(pipeline.intermediate.identifier, pipeline.intermediate.committed, pipeline)
+    for destination in destinations:
+        yield _answer(destination.name, _dry_run(destination), pipeline)
+
+
+def ask_members(members: Members) -> Iterator[Answer]:
+    """Kafka is asked about all topics at once; the systems of the tables are asked about every table."""
+    try:
+        seen = with_timeout(_LIMIT, "topics in Kafka", members.look)
+    except BatchmergeError as problem:
+        yield "topics in Kafka", problem
+        return
+    yield f"{len(seen.members)} topics in Kafka", None
+    yield from ((f"topic {topic}", problem) for topic, problem in seen.failed.items())
+    if not seen.members:
+        return
+    yield from _ask_shared(members.open(seen.members[0]))
+
+    def tables(pipeline: Pipeline) -> list[str]:
+        pipeline.intermediate.committed()
+        return [step for destination in pipeline.destinations() for step in destination.prepare(dry_run=True)]
+
+    wrong = [outcome for outcome in members.each("check", seen.members, tables) if outcome.problem]
+    yield from ((f"topic {one.topic}", one.problem) for one in wrong)
+    if not wrong:
+        yield f"tables of {len(seen.members)} topics", None
+
+
+def _ask_shared(pipeline: Pipeline) -> Iterator[Answer]:
+    """What members of a pipeline have in common."""
+    for name, registry in pipeline.registries().items():
+        yield _answer(f"Schema Registry {name}", registry.subjects, pipeline)
+    yield _answer("Spark", lambda: pipeline.spark("check").sql("SELECT 1").collect(), pipeline)
+    if pipeline.spec.source.transform:
+        yield _answer("transform in Spark", lambda: _analyse(pipeline), pipeline)
+
+
+def _analyse(pipeline: Pipeline) -> None:
+    with spark_errors("transform"):
+        analyse(pipeline.spark("check"), pipeline.spec.source)
+
+
+def _dry_run(destination: Destination) -> Callable[[], object]:
+    return lambda: destination.prepare(dry_run=True)
+
+
+def _answer(what: str, ask: Callable[[], object], pipeline: Pipeline) -> Answer:
+    try:
+        with_timeout(_LIMIT, what, ask, lambda: pipeline.interrupt("check"))
+    except BatchmergeError as problem:
+        return what, problem
+    return what, None
