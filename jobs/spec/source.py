@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from jobs.spec.base import Spec
 from jobs.spec.formats import Encoding, RecordKey, Value
 from jobs.spec.routing import named_twice
-from jobs.spec.transform import Resolved, Transform, resolve
+from jobs.spec.transform import Resolved, Transform
 from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
 from resources.errors import ConfigurationError
 
@@ -144,4 +144,6 @@ Items = tuple[tuple[str, str], ...]
 @lru_cache(256)
 def _resolved(sql: str, columns: Items, value: Items, key: Items | None) -> Resolved:
     """Resolved once: a pipeline's columns are asked for often."""
+    from jobs.spec.transform_statement import resolve  # a parser of SQL, which most files do not need
+
     return resolve(Transform(sql=sql, columns=dict(columns)), dict(value), dict(key) if key else None)

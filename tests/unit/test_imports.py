@@ -34,8 +34,8 @@ assert done.exit_code == 0, done.output
     [
         ("import orchestration.cli", {*CLIENTS, "dagster", "pyarrow"}),
         (f"import orchestration.cli.run; {READ}", {*CLIENTS, "dagster", "confluent_kafka"}),
-        (f"import orchestration.cli.infer; {READ}", {*CLIENTS, "dagster"}),
-        (CHECK, {*CLIENTS, "dagster", "confluent_kafka"}),
+        (f"import orchestration.cli.infer; {READ}", {*CLIENTS, "dagster", "sqlglot"}),
+        (CHECK, {*CLIENTS, "dagster", "confluent_kafka", "sqlglot"}),
         (f"import orchestration.cli.check_systems, orchestration.cli.plan; {READ}", {"dagster"}),
         ("import jobs.decode.decoders", {*CLIENTS, "dagster", "pydantic", "yaml"}),
     ],

@@ -7,7 +7,6 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from jobs.destinations.clickhouse.expressions import partition_columns, ttl_columns
 from jobs.spec.tables import TABLE_NAME, Mode, OutOfRange, Table, out_of_range_option
 from resources.config_files.mistakes import Mistake, Mistakes, Path
 
@@ -72,5 +71,10 @@ class ClickHouseTable(Table):
         for option in ("order_by", "shard_by"):
             yield from (((option, number), name) for number, name in enumerate(getattr(self, option)))
         yield from ((("column_types", name), name) for name in self.column_types)
+        if not (self.partition_by or self.ttl):
+            return
+        # A parser of SQL, which most files do not need.
+        from jobs.destinations.clickhouse.expressions import partition_columns, ttl_columns
+
         for option, columns in (("partition_by", partition_columns), ("ttl", ttl_columns)):
             yield from (((option,), name) for name in columns(getattr(self, option) or "") if name not in OURS)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.spec.transform import Resolved, Transform, resolve
+from jobs.spec.transform import Resolved, Transform
+from jobs.spec.transform_statement import resolve
 from resources.errors import ConfigurationError
 
 VALUE = {
