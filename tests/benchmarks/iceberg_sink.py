@@ -30,7 +30,8 @@ from resources.local.java import find_java
 from resources.local.jvm import jvm
 from resources.local.ports import free_port
 from resources.local.service import HOST, Command
-from tests.benchmarks._workload import COLUMNS, fill, services
+from tests.benchmarks._records import COLUMNS
+from tests.benchmarks._workload import fill, services
 from tests.benchmarks.iceberg import advance, pipeline, report
 
 _KAFKA, _ICEBERG, _HADOOP = "4.1.1", "1.12.0", "3.4.1"
