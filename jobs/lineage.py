@@ -77,10 +77,8 @@ def next_batches(
     _check_same(table, committed, landed)
     if newer and not newer[0].batch.follows(committed.commit_id):
         # A reset lets the table go on from where it is, without what was landed in between.
-        reset = [
-            n for n, b in enumerate(newer) if b.batch.continues is not None and b.batch.follows(committed.commit_id)
-        ]
-        newer = newer[reset[0] :] if reset else newer
+        resets = (n for n, b in enumerate(newer) if b.batch.continues and b.batch.follows(committed.commit_id))
+        newer = newer[next(resets, 0) :]
     if newer:
         _check_continues(table, committed, newer[0])
     return newer

@@ -87,11 +87,15 @@ class Pipeline:
     def resolve(self) -> None:
         """Takes over the columns, the key and the tables that landing has found since, where the file leaves them
         open."""
-        if self.spec.new_tables:
-            self.names = self._place.names()
-            remember(self.name, self.names)
-        if adds_columns(self._declared) or key_is_open(self._declared):
-            self._take(with_landed_columns(self._declared, self._place.columns()))
+        opens_columns = adds_columns(self._declared) or key_is_open(self._declared)
+        if not (opens_columns or self.spec.new_tables):
+            return
+        columns, names = self._place.found()
+        if names.keys() - self.names.keys():
+            remember(self.name, names)
+        self.names = names
+        if opens_columns:
+            self._take(with_landed_columns(self._declared, columns))
 
     def _take(self, resolved: PipelineSpec) -> None:
         if resolved.source != self.spec.source:

@@ -69,6 +69,10 @@ class BatchRecords:
         """How many there are at most: offsets, or places."""
         return self.places.total if self.places else total(self.batch.ranges)
 
+    def names_after(self, report: TaskReport) -> NameRule | None:
+        """What becomes of the names that were brought, where they have to be read once more."""
+        return self.names.after(report.names, self.spec) if self.names else None
+
     def shaped(self, spark: SparkSession) -> DataFrame:
         """Landed rows of all records (`jobs.changes.columns`)."""
         schema = self._schema

@@ -86,15 +86,13 @@ class IntermediateTable:
         """The table in Spark SQL."""
         return (self.catalog.name, *self.identifier.split("."))
 
-    def columns(self) -> pa.Schema | None:
-        """The columns that it has; None where it is not there."""
+    def found(self) -> tuple[pa.Schema | None, dict[str, Named]]:
+        """The columns that it has (None where it is not there), and the names of tables that records have brought
+        (`new_tables`)."""
         table = self.catalog.load(self.identifier)
-        return arrow_schema(table) if table else None
-
-    def names(self) -> dict[str, Named]:
-        """The names of tables that records have brought (`new_tables`)."""
-        table = self.catalog.load(self.identifier)
-        return allowed(self.spec, known_names(table.properties, self.pipeline)) if table else {}
+        if table is None:
+            return None, {}
+        return arrow_schema(table), allowed(self.spec, known_names(table.properties, self.pipeline))
 
     def exists(self) -> bool:
         return self.catalog.load(self.identifier) is not None

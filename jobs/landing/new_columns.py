@@ -35,7 +35,7 @@ def write_with_new_columns(spec: PipelineSpec, write: Write, evolve: Callable[[P
     """
     written = write(spec, None, None)
     records, append, landed = written
-    names = records.names.after(landed.report.names, spec) if records.names else None
+    names = records.names_after(landed.report)
     brought = bool(adds_columns(spec) and landed.report.fields)
     if not brought and names is None:
         return written

@@ -64,10 +64,11 @@ class SchemaIds:
     def __call__(self, batch: pa.RecordBatch) -> Ids:
         """The ids in these records."""
         found: dict[str, frozenset[int]] = {}
+        topics = batch.column("topic").cast(pa.string())
         for column, by_topic in self.registries.items():
             for topic, name in by_topic.items():
                 if name is not None:
-                    records = _of_topic(batch, topic, [one for one in by_topic if one]).column(column)
+                    records = _of_topic(batch.column(column), topics, topic, [one for one in by_topic if one])
                     found[name] = found.get(name, frozenset()) | _ids(records)
         return found
 
@@ -78,11 +79,11 @@ class SchemaIds:
             yield pa.RecordBatch.from_pylist(rows, pa.schema([("registry", pa.string()), ("id", pa.int64())]))
 
 
-def _of_topic(batch: pa.RecordBatch, topic: str | None, others: list[str]) -> pa.RecordBatch:
-    topics = batch.column("topic").cast(pa.string())
+def _of_topic(records: pa.Array, topics: pa.Array, topic: str | None, others: list[str]) -> pa.Array:
+    """Those of one topic, or of all but the others."""
     if topic is not None:
-        return batch.filter(pc.equal(topics, topic))
-    return batch.filter(pc.invert(pc.is_in(topics, value_set=pa.array(others, pa.string())))) if others else batch
+        return records.filter(pc.equal(topics, topic))
+    return records.filter(pc.invert(pc.is_in(topics, value_set=pa.array(others, pa.string())))) if others else records
 
 
 def _ids(records: pa.Array) -> frozenset[int]:

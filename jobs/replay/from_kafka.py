@@ -192,7 +192,7 @@ class _KafkaRecords:
         if isinstance(commit, Append):
             skip = spec.on_bad_record == "skip"
             landed = land_ranges(spark, records, commit, selection, skip)
-            if names := records.names.after(landed.report.names, spec) if records.names else None:
+            if names := records.names_after(landed.report):
                 commit.start_over()
                 landed = land_ranges(spark, replace(records, names=names), commit, selection, skip)
             return replace(landed, counts=replace(landed.counts, recovered=recovered))

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import click
-from pyiceberg.catalog import load_catalog
 
 from jobs.members import Members
+from orchestration.cli.flights_proof import read_iceberg
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, run_job
 from orchestration.cli.report import show_run
 from orchestration.files import pipeline_spec
-from resources.connections import IcebergConnection, KafkaConnection, load_connections
+from resources.connections import KafkaConnection, load_connections
 from resources.local.flights.other_tables import rows, send
 
 PIPELINE = "nyc"
@@ -29,14 +29,13 @@ def keep_other_tables() -> bool:
     if not result.success:
         show_run(result, PIPELINE)
         sys.exit(1)
-    lake, every = connections.get("lake", IcebergConnection), []
-    catalog = load_catalog("lake", type=lake.type, uri=lake.uri, warehouse=lake.warehouse)
+    every = []
     for member in Members(PIPELINE, spec, connections).known():
-        name = member.spec.tables[0].table
-        found, expected = catalog.load_table(name).scan().to_arrow(), rows(name.rsplit(".", 1)[-1])
+        table = member.spec.tables[0]
+        found, expected = read_iceberg(table, connections), rows(table.table.rsplit(".", 1)[-1])
         every.append(_ordered(found.to_pylist()) == _ordered(expected))
         verdict = "every value is the same" if every[-1] else "IT DIFFERS"
-        click.echo(f"  {name:<13} {found.num_rows:,} rows of {found.num_columns} columns, {verdict}")
+        click.echo(f"  {table.table:<13} {found.num_rows:,} rows of {found.num_columns} columns, {verdict}")
     return all(every)
 
 

@@ -23,7 +23,7 @@ def read_tables(tables: list[Table], connections: Connections) -> Iterator[tuple
     """Kind and content of each table, as its system gives it."""
     for table in tables:
         if table.kind == "iceberg":
-            yield table.kind, _iceberg(table.connection, connections.get(table.connection, IcebergConnection))
+            yield table.kind, read_iceberg(table, connections)
         elif table.kind == "clickhouse":
             yield table.kind, _clickhouse(connections.get(table.connection, ClickHouseConnection))
         else:
@@ -36,9 +36,11 @@ def is_same(found: pa.Table, expected: pa.Table) -> bool:
     return bool(ordered.combine_chunks().equals(expected.combine_chunks()))
 
 
-def _iceberg(name: str, connection: IcebergConnection) -> pa.Table:
-    catalog = load_catalog(name, type=connection.type, uri=connection.uri, warehouse=connection.warehouse)
-    return catalog.load_table("air.flights").scan().to_arrow()
+def read_iceberg(table: Table, connections: Connections) -> pa.Table:
+    """All rows, as pyiceberg reads them."""
+    connection = connections.get(table.connection, IcebergConnection)
+    catalog = load_catalog(table.connection, type=connection.type, uri=connection.uri, warehouse=connection.warehouse)
+    return catalog.load_table(table.table).scan().to_arrow()
 
 
 def _clickhouse(connection: ClickHouseConnection) -> pa.Table:

@@ -30,19 +30,23 @@ from resources.clickhouse import retried
 if TYPE_CHECKING:
     from jobs.destinations.clickhouse.shard import Shard
 
-# One insert is one block, so that it is one part a table partition; and nothing of it goes on in the background.
-_INSERT = {
+# Nothing of a statement goes on in the background.
+_STATEMENT = {
     "async_insert": 0,
-    "insert_deduplicate": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
-    "max_insert_threads": 1,
-    "min_insert_block_size_rows": 1_000_000_000,
-    "min_insert_block_size_bytes": 0,
     "max_partitions_per_insert_block": window.MOST_PARTITIONS,
     "input_format_null_as_default": 1,
     "short_circuit_function_evaluation": "force_enable",
     "wait_end_of_query": 1,
     "log_queries": 1,
+}
+
+# One insert is one block, so that it is one part a table partition.
+_ONE_BLOCK = {
+    "insert_deduplicate": 1,
+    "max_insert_threads": 1,
+    "min_insert_block_size_rows": 1_000_000_000,
+    "min_insert_block_size_bytes": 0,
 }
 
 
@@ -122,19 +126,12 @@ class Inserts:
         """Takes the rows of a smaller order away; changes of one are left out already."""
         shard = self.shard
         given = {"lease": shard.store.name, "owner": held.owner, "below": below}
-        # As many blocks as it takes, and the same ones at a second try are no reason to leave them out.
-        blocks = {
-            "insert_deduplicate",
-            "max_insert_threads",
-            "min_insert_block_size_rows",
-            "min_insert_block_size_bytes",
-        }
-        settings = {name: value for name, value in self._settings.items() if name not in blocks}
 
         def apply() -> None:
             query = f"{shard.query_prefix}{held.epoch}-{uuid.uuid4().hex}"
+            # Blocks that are the same at a second try are no reason to leave them out.
             own = {"insert_deduplicate": 0, "query_id": query}
-            shard.server.execute(shard.statements.truncate(), given, {**settings, **own})
+            shard.server.execute(shard.statements.truncate(), given, {**self._settings, **own})
 
         retried(apply)
 
@@ -158,7 +155,7 @@ class Inserts:
     @property
     def _settings(self) -> dict[str, object]:
         return {
-            **_INSERT,
+            **_STATEMENT,
             "max_execution_time": self.shard.server.connection.statement_timeout_seconds,
             "log_comment": json.dumps({"pipeline": self.shard.pipeline, "run": self.context.run_id}),
         }
@@ -185,7 +182,7 @@ class Inserts:
             columns=shard.layout.columns,
             wire=tuple(shard.statements.wire),
             parameters={**fence, **spread, **({"step": step} if origin else {})},
-            settings={**self._settings, **({"insert_allow_materialized_columns": 1} if origin else {})},
+            settings={**self._settings, **_ONE_BLOCK, **({"insert_allow_materialized_columns": 1} if origin else {})},
             chunks=tuple(chunks),
             token_prefix=f"{shard.pipeline}/{shard.table.table}/{token}",
             query_prefix=f"{shard.query_prefix}{held.epoch}-",

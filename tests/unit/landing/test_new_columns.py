@@ -67,7 +67,7 @@ class Place:
     @property
     def letters(self) -> IntermediateTable:
         plain = IntermediateTable("p", self.declared, IcebergCatalog("lake", self.connection))
-        return replace(plain, spec=with_landed_columns(self.declared, plain.columns()))
+        return replace(plain, spec=with_landed_columns(self.declared, plain.found()[0]))
 
     @property
     def table(self) -> LandingTable:
