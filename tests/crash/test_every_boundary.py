@@ -8,6 +8,7 @@ reach fails its test. The log of a pipeline grows from kill to kill, so that eac
 from __future__ import annotations
 
 import json
+import random
 import signal
 import uuid
 from collections import Counter
@@ -34,6 +35,7 @@ from tests.kit.project import Project
 from tests.kit.records import COLUMNS, Record, bootstrap, produce, random_changes
 from tests.kit.rest_catalog import rest_catalog
 from tests.kit.story import COORDINATES, Target, targets
+from tests.kit.truncations import CHANGES, VALUE, change, expected, truncation
 
 pytestmark = pytest.mark.crash
 
@@ -55,6 +57,7 @@ class Log:
     Attributes:
         parts: of the pipeline file, beside or instead of the usual ones.
         bad: the part of malformed records.
+        expected: the rows that are left of records in a mode.
     """
 
     project: Project
@@ -63,6 +66,7 @@ class Log:
     parts: dict[str, object] = field(default_factory=dict)
     bad: float = 0.02
     records: list[Record] = field(default_factory=list)
+    expected: Callable[[Sequence[Record], str], list[Row]] = model.expected
 
     def __post_init__(self) -> None:
         self.flow = Flow(self.topic, [], max_records=60)
@@ -117,7 +121,7 @@ class Log:
 
     def check(self, why: object) -> None:
         for target in self.tables:
-            assert self.rows(target) == model.expected(self.records, target.mode), (why, str(target))
+            assert self.rows(target) == self.expected(self.records, target.mode), (why, str(target))
 
     def rows(self, target: Target) -> list[Row]:
         found = target.kind.rows(self.connections, self.table(target))
@@ -250,6 +254,30 @@ def test_killed_replay(kind: str, point: str, logs: Callable[[str], Log]) -> Non
     code, output = log.project.call(*command, log.flow.name)
     assert code == 0, output
     log.check(point)
+
+
+@pytest.mark.parametrize(
+    "point", ["merge.written", "bigquery.submitted", "clickhouse.truncating", "clickhouse.truncated"]
+)
+def test_killed_truncation(point: str, truncated: Log) -> None:
+    """Rows that were there before it go, those of a larger order stay, whatever came in between."""
+    log = truncated
+    first, dice = len(log.records), random.Random(len(log.records))
+    log.tell([change(dice, lsn) for lsn in range(first, first + 40)])
+    log.finish("before the truncation")
+    log.tell([truncation(0, first + 20), change(dice, first + 41)])
+    log.kill(point)
+    log.finish(point)
+
+
+@pytest.fixture(scope="module")
+def truncated(new_log: NewLog) -> Log:
+    """Of every kind a table whose rows a truncation takes away."""
+    log = new_log(targets("upsert_delete"), changes=CHANGES)
+    source = dict(log.flow.spec_document["source"])  # type: ignore[call-overload]
+    log.expected = expected
+    log.edit(source={**source, "value": VALUE})
+    return log
 
 
 def narrow(kind: str) -> dict[str, object]:

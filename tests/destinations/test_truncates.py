@@ -6,31 +6,11 @@ import random
 
 import pytest
 
+from jobs.batch import MergeCounts
 from tests.destinations.conftest import MakeStory
-from tests.kit.model import Row
 from tests.kit.records import Record
 from tests.kit.story import Story, Target, on_targets
-
-COLUMNS = {"id": "long", "name": "string not null", "amount": "double", "lsn": "long"}
-VALUE = {
-    "format": "json",
-    "envelope": {"kind": "debezium", "metadata": {"lsn": "source.lsn"}, "truncates": "apply"},
-    "columns": COLUMNS,
-}
-CHANGES = {"key": {"columns": ["id"]}, "order_by": "lsn"}
-
-
-def change(dice: random.Random, lsn: int) -> Record:
-    """Of keys that move between partitions."""
-    key, op = dice.randrange(12), dice.choice("cuud")
-    row = {"id": key, "name": f"n{lsn}", "amount": float(lsn)}
-    before, after = (row, None) if op == "d" else (None, row)
-    source = {"lsn": None if lsn % 17 == 0 else lsn}
-    return Record(dice.randrange(2), key, {"op": op, "before": before, "after": after, "source": source})
-
-
-def truncation(partition: int, lsn: int) -> Record:
-    return Record(partition, None, {"op": "t", "before": None, "after": None, "source": {"lsn": lsn}})
+from tests.kit.truncations import CHANGES, COLUMNS, VALUE, change, expected, truncation
 
 
 def chapters() -> list[list[Record]]:
@@ -45,33 +25,6 @@ def chapters() -> list[list[Record]]:
         [truncation(1, 90), *log[100:120], truncation(0, 60)],
         log[120:],
     ]
-
-
-def expected(records: list[Record], mode: str) -> list[Row]:
-    """Computed from the log alone: the newest change of each key, of those that no truncation is newer than."""
-    values = [r.value for r in records if isinstance(r.value, dict)]
-    lsns = [(v, int(v["source"]["lsn"] or -1)) for v in values]  # type: ignore[index]
-    floor = max((lsn for v, lsn in lsns if v["op"] == "t"), default=-1)
-    held: dict[int, list[tuple[int, Row]]] = {}
-    deleted: dict[int, int] = {}
-    for value, lsn in lsns:
-        row = value["after"] or value["before"]
-        if not isinstance(row, dict) or lsn < floor:
-            continue
-        key = row["id"]
-        mine = held.setdefault(key, [])
-        newest = max([deleted.get(key, -1), *(known for known, _ in mine)])
-        one = (lsn, (key, row["name"], row["amount"]))
-        if mode == "upsert_delete":
-            if lsn >= newest:
-                deleted[key] = lsn
-                held[key] = [] if value["op"] == "d" else [one]
-        elif value["op"] == "d":
-            deleted[key] = max(lsn, deleted.get(key, -1))
-            held[key] = [kept for kept in mine if kept[0] > lsn]
-        elif lsn >= deleted.get(key, -1):
-            mine.append(one)
-    return sorted(row for many in held.values() for _, row in many)
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +57,29 @@ def test_truncations_are_applied_however_the_log_is_cut(target: Target, story: S
     at_once = story.table(target)
     assert at_once.merge()
     assert at_once.rows() == expected(told, target.mode)
+
+
+@on_targets("upsert_delete", "delete", always="upsert_delete")
+def test_rows_that_a_truncation_takes_away_are_counted(target: Target, three_rows: Story) -> None:
+    table = three_rows.table(target)
+    table.merge_some(1)
+    assert len(table.rows()) == 3
+    done = table.merge()
+    assert done
+    assert table.rows() == []
+    assert done.merged.counts == MergeCounts(changes=0, deleted=3)
+
+
+@pytest.fixture(scope="module")
+def three_rows(new_story: MakeStory) -> Story:
+    """A batch of three rows, and one of nothing but a truncation."""
+    story = new_story(1, columns=COLUMNS, source={"value": VALUE}, changes=CHANGES)
+    for records in ([put(key) for key in (1, 2, 3)], [truncation(0, 9)]):
+        story.tell(*records)
+        assert len(story.land()) == 1
+    return story
+
+
+def put(key: int) -> Record:
+    row = {"id": key, "name": "n", "amount": 1.0}
+    return Record(0, key, {"op": "c", "before": None, "after": row, "source": {"lsn": key}})

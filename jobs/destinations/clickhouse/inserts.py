@@ -25,6 +25,7 @@ from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
 from jobs.destinations.clickhouse.tables import Present
 from jobs.destinations.refusal import Refusal, check_limits
+from jobs.failpoints import failpoint
 from resources.clickhouse import retried
 
 if TYPE_CHECKING:
@@ -67,9 +68,7 @@ class Inserts:
         shard = self.shard
         inserted = self.again(held, step.last, step.batches) if step.revises else self._chunks(held, step, only)
         below = CommittedState.after(step.batches[-1]).truncates(held.committed) if shard.table.loses_rows else None
-        if below is not None:
-            self._truncate(held, below)
-        return inserted
+        return inserted if below is None else inserted + self._truncate(held, below)
 
     def _chunks(self, held: Lease, step: Step, only: Only) -> Inserted:
         shard = self.shard
@@ -122,10 +121,12 @@ class Inserts:
             shard.letters.forget(batches[0].number, batches[-1].number, known)
         return done
 
-    def _truncate(self, held: Lease, below: int) -> None:
+    def _truncate(self, held: Lease, below: int) -> Inserted:
         """Takes the rows of a smaller order away; changes of one are left out already."""
         shard = self.shard
         given = {"lease": shard.store.name, "owner": held.owner, "below": below}
+        failpoint("clickhouse.truncating")
+        rows = shard.server.rows(shard.statements.truncated(), given)[0]["rows"]
 
         def apply() -> None:
             query = f"{shard.query_prefix}{held.epoch}-{uuid.uuid4().hex}"
@@ -134,6 +135,8 @@ class Inserts:
             shard.server.execute(shard.statements.truncate(), given, {**self._settings, **own})
 
         retried(apply)
+        failpoint("clickhouse.truncated")
+        return Inserted(rows, deletes=rows, written=rows)
 
     def _rows(self, batches: Sequence[LandedBatch]) -> LandedSlices:
         """All rows of these batches that the table takes, as they were read first."""

@@ -67,6 +67,10 @@ class Statements:
             origin=origin,
         )
 
+    def truncated(self) -> str:
+        """How many rows have a smaller order."""
+        return render("clickhouse", "rows_truncated", table=self.layout.path)
+
     def truncate(self) -> str:
         """Takes the rows of a smaller order away."""
         return render(

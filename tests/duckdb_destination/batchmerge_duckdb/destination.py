@@ -107,7 +107,8 @@ class DuckDbDestination(Destination):
             counts = self._append(db, missing) if self.table.mode == "append" else self._merge(db, len(changes))
             below = after.truncates(before) if self.table.loses_rows else None
             if below is not None:
-                db.execute(self._text("truncate", missing=False), {"below": below})
+                (gone,) = db.execute(self._text("truncate", missing=False), {"below": below}).fetchone() or (0,)
+                counts += MergeCounts(deleted=gone)
             failpoint("duckdb.written")
             self.state(db).move(before, after)
         failpoint("duckdb.committed")
