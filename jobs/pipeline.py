@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
 
 from pyspark.sql import SparkSession
@@ -15,6 +13,8 @@ from pyspark.sql import SparkSession
 from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination, MergeContext
 from jobs.destinations.registry import kind_of
+from jobs.first_offsets import first_offsets
+from jobs.highest_batch import highest_of
 from jobs.known_topics import remember
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
@@ -25,9 +25,7 @@ from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
 from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_landed_columns
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.source import FromOffsets, FromTimestamp
 from jobs.spec.tables import Table
-from jobs.time_limit import with_timeout
 from resources.connections import (
     Connections,
     IcebergConnection,
@@ -35,16 +33,11 @@ from resources.connections import (
     SchemaRegistryConnection,
     SparkConnection,
 )
-from resources.errors import BatchmergeError, ConfigurationError
+from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.schema_registry import SchemaRegistry
 from resources.spark import open_session, spark_errors
-
-_LOG = logging.getLogger("batchmerge")
-
-# A table that does not answer holds up a pipeline's first landing for so many seconds.
-_PATIENCE = 20.0
 
 
 class ReachedBySpark(Protocol):
@@ -237,24 +230,16 @@ class Pipeline:
             pipeline=self.name,
             spec_hash=self.spec.meaning_hash,
             committed=committed,
-            highest_known=committed.batch_number if committed else self._highest_elsewhere(),
+            highest_known=committed.batch_number if committed else highest_of(self.destinations()),
             topics=topics,
-            start=self._start(topics),
+            start=lambda partitions: first_offsets(
+                self.name, self.spec.source.start, partitions, topics, self.offsets_at
+            ),
             max_records=self.spec.batch.max_records,
             now=int(time.time() * 1000),
             key_must_stay=self.spec.key_must_stay,
             pin_start=self.spec.source.start == "latest",
         )
-
-    def _highest_elsewhere(self) -> int:
-        """Batch numbers never restart: with a new intermediate table the destinations still know the highest.
-
-        A table that does not answer does not hold up landing: should it know a higher number, then its merge is
-        refused by its lineage, as it would be with any number.
-        """
-        destinations = self.destinations()
-        with ThreadPoolExecutor(len(destinations) or 1) as pool:
-            return max(pool.map(_committed_number, destinations), default=0)
 
     def check_generation(self, committed: CommittedState | None, batches: Sequence[LandedBatch] = ()) -> None:
         """Refuses to go on under changed keys, op mapping or order: never a silent mix.
@@ -278,31 +263,9 @@ class Pipeline:
                 "pipeline of another name with tables of another name",
             )
 
-    def _start(self, topics: TopicState) -> Callable[[list[TopicPartition]], Offsets]:
-        start = self.spec.source.start
-        if isinstance(start, str):
-            known = topics.first if start == "earliest" else topics.stable
-            return lambda partitions: {tp: known[tp] for tp in partitions}
-        if isinstance(start, FromTimestamp):
-            instant = start.timestamp if start.timestamp.tzinfo else start.timestamp.replace(tzinfo=UTC)
-            return lambda partitions: self.offsets_at(partitions, instant)
-        assert isinstance(start, FromOffsets)
-        named = {TopicPartition(t, p): o for t, ps in start.offsets.items() for p, o in ps.items()}
-        return lambda partitions: self._named_start(named, partitions, topics)
-
     def offsets_at(self, partitions: list[TopicPartition], instant: datetime) -> Offsets:
         """Of each partition the first offset at or after this time; its end where there is none."""
         return self.kafka.offsets_at(partitions, int(instant.timestamp() * 1000))
-
-    def _named_start(self, named: Offsets, partitions: list[TopicPartition], topics: TopicState) -> Offsets:
-        unknown = sorted(tp for tp in named if tp not in topics.stable)
-        if unknown:
-            raise ConfigurationError(
-                f"`source.start.offsets` names {', '.join(map(str, unknown[:5]))}, which Kafka does not have",
-                where=f"pipeline {self.name}",
-                remedy="mend the topic or partition in `source.start.offsets`",
-            )
-        return {tp: named.get(tp, topics.first[tp]) for tp in partitions}
 
     def destination_of(self, table: Table) -> Destination:
         """The destination of an entry of the pipeline file; tables in different systems may have the same name."""
@@ -318,17 +281,3 @@ def look(kafka: KafkaCluster, topics: list[str]) -> TopicState:
     ids, partitions = kafka.describe(topics)
     stable, epochs = kafka.stable_ends(partitions)
     return TopicState(kafka.first_offsets(partitions), stable, ids, epochs)
-
-
-def _committed_number(destination: Destination) -> int:
-    def number() -> int:
-        state = destination.committed()
-        # What a dead run has left half done may be there, and what comes has to be newer.
-        begun = (lease.batch for lease in destination.leases())
-        return max(state.batch_number if state else 0, *begun, 0)
-
-    try:
-        return with_timeout(_PATIENCE, destination.name, number)
-    except BatchmergeError as problem:
-        _LOG.warning("the first batch is planned without %s: %s", destination.name, problem)
-        return 0

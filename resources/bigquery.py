@@ -9,7 +9,6 @@ errors of `bigquery_errors` are raised.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -22,15 +21,14 @@ import pyarrow as pa
 from google.api_core import exceptions as google_errors
 from google.api_core.client_options import ClientOptions
 from google.api_core.retry import Retry
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery
 from google.cloud.bigquery.retry import DEFAULT_RETRY
 from google.cloud.bigquery.table import RowIterator
-from google.oauth2 import service_account
 
+from resources.bigquery_credentials import credentials_of
 from resources.bigquery_errors import NETWORK, bigquery_errors, job_failure
 from resources.connections import BigQueryConnection
-from resources.errors import BatchmergeError, CommitStateUnknown, ConfigurationError, Unavailable
+from resources.errors import BatchmergeError, CommitStateUnknown, Unavailable
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -58,7 +56,7 @@ class BigQuery:
             return bigquery.Client(
                 project=found.project,
                 location=found.location,
-                credentials=_credentials(found, self.name),
+                credentials=credentials_of(found, self.name),
                 client_options=ClientOptions(api_endpoint=found.endpoint) if found.endpoint else None,
             )
 
@@ -286,24 +284,3 @@ def label(text: str) -> str:
 def _parameters(values: Mapping[str, Value]) -> list[bigquery.ScalarQueryParameter]:
     kinds = {int: "INT64", float: "FLOAT64", str: "STRING", type(None): "STRING"}
     return [bigquery.ScalarQueryParameter(name, kinds[type(value)], value) for name, value in values.items()]
-
-
-def _credentials(connection: BigQueryConnection, name: str) -> Any:
-    """Application default credentials are the client's own way: None."""
-    if connection.endpoint:
-        return AnonymousCredentials()
-    scopes = ["https://www.googleapis.com/auth/bigquery"]
-    try:
-        if connection.credentials_json:
-            info = json.loads(connection.credentials_json.get_secret_value())
-            return service_account.Credentials.from_service_account_info(info, scopes=scopes)
-        if connection.credentials_file:
-            return service_account.Credentials.from_service_account_file(connection.credentials_file, scopes=scopes)
-    except (OSError, ValueError) as problem:
-        # The exception's text may quote the secret.
-        raise ConfigurationError(
-            f"the credentials cannot be read ({type(problem).__name__})",
-            where=f"connection {name}",
-            remedy="give the JSON of a service account key",
-        ) from None
-    return None

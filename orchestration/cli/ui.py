@@ -12,8 +12,9 @@ from orchestration.cli import ends_when_asked
 from orchestration.cli.instance import dagster_home, dagster_instance
 from orchestration.files import FOLDER, require_pipelines
 from resources.connections import data_folder
-from resources.local import processes, stack
+from resources.local import processes
 from resources.local.ports import is_free
+from resources.local.stack_state import add_ui
 from resources.project import project_folder
 
 
@@ -39,5 +40,5 @@ def ui(port: int) -> None:
     # The daemon's runs start elsewhere: a data folder named by a relative path has to stay the same one.
     os.environ["BATCHMERGE_HOME"] = str(data_folder())
     ends_when_asked(signal.SIG_DFL)
-    stack.add_ui(data_folder(), port, processes.take_mark())
+    add_ui(data_folder(), port, processes.take_mark())
     os.execv(sys.executable, [*command, *where])  # this process becomes Dagster, so that signals reach it

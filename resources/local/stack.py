@@ -6,7 +6,6 @@ that were started. Two data folders have nothing in common but the downloads.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.local import processes
@@ -28,6 +27,7 @@ from resources.local.ports import free_port, is_free
 from resources.local.processes import Running
 from resources.local.service import Lake, Say, Service, Site
 from resources.local.spark_server import SparkServer
+from resources.local.stack_state import StackState, replace_file
 from resources.local.zookeeper import ZooKeeper
 
 SERVICES: tuple[Service, ...] = (
@@ -41,15 +41,6 @@ SERVICES: tuple[Service, ...] = (
 _BY_NAME = {service.name: service for service in SERVICES}
 _LOOK_EVERY = 0.1
 _LAKES: dict[Lake, str] = {"file": "a folder of it", "s3": "an object store"}
-
-
-class StackState(BaseModel):
-    """`stack.json`."""
-
-    model_config = ConfigDict(extra="forbid")
-    ports: dict[str, dict[str, int]] = Field(default_factory=dict)
-    processes: dict[str, Running] = Field(default_factory=dict)
-    lake: Lake = "file"
 
 
 class ServiceStatus(BaseModel):
@@ -80,11 +71,11 @@ def up(home: Path, only: Iterable[str] | None, say: Say, lake: Lake | None = Non
         Unavailable: a service did not come up; the others stay.
     """
     with exclusive(home / "stack.lock"):
-        state = _read(home)
+        state = StackState.read(home)
         _settle_lake(home, state, lake)
         chosen = _choose(only, state.lake, say)
         _settle_ports(state, chosen)
-        _write(home, state)
+        state.write(home)
         site = Site(home, state.ports, state.lake)
         try:
             _Start(site, state, say).all(chosen)
@@ -101,7 +92,7 @@ def down(home: Path, say: Say) -> None:
     if not (home / "stack.json").exists():
         return
     with exclusive(home / "stack.lock"):
-        state = _read(home)
+        state = StackState.read(home)
         needed = {name for service in SERVICES for name in service.needs}
         # Those that others need stop last; the others side by side.
         for round in ([s for s in SERVICES if s.name not in needed], [s for s in SERVICES if s.name in needed]):
@@ -109,13 +100,7 @@ def down(home: Path, say: Say) -> None:
                 list(pool.map(lambda service: _stop(service.name, state.processes.get(service.name), say), round))
             for service in round:
                 state.processes.pop(service.name, None)
-            _write(home, state)
-
-
-def add_ui(home: Path, port: int, running: Running) -> None:
-    """`down` ends Dagster's web page on this port too."""
-    (home / "ui").mkdir(parents=True, exist_ok=True)
-    _replace(home / "ui" / f"{port}.json", running.model_dump_json())
+            state.write(home)
 
 
 def _stop(name: str, running: Running | None, say: Say) -> None:
@@ -126,7 +111,7 @@ def _stop(name: str, running: Running | None, say: Say) -> None:
 
 def status(home: Path) -> list[ServiceStatus]:
     """How each service is, as it answers itself."""
-    state = _read(home)
+    state = StackState.read(home)
     site = Site(home, state.ports, state.lake)
     with ThreadPoolExecutor(len(SERVICES)) as pool:
         return list(pool.map(lambda service: _look(service, site, state), SERVICES))
@@ -240,7 +225,7 @@ class _Start:
             running = processes.start(command, log, self._site.folder(service.name))
             with self._writing:
                 self._state.processes[service.name] = running
-                _write(self._site.home, self._state)
+                self._state.write(self._site.home)
         self._wait(service, running, log_end)
         self._say(f"{service.name}: ready at {self._address(service)} after {time.monotonic() - began:.1f} s")
 
@@ -273,22 +258,6 @@ class _Start:
         return self._site.address(service.name, service.port_names[0])
 
 
-def _read(home: Path) -> StackState:
-    path = home / "stack.json"
-    try:
-        return StackState.model_validate_json(path.read_text())
-    except FileNotFoundError:
-        return StackState()
-    except ValidationError:
-        raise ConfigurationError(
-            "this is not a stack's state", where=str(path), remedy="stop its services by hand, then remove the file"
-        ) from None
-
-
-def _write(home: Path, state: StackState) -> None:
-    _replace(home / "stack.json", state.model_dump_json(indent=2))
-
-
 def _write_connections(site: Site, state: StackState) -> None:
     """Entries of all services that this data folder has started and not stopped."""
     entries: dict[str, dict[str, Any]] = {}
@@ -296,11 +265,4 @@ def _write_connections(site: Site, state: StackState) -> None:
         if service.name in state.processes:
             entries |= service.connections(site)
     head = "# Written by `batchmerge up`: changes are lost. Name another file in BATCHMERGE_CONNECTIONS.\n"
-    _replace(site.home / "connections.yaml", head + yaml.safe_dump({"connections": entries}, sort_keys=False))
-
-
-def _replace(path: Path, text: str) -> None:
-    """Writes the file in one step: a reader, or a crash, sees the old one or the new one."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    partial.write_text(text)
-    partial.replace(path)
+    replace_file(site.home / "connections.yaml", head + yaml.safe_dump({"connections": entries}, sort_keys=False))

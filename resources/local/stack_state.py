@@ -1,0 +1,51 @@
+"""What is known of a stack between commands: files of its data folder, each written in one step."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from resources.errors import ConfigurationError
+from resources.local.processes import Running
+from resources.local.service import Lake
+
+
+class StackState(BaseModel):
+    """`stack.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+    ports: dict[str, dict[str, int]] = Field(default_factory=dict)
+    processes: dict[str, Running] = Field(default_factory=dict)
+    lake: Lake = "file"
+
+    @classmethod
+    def read(cls, home: Path) -> StackState:
+        path = home / "stack.json"
+        try:
+            return cls.model_validate_json(path.read_text())
+        except FileNotFoundError:
+            return cls()
+        except ValidationError:
+            raise ConfigurationError(
+                "this is not a stack's state",
+                where=str(path),
+                remedy="stop its services by hand, then remove the file",
+            ) from None
+
+    def write(self, home: Path) -> None:
+        replace_file(home / "stack.json", self.model_dump_json(indent=2))
+
+
+def add_ui(home: Path, port: int, running: Running) -> None:
+    """`down` ends Dagster's web page on this port too."""
+    (home / "ui").mkdir(parents=True, exist_ok=True)
+    replace_file(home / "ui" / f"{port}.json", running.model_dump_json())
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes the file in one step: a reader, or a crash, sees the old one or the new one."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.replace(path)
