@@ -9,6 +9,7 @@ import argparse
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from resources.local import stack
@@ -17,27 +18,47 @@ from tests.benchmarks._workload import services
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / ".batchmerge" / "benchmarks.json"
-# Those that report; the others are joined one by one.
-PARTS = tuple(sorted(p.stem for p in HERE.glob("[a-z]*.py") if "import Measure, report" in p.read_text()))
+# In the order of the docs.
+_ORDER = (
+    "append",
+    "fan_out",
+    "upsert",
+    "small_batches",
+    "latency",
+    "commands",
+    "memory",
+    "clickhouse",
+    "bigquery",
+    "catch_up",
+    "formats",
+    "many_pipelines",
+)
+PARTS = tuple(name for name in _ORDER if "import Measure, report" in (HERE / f"{name}.py").read_text())
 
 
-def main() -> int:
+def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes: does it work?")
     parser.add_argument("--results", type=Path, help=f"file that the figures are put into; left out: {RESULTS}")
-    wanted = parser.parse_args()
-    names = wanted.names or PARTS
-    if unknown := [name for name in names if name not in PARTS]:
+    found = parser.parse_args(arguments)
+    if unknown := [name for name in found.names if name not in PARTS]:
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    return found
+
+
+def main() -> int:
+    wanted = options(sys.argv[1:])
+    names = wanted.names or PARTS
     results = wanted.results or (RESULTS.with_suffix(".quick.json") if wanted.quick else RESULTS)
     available = [service.name for service in stack.SERVICES if service.name != "s3" and not service.unavailable()]
     began, codes = time.monotonic(), {}
     with services(*available) as (home, _):
         for name in names:
             print(f"\n== {name} ==", flush=True)
-            options = [*(["--quick"] if wanted.quick else []), "--home", str(home), "--results", str(results)]
-            command = [sys.executable, "-m", f"tests.benchmarks.{name}", *options]
+            size = ["--quick"] if wanted.quick else []
+            command = [sys.executable, "-m", f"tests.benchmarks.{name}", *size]
+            command += ["--home", str(home), "--results", str(results)]
             codes[name] = subprocess.run(command, check=False).returncode
     parts = read(results).parts
     for name in names:

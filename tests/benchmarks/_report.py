@@ -135,6 +135,8 @@ def line(one: Measure) -> str:
 
 def shown(turns: Sequence[float], unit: Unit) -> str:
     """``1.24 s (1.20 to 1.31)``; the spread is left out of a single turn."""
+    if not turns:
+        return "not measured: too short"
     spread = f" ({_figure(min(turns), unit)} to {_figure(max(turns), unit)})" if len(turns) > 1 else ""
     return f"{_figure(statistics.median(turns), unit)} {unit}{spread}"
 

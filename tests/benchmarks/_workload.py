@@ -24,7 +24,7 @@ from resources.local import stack
 from tests.benchmarks._records import COLUMNS, as_json, numbers, rows
 
 PARTITIONS = 4
-_AT_ONCE, _WAITING, _PROCESSES = 100_000, 1_000_000, 2
+_AT_ONCE, _WAITING, _ONE_PROCESS = 100_000, 1_000_000, 500_000
 
 
 @contextmanager
@@ -41,55 +41,54 @@ def services(*names: str, home: Path | None = None) -> Iterator[tuple[Path, Conn
                 stack.down(at, print)
 
 
-def create(connections: Connections, topic: str, partitions: int = PARTITIONS) -> None:
-    """An empty topic whose records are compressed by lz4; nothing to do where it is there."""
-    admin = AdminClient({"bootstrap.servers": _servers(connections)})
+def fill(connections: Connections, topic: str, ids: Iterable[int], turn: int = 0, partitions: int = PARTITIONS) -> None:
+    """Produces one record per id, keyed by it, in the ids' order; a key stays in its partition. Makes the topic where
+    there is none."""
+    servers = connections.get("kafka", KafkaConnection).bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers})
     if topic not in admin.list_topics(timeout=30).topics:
         admin.create_topics([NewTopic(topic, partitions)])[topic].result(timeout=60)
-
-
-def fill(connections: Connections, topic: str, ids: Iterable[int], turn: int = 0) -> None:
-    """Produces one record per id, keyed by it, in the ids' order; a key stays in its partition."""
-    create(connections, topic)
     known = numbers(ids)
-    work = [
-        (_servers(connections), topic, known[start : start + _AT_ONCE], turn)
-        for start in range(0, len(known), _AT_ONCE)
-    ]
-    if len(work) < 4:
-        _produce(work)
+    if len(known) < _ONE_PROCESS:
+        _produce(servers, topic, known, turn, partitions)
         return
-    # One process per half of the partitions: so each partition has the ids' order.
-    halves = [[(s, t, ids[ids % _PROCESSES == n], turn) for s, t, ids, turn in work] for n in range(_PROCESSES)]
-    with ProcessPoolExecutor(_PROCESSES, get_context("spawn")) as pool:
-        list(pool.map(_produce, halves))
+    # Two processes, each with partitions of its own.
+    halves = [known[known % 2 == n] for n in range(2)]
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        for sent in [pool.submit(_produce, servers, topic, half, turn, partitions) for half in halves]:
+            sent.result()
 
 
-def _produce(work: list[tuple[str, str, Any, int]]) -> None:
+def _produce(servers: str, topic: str, ids: Any, turn: int, partitions: int) -> None:
     settings = {"linger.ms": 50, "queue.buffering.max.messages": _WAITING, "compression.type": "lz4"}
-    producer = Producer({"bootstrap.servers": work[0][0], **settings} if work else settings)
-    for _, topic, ids, turn in work:
-        for partition in range(PARTITIONS):
-            mine = ids[ids % PARTITIONS == partition]
-            keys = as_json(pa.table({"id": mine}))
-            values = as_json(rows(mine, turn))
-            messages = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
-            sent = producer.produce_batch(topic, messages, partition)
-            while len(producer) > _WAITING - 2 * _AT_ONCE:
-                producer.poll(0.1)
-            assert sent == len(messages), f"{len(messages) - sent} records were not taken"
+    producer = Producer({"bootstrap.servers": servers, **settings})
+    for start in range(0, len(ids), _AT_ONCE):
+        part = ids[start : start + _AT_ONCE]
+        places = (part % partitions).tolist()
+        records = zip(as_json(pa.table({"id": part})), as_json(rows(part, turn)), places, strict=True)
+        messages = [{"key": key, "value": value, "partition": place} for key, value, place in records]
+        sent = producer.produce_batch(topic, messages)
+        assert sent == len(messages), f"{len(messages) - sent} records were not taken"
+        while len(producer) > _WAITING - _AT_ONCE:
+            producer.poll(0.1)
     left = producer.flush()
     assert not left, f"{left} records were not sent"
 
 
-def _servers(connections: Connections) -> str:
-    return connections.get("kafka", KafkaConnection).bootstrap_servers
-
-
 def pipeline(connections: Connections, topic: str, tables: Sequence[dict[str, Any]], **parts: object) -> Pipeline:
     """A new pipeline with these tables, under names of its own."""
-    name = f"bench_{uuid.uuid4().hex[:8]}"
-    document = {
+    name = new_name()
+    spec = PipelineSpec.model_validate(document(name, topic, tables, **parts))
+    return Pipeline(name, spec, connections, run_id="bench")
+
+
+def new_name() -> str:
+    return f"bench_{uuid.uuid4().hex[:8]}"
+
+
+def document(name: str, topic: str, tables: Sequence[dict[str, Any]], **parts: object) -> dict[str, Any]:
+    """The attributes of its pipeline file."""
+    return {
         "source": {
             "topics": [topic],
             "key": {"format": "json", "columns": {"id": "long"}},
@@ -99,4 +98,3 @@ def pipeline(connections: Connections, topic: str, tables: Sequence[dict[str, An
         "tables": [{"table": f"bench.{name}_{table['mode']}", **table} for table in tables],
         **parts,
     }
-    return Pipeline(name, PipelineSpec.model_validate(document), connections, run_id="bench")

@@ -1,130 +1,175 @@
-"""From a request to the commit: runs that a daemon starts on warm services, into one table and into three.
+"""How soon a record is in its Iceberg table, under Dagster's daemon, on warm services.
 
-Median and worst of so many runs: seconds from the moment that the run is asked for (what a tick does) to the last
-table's materialization, which is written after its commit; and the parts of it.
+From tick to commit: a run that is asked for as a schedule does, with the records waiting; until the last table's
+materialization, which is written after its commit. From produce to visible: a resident run (`interval: 1s`) while
+records come evenly; until their offset is committed in the table, looked at 20 times a second.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import uuid
+from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import dagster as dg
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Producer
 
-from orchestration.cli.instance import SETTINGS
-from resources.connections import Connections, load_connections
-from resources.local import stack
+from jobs.offsets import Offsets
+from jobs.pipeline import Pipeline
+from jobs.spec.pipeline import PipelineSpec
+from resources.connections import KafkaConnection
 from resources.local.ports import free_port
-from tests.kit import specs
+from tests.benchmarks._project import Project, event_times
+from tests.benchmarks._records import as_json, rows
+from tests.benchmarks._report import Measure, report
+from tests.benchmarks._workload import PARTITIONS, document, fill, services
 from tests.kit.dagster_dev import ask, running
-from tests.kit.flow import Flow
-from tests.kit.records import Record, bootstrap, produce
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE, until
 
-RUNS, RECORDS, WARM_UP = 20, 1_000, 2
+_MODES, _WARM_UP, _WARM_SECONDS, _PARTS = ("append", "upsert", "upsert_delete"), 2, 10, 10
 _LAUNCH = """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
-_PARTS = ("asked -> process", "process -> first step", "first step -> last commit", "asked -> last commit")
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A Dagster with its daemon on a project's pipelines."""
+
+    project: Project
+    instance: dg.DagsterInstance
+    page: str
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of one run, in the order of `_PARTS`."""
+    """Seconds of one run: asked for → its process → its first step → its last commit."""
 
     to_process: float
     to_step: float
     to_commit: float
 
     @property
-    def parts(self) -> tuple[float, ...]:
-        return (self.to_process, self.to_step, self.to_commit, self.to_process + self.to_step + self.to_commit)
+    def whole(self) -> float:
+        return self.to_process + self.to_step + self.to_commit
 
 
-def main() -> None:
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
-    flows = [
-        # Without a schedule that gets in the way.
-        Flow("one", ["upsert"], name="one", overrides={"paused": True}),
-        Flow("three", ["append", "upsert", "upsert_delete"], name="three", overrides={"paused": True}),
-    ]
-    with daemon(flows) as (connections, instance, page):
-        for flow in flows:
-            _measure(flow, runs, connections, instance, page)
-
-
-@contextmanager
-def daemon(flows: Sequence[Flow]) -> Iterator[tuple[Connections, dg.DagsterInstance, str]]:
-    """Kafka and Spark, a Dagster with its daemon on these pipelines, and their topics: connections, instance, page."""
-    with tempfile.TemporaryDirectory() as text, ExitStack() as ends:
-        home = Path(text)
-        ends.callback(stack.down, home, print)
-        site = stack.up(home, ["kafka", "spark"], print)
-        connections = load_connections(site.home / "connections.yaml")
-        admin = AdminClient({"bootstrap.servers": bootstrap(connections)})
-        for flow in flows:
-            specs.write(home / "pipelines", flow.name, flow.spec_document)
-            admin.create_topics([NewTopic(flow.topic, num_partitions=1)])[flow.topic].result(timeout=30)
-        (home / "dagster").mkdir()
-        (home / "dagster" / "dagster.yaml").write_text(SETTINGS.read_text())
-        environment = {
-            "DAGSTER_HOME": str(home / "dagster"),
-            "BATCHMERGE_PIPELINES": str(home / "pipelines"),
-            "BATCHMERGE_CONNECTIONS": str(site.home / "connections.yaml"),
+def measure(options: Namespace) -> Iterator[Measure]:
+    topics = [f"latency-{uuid.uuid4().hex[:8]}" for _ in range(2)]
+    with services("kafka", "spark", home=options.home) as (home, connections):
+        for topic in topics:
+            fill(connections, topic, ())
+        project = Project.make(home, connections)
+        asked = {
+            count: project.add(topics[0], [{"kind": "iceberg", "mode": mode} for mode in _MODES[:count]], paused=True)
+            for count in (1, 3)
         }
-        os.environ.update(environment)
+        tables = [{"kind": "iceberg", "mode": "append"}]
+        resident = project.add(topics[1], tables, changes={}, interval="1s")
+        project.command("pause", resident)
         command = [sys.executable, "-m", "dagster", "dev", "-m", "orchestration.definitions", "--host", "127.0.0.1"]
-        instance = ends.enter_context(dg.DagsterInstance.from_config(str(home / "dagster")))
-        page = ends.enter_context(running(command, free_port(()), environment, home / "log"))
-        yield connections, instance, page
+        at = str(project.folder / "dagster")
+        with (
+            dg.DagsterInstance.from_config(at) as instance,
+            running(command, free_port(()), project.environment, project.folder / "log") as page,
+        ):
+            daemon = Daemon(project, instance, page)
+            for count, name in asked.items():
+                runs = [one_run(daemon, name, topics[0], options.rows) for _ in range(_WARM_UP + options.runs)][
+                    _WARM_UP:
+                ]
+                yield Measure(
+                    what=f"from tick to commit, {options.rows:,} records, tables: {count}",
+                    unit="s",
+                    turns=tuple(run.whole for run in runs),
+                    beside={
+                        "until the run's process begins": tuple(run.to_process for run in runs),
+                        "until its first step": tuple(run.to_step for run in runs),
+                        "until the last commit": tuple(run.to_commit for run in runs),
+                    },
+                    headline=count == 1,
+                )
+            project.command("resume", resident)
+            took = resident_seconds(project, resident, tables, topics[1], options)
+    cuts = statistics.quantiles(took, n=100)
+    yield Measure(
+        what=f"from produce to visible, {options.rate:,} records a second for {options.seconds} s: p50",
+        unit="s",
+        turns=(cuts[49],),
+        beside={"p99": (cuts[98],), "longest": (max(took),)},
+        headline=True,
+    )
 
 
-def _measure(flow: Flow, runs: int, connections: Connections, instance: dg.DagsterInstance, page: str) -> None:
-    timed = []
-    for number in range(WARM_UP + runs):
-        records = [Record(0, n, {"id": n, "name": "n", "amount": 1.0, "op": "u"}) for n in range(RECORDS)]
-        produce(bootstrap(connections), flow.topic, records)
-        found = _one(flow, instance, page)
-        if number >= WARM_UP:
-            timed.append(found)
-    print(f"{len(flow.modes)} tables, {RECORDS} records, {runs} runs: median and worst, seconds")
-    for name, seconds in zip(_PARTS, zip(*(one.parts for one in timed), strict=True), strict=True):
-        print(f"  {name:<28}{statistics.median(seconds):6.2f}{max(seconds):8.2f}")
-
-
-def _one(flow: Flow, instance: dg.DagsterInstance, page: str) -> Timed:
-    selector = {
-        "repositoryLocationName": "orchestration.definitions",
-        "repositoryName": "__repository__",
-        "jobName": flow.name,
-    }
+def one_run(daemon: Daemon, name: str, topic: str, count: int) -> Timed:
+    fill(daemon.project.connections, topic, range(count))
+    where = {"repositoryLocationName": "orchestration.definitions", "repositoryName": "__repository__"}
     hour = time.strftime("%Y-%m-%d-%H:00", time.gmtime())
     tags = {"executionMetadata": {"tags": [{"key": "dagster/partition", "value": hour}]}}
+    parameters = {"selector": {**where, "jobName": name}, "mode": "default", **tags}
     asked = time.time()
-    answer = ask(page, _LAUNCH, {"p": {"selector": selector, "mode": "default", **tags}})["launchRun"]
+    answer = ask(daemon.page, _LAUNCH, {"p": parameters})["launchRun"]
     assert answer["__typename"] == "LaunchRunSuccess", answer
-    run_id = answer["run"]["runId"]
+    run_id, instance = answer["run"]["runId"], daemon.instance
     until(lambda: (run := instance.get_run_by_id(run_id)) and run.is_finished)
     run = instance.get_run_by_id(run_id)
     assert run
     assert run.is_success, [e.message for e in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)]
-    first = _times(instance, run_id, dg.DagsterEventType.STEP_START)[0]
-    began = _times(instance, run_id, dg.DagsterEventType.RUN_START)[0]
-    commits = _times(instance, run_id, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    began = event_times(instance, run_id, dg.DagsterEventType.RUN_START)[0]
+    first = event_times(instance, run_id, dg.DagsterEventType.STEP_START)[0]
+    commits = event_times(instance, run_id, dg.DagsterEventType.ASSET_MATERIALIZATION)
     return Timed(began - asked, first - began, commits[-1] - first)
 
 
-def _times(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEventType) -> list[float]:
-    return sorted(entry.timestamp for entry in instance.all_logs(run_id, of_type=kind))
+def resident_seconds(
+    project: Project, name: str, tables: list[dict[str, Any]], topic: str, options: Namespace
+) -> list[float]:
+    """Of each tenth of a second's records how long they took, after the first seconds."""
+    spec = PipelineSpec.model_validate(document(name, topic, tables, changes={}, interval="1s"))
+    (destination,) = Pipeline(name, spec, project.connections).destinations()
+    sent, each = list[tuple[int, float]](), options.rate // _PARTS
+
+    def send() -> None:
+        servers = project.connections.get("kafka", KafkaConnection).bootstrap_servers
+        producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "compression.type": "lz4"})
+        for turn in range((_WARM_SECONDS + options.seconds) * _PARTS):
+            began = time.monotonic()
+            ids = np.arange(turn * each, (turn + 1) * each)
+            for key, value, n in zip(as_json(pa.table({"id": ids})), as_json(rows(ids)), ids.tolist(), strict=True):
+                producer.produce(topic, key=key, value=value, partition=n % PARTITIONS)
+            producer.flush()
+            sent.append(((turn + 1) * each, began))
+            time.sleep(max(0.0, began + 1 / _PARTS - time.monotonic()))
+
+    def reached() -> int:
+        """Of records in the order of their ids: the first one that is not there."""
+        state = destination.committed()
+        found: Offsets = state.offsets if state else {}
+        return min((found.get(tp, 0) for tp in found), default=0) * PARTITIONS
+
+    fill(project.connections, topic, range(PARTITIONS))
+    until(lambda: reached() > 0, what="first batch of the resident run")
+    sender, seen, took = threading.Thread(target=send), 0, list[float]()
+    sender.start()
+    first, last = _WARM_SECONDS * options.rate, (_WARM_SECONDS + options.seconds) * options.rate
+    # Records that are in the topic before the first one that is measured.
+    before, end = PARTITIONS, time.monotonic() + PATIENCE
+    while seen < last:
+        assert time.monotonic() < end, f"{last - seen:,} records are not in the table"
+        offset, now = reached() - before, time.monotonic()
+        took += [now - began for after, began in list(sent) if seen < after <= offset and after > first]
+        seen = max(seen, offset)
+        time.sleep(0.05)
+    sender.join()
+    return took
 
 
 if __name__ == "__main__":
-    main()
+    report(__doc__, measure, rows=(1_000, 100), runs=(8, 1), rate=(1_000, 1_000), seconds=(40, 5))

@@ -23,8 +23,7 @@ from jobs.maintenance.run import maintain_table
 from jobs.pipeline import Pipeline
 from orchestration.components.merging import advance_or_replay
 from resources.connections import Connections, KafkaConnection
-from tests.benchmarks._workload import PARTITIONS, fill, services
-from tests.benchmarks.iceberg import pipeline
+from tests.benchmarks._workload import PARTITIONS, fill, pipeline, services
 
 CHANGES = 10_000
 FILE_ROWS = 1_250_000
@@ -98,7 +97,8 @@ def subject(connections: Connections, rows: int, random: bool, how: str) -> Subj
     """A new table with so many rows, which no batch has brought."""
     topic = f"upsert-{uuid.uuid4().hex[:8]}"
     fill(connections, topic, iter(()))
-    p = pipeline(connections, topic, "upsert_delete", CHANGES)
+    tables = [{"kind": "iceberg", "mode": "upsert_delete"}]
+    p = pipeline(connections, topic, tables, batch={"max_records": CHANGES})
     spec = p.spec.model_copy(update={"tables": [p.spec.tables[0].model_copy(update={"write": WRITES[how]})]})
     p = replace(p, spec=spec)
     p.destinations()[0].prepare()

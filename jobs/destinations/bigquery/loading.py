@@ -9,7 +9,7 @@ leaves nothing that the next run could find, and every stream would need a row o
 cost nothing and skip the streaming buffer. Their limits (vendor page "Quotas and limits"): 1,500 a table and day, which
 is one flush a minute, so `merge_interval_seconds` below 60 is for short peaks; a batch that meets the limit stays
 landed and goes with a later flush. Write streams would allow flushes of a few seconds; nothing else speaks for them:
-on the emulator a load of 100,000 rows is also faster by far (`python -m tests.benchmarks bigquery_write`).
+on the emulator a load of 100,000 rows was also faster by far.
 
 Memory: two parts of a chunk as Arrow; its Parquet file is on disk. Nothing for files that are loaded as they are.
 """

@@ -1,0 +1,146 @@
+"""The Apache Iceberg sink of Kafka Connect: one log into one table, in a Connect process of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyiceberg.table import Table
+
+from jobs.iceberg.schema import iceberg_schema
+from jobs.schema.types import parse_columns
+from resources.connections import Connections, IcebergConnection, KafkaConnection
+from resources.iceberg import IcebergCatalog
+from resources.local import processes
+from resources.local.jars import Bundle, classpath, fetch
+from resources.local.java import find_java
+from resources.local.jvm import jvm
+from resources.local.ports import free_port
+from resources.local.service import HOST, Command
+from tests.benchmarks._records import COLUMNS
+from tests.benchmarks._spent import Spent, spent
+from tests.benchmarks._workload import new_name
+
+_KAFKA, _ICEBERG, _HADOOP = "4.1.1", "1.12.0", "3.4.1"
+LIBRARIES = Bundle(
+    "iceberg-sink",
+    (
+        ("org.apache.iceberg", "iceberg-kafka-connect", _ICEBERG),
+        ("org.apache.iceberg", "iceberg-parquet", _ICEBERG),
+        ("org.apache.kafka", "connect-runtime", _KAFKA),
+        ("org.apache.kafka", "connect-json", _KAFKA),
+        ("org.apache.hadoop", "hadoop-client-api", _HADOOP),
+        ("org.apache.hadoop", "hadoop-client-runtime", _HADOOP),
+        ("org.xerial", "sqlite-jdbc", "3.46.1.0"),
+    ),
+)
+VERSION = _ICEBERG
+_PATIENCE = 400
+
+
+def _worker(bootstrap: str, folder: Path) -> dict[str, str]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        "offset.storage.file.filename": str(folder / "offsets"),
+        "offset.flush.interval.ms": "1000",
+        "listeners": f"http://{HOST}:{free_port(set())}",
+        "plugin.discovery": "service_load",
+        "consumer.auto.offset.reset": "earliest",
+        "consumer.max.poll.records": "10000",
+        "consumer.max.partition.fetch.bytes": "8388608",
+    }
+
+
+def _connector(topic: str, control: str, table: str, commit_ms: int, lake: IcebergConnection) -> dict[str, str]:
+    return {
+        "name": "sink",
+        "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+        "tasks.max": "2",
+        "topics": topic,
+        "iceberg.tables": table,
+        "iceberg.control.topic": control,
+        "iceberg.control.commit.interval-ms": str(commit_ms),
+        "iceberg.catalog": "lake",
+        "iceberg.catalog.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "iceberg.catalog.uri": "jdbc:" + (lake.uri or "").replace("sqlite:///", "sqlite:"),
+        "iceberg.catalog.warehouse": lake.warehouse or "",
+        "iceberg.catalog.jdbc.schema-version": "V1",
+    }
+
+
+@contextmanager
+def _connect(folder: Path, sink: dict[str, str], connections: Connections) -> Iterator[processes.Running]:
+    """Connect in a process of its own, with one sink."""
+    java = find_java(print)
+    jars = fetch(LIBRARIES, java, print)
+    folder.mkdir()
+    bootstrap, control = connections.get("kafka", KafkaConnection).bootstrap_servers, sink["iceberg.control.topic"]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(control, 1)])[control].result(timeout=30)
+    for name, settings in (("worker", _worker(bootstrap, folder)), ("sink", sink)):
+        text = "".join(f"{key}={value}\n" for key, value in settings.items())
+        (folder / f"{name}.properties").write_text(text)
+    argv = [*jvm(java, folder, "2g", classpath(jars)), "org.apache.kafka.connect.cli.ConnectStandalone"]
+    files = [str(folder / f"{name}.properties") for name in ("worker", "sink")]
+    running = processes.start(Command([*argv, *files]), folder / "log", folder)
+    try:
+        yield running
+    finally:
+        processes.stop(running)
+
+
+@dataclass(frozen=True)
+class SinkRun:
+    """One log into one table.
+
+    Attributes:
+        steady: records a second over its whole commit intervals, without the first and the last commit; empty where
+            there were too few.
+        whole: from the start of Connect's process until every row is visible.
+    """
+
+    steady: tuple[float, ...]
+    whole: Spent
+
+
+def run_sink(home: Path, connections: Connections, topic: str, rows: int, commit_ms: int) -> SinkRun:
+    catalog, name = IcebergCatalog("lake", connections.get("lake", IcebergConnection)), new_name()
+    table = f"bench.{name}"
+    schema = pa.schema([field.with_nullable(True) for field in parse_columns(COLUMNS)])
+    catalog.create(table, iceberg_schema(schema), properties={"write.parquet.compression-codec": "zstd"})
+    settings = _connector(topic, f"control-{name}", table, commit_ms, connections.get("lake", IcebergConnection))
+    began = time.monotonic()
+    with _connect(home / name, settings, connections) as running, spent(psutil.Process(running.pid)) as whole:
+        while _visible(catalog.require(table)) < rows:
+            if not processes.is_alive(running) or time.monotonic() - began > _PATIENCE:
+                log = (home / name / "log").read_text()[-3000:]
+                raise SystemExit(f"the sink has {_visible(catalog.require(table)):,} of {rows:,} rows:\n{log}")
+            time.sleep(0.2)
+    return SinkRun(_steady(catalog.require(table)), whole)
+
+
+def _steady(table: Table) -> tuple[float, ...]:
+    commits = [(s.timestamp_ms / 1000, _total(s.summary)) for s in table.metadata.snapshots]
+    if len(commits) < 4:
+        return ()
+    (first, before), (last, after) = commits[0], commits[-2]
+    return ((after - before) / (last - first),)
+
+
+def _visible(table: Table) -> int:
+    found = table.current_snapshot()
+    return _total(found.summary) if found else 0
+
+
+def _total(summary: object) -> int:
+    return int(getattr(summary, "additional_properties", {}).get("total-records", 0))

@@ -1,0 +1,77 @@
+"""Puts what was measured into the docs: `docs/benchmarks.json`, and from it the tables in the pages.
+
+`python -m tests.benchmarks.publish [RESULTS]`: takes over the parts of this file (that of `make bench`), in place of
+those before. The tables are never written by hand; `tests/unit/docs/test_benchmarks.py` compares them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tests.benchmarks.__main__ import PARTS, RESULTS
+from tests.benchmarks._report import ROOT, Measure, Part, Results, read, shown, write
+
+KEPT = ROOT / "docs" / "benchmarks.json"
+BEGIN, END = "<!-- figures: begin (python -m tests.benchmarks.publish) -->", "<!-- figures: end -->"
+_HEAD = "| what | median (least to most) | beside it, in the same run |\n| --- | --- | --- |"
+
+
+def main() -> None:
+    new = read(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS)
+    known = {**read(KEPT).parts, **new.parts}
+    write(KEPT, Results(parts={name: known[name] for name in PARTS if name in known}))
+    for page, text in pages(read(KEPT)).items():
+        page.write_text(text)
+
+
+def pages(results: Results) -> dict[Path, str]:
+    """The pages with their tables as they should be."""
+    tables = {ROOT / "docs" / "benchmarks.md": in_full(results), ROOT / "README.md": headlines(results)}
+    return {page: _between(page.read_text(), table) for page, table in tables.items()}
+
+
+def _between(text: str, table: str) -> str:
+    head, rest = text.split(BEGIN)
+    return f"{head}{BEGIN}\n\n{table}\n\n{END}{rest.split(END)[1]}"
+
+
+def headlines(results: Results) -> str:
+    return _table(one for part in results.parts.values() for one in part.measures if one.headline)
+
+
+def in_full(results: Results) -> str:
+    return "\n\n".join([*_where(results), *(text for part in results.parts.values() for text in _section(part))])
+
+
+def _section(part: Part) -> Iterator[str]:
+    """Title, what is done (the benchmark's own words), table."""
+    yield f"### {part.name}"
+    yield (importlib.import_module(f"tests.benchmarks.{part.name}").__doc__ or "").strip()
+    yield _table(part.measures)
+
+
+def _table(measures: Iterable[Measure]) -> str:
+    return "\n".join([_HEAD, *map(_row, measures)])
+
+
+def _row(one: Measure) -> str:
+    beside = "; ".join(f"{who}: {shown(turns, one.unit)}" for who, turns in one.beside.items())
+    return f"| {one.what} | {shown(one.turns, one.unit)} | {beside} |"
+
+
+def _where(results: Results) -> Iterator[str]:
+    """On what, of which commit and when: one paragraph for all parts that have this in common."""
+    found: dict[str, list[str]] = {}
+    for part in results.parts.values():
+        versions = ", ".join(f"{name} {version}" for name, version in part.versions.items())
+        on = f"{part.machine}; {versions}; commit `{part.commit}`, {part.began:%Y-%m-%d}"
+        found.setdefault(on, []).append(f"{part.name} ({part.seconds:.0f} s, load before it {part.load})")
+    for on, names in found.items():
+        yield f"{on}: {', '.join(names)}."
+
+
+if __name__ == "__main__":
+    main()
