@@ -41,7 +41,7 @@ def measure(options: Namespace) -> Iterator[Measure]:
             direct.append(ours(topic, True))
             for seconds in options.commits:
                 sinks[_sink(seconds)].append(run_sink(home, connections, topic, rows, 1000 * seconds))
-    what = f"{rows:,} records, default settings"
+    what = f"append of {rows:,} records, default settings"
     others: dict[str, Sequence[Run | SinkRun]] = {DIRECT: direct, **sinks}
     yield Measure(
         what=f"{what}, while it works",

@@ -86,7 +86,7 @@ def measure(options: Namespace) -> Iterator[Measure]:
                     _WARM_UP:
                 ]
                 yield Measure(
-                    what=f"from tick to commit, {options.rows:,} records, tables: {count}",
+                    what=f"from tick to commit, {options.rows:,} records, {count} table{'s' if count > 1 else ''}",
                     unit="s",
                     turns=tuple(run.whole for run in runs),
                     beside={

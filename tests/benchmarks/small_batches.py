@@ -50,7 +50,7 @@ def measure(options: Namespace) -> Iterator[Measure]:
             for subject in subjects.values():
                 subject.batch(connections, rows)
     turns = {name: tuple(subject.seconds[2:]) for name, subject in subjects.items()}  # the first two warm up
-    what = f"a batch of {rows:,} records"
+    what = f"a batch of {rows:,} records, engine alone"
     yield Measure(
         what=f"{what}, default settings",
         unit="s",
