@@ -7,7 +7,7 @@ other columns than the table has now, or deletes beside them, rows are read thro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,17 +19,25 @@ import pyarrow.parquet as pq
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression, Or
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import REVISION
 from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition
+from jobs.iceberg.attempt import added_files
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.iceberg_errors import catalog_errors
 
 # Opening small files one after another would wait for the storage most of the time.
 _THREADS = 8
+# Of more batches the table's manifests are read, instead of a list of them for each batch.
+_FEW = 16
+# Rows that are read at a time where they are streamed.
+_ROWS = 100_000
+# What rows are chosen by, beside offsets.
+_CHOSEN_BY = (("op",), ("i",), ("batchNumber",), ("kafka", "topic"), (REVISION.name,))
 _BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
 
 Ranges = Mapping[TopicPartition, OffsetRange]
@@ -77,14 +85,14 @@ class PlannedFiles:
         with catalog_errors(landed.identifier):
             table = landed.table()
             schemas = {s.snapshot_id: s.schema_id for s in table.metadata.snapshots}
-            by_place = landed.revision is None
-            wanted = of_batches(batches[0].number, batches[-1].number) if by_place else AlwaysTrue()
-            tasks = list(landed.scan(table, wanted, ("i",)).plan_files())
+            if {schemas.get(b.snapshot_id) for b in batches} != {schemas.get(landed.snapshot)}:
+                return cls(landed, None)
+            files = _of_snapshots(landed, table, batches)
+            files = _of_scan(landed, table, batches) if files is None else files
             schema = table.schema()
-        same = {schemas.get(b.snapshot_id) for b in batches} == {schemas.get(landed.snapshot)}
-        if not same or any(t.delete_files or t.file.file_format != FileFormat.PARQUET for t in tasks):
+        if files is None:
             return cls(landed, None)
-        found = [LandedFile(task.file.file_path, tuple(_bounds(task.file, schema))) for task in tasks]
+        found = [LandedFile(file.file_path, tuple(_bounds(file, schema))) for file in files]
         return cls(landed, tuple(sorted(found, key=lambda file: file.place)))
 
     def read(self, first: int, last: int, part: Ranges | None = None) -> LandedSlice:
@@ -102,9 +110,34 @@ class PlannedFiles:
             # One client of the storage for all of them.
             storage = load_file_io(dict(self.landed.storage), paths[0])
             rows = pa.concat_tables(threads.map(partial(_read, storage), paths), promote_options="permissive")
-        rows = rows.filter(self._mask(rows, first, last, part))
+        return self._chosen(rows, first, last, part).in_order()
+
+    def stream(
+        self, first: int, last: int, paths: Iterable[tuple[str, ...]], number: int, of: int
+    ) -> Iterator[LandedSlice]:
+        """What is at these paths of the same rows, of each `of`th file from the one of this number on; some rows at a
+        time, in no order. Only where files are planned.
+
+        Raises:
+            StorageError, Unavailable: the files cannot be read.
+        """
+        route = self.landed.route
+        wanted = [file.path for file in self.files or () if file.may_hold(first, last, None)][number::of]
+        columns = {*paths, *_CHOSEN_BY, *([route.path] if route and route.path else [])}
+        with catalog_errors(self.landed.identifier):
+            for path in wanted:
+                storage = load_file_io(dict(self.landed.storage), path)
+                with storage.new_input(path).open() as source, pq.ParquetFile(source) as file:
+                    present = [".".join(c) for c in sorted(columns) if c[0] in file.schema_arrow.names]
+                    for rows in file.iter_batches(_ROWS, columns=present, use_threads=False):
+                        yield self._chosen(pa.table(rows), first, last, None)
+
+    def _chosen(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> LandedSlice:
+        wanted = self._mask(rows, first, last, part)
+        if not pc.all(wanted).as_py():
+            rows = rows.filter(wanted)
         whole = {name: rows[name].combine_chunks() for name in rows.column_names if name in FIELDS}
-        return LandedSlice(whole).route_filter(self.landed.route).in_order()
+        return LandedSlice(whole).route_filter(self.landed.route)
 
     def _mask(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> pa.ChunkedArray:
         # A dead letter has no operation.
@@ -117,6 +150,35 @@ class PlannedFiles:
         batches = rows["batchNumber"]
         wanted = pc.and_(wanted, pc.and_(pc.greater_equal(batches, first), pc.less_equal(batches, last)))
         return pc.and_(wanted, _in_part(rows["kafka"], part)) if part is not None else wanted
+
+
+def _of_snapshots(landed: LandedFiles, table: StaticTable, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
+    """Of a few batches what their own snapshots added: a scan would read the manifests of all that were ever landed.
+
+    None where that is not all that was landed.
+    """
+    if landed.revision is not None or len(batches) > _FEW:
+        return None
+    if any(m.content == ManifestContent.DELETES for m in _manifests(table, batches[-1].snapshot_id)):
+        return None
+    files = [file for batch in batches for file in added_files(table, batch.snapshot_id)]
+    whole = sum(file.record_count for file in files) == sum(b.counts.landed + b.counts.quarantined for b in batches)
+    return files if whole and all(file.file_format == FileFormat.PARQUET for file in files) else None
+
+
+def _of_scan(landed: LandedFiles, table: StaticTable, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
+    """None where they are not all Parquet files without deletes."""
+    by_place = landed.revision is None
+    wanted = of_batches(batches[0].number, batches[-1].number) if by_place else AlwaysTrue()
+    tasks = list(landed.scan(table, wanted, ("i",)).plan_files())
+    if any(task.delete_files or task.file.file_format != FileFormat.PARQUET for task in tasks):
+        return None
+    return [task.file for task in tasks]
+
+
+def _manifests(table: StaticTable, snapshot_id: int) -> list[ManifestFile]:
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    return snapshot.manifests(table.io) if snapshot else []
 
 
 def _read(storage: FileIO, path: str) -> pa.Table:

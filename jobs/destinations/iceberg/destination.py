@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
+from jobs.changes.copy_task import copy, files_to_copy, takes_copies
+from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination, MergeContext, Merged, Transaction
@@ -101,7 +103,10 @@ class IcebergDestination(Destination):
         if recreated:
             known = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
             mirrored |= recreated_properties(known, recreated, self.pipeline, self.table.branch)
-        return self._write(context, committed, state, self._changes(context, wanted), mirrored)
+        changes = self._changes(context, wanted)
+        if self.table.mode == "append" and (landed := files_to_copy(context.intermediate, wanted, batches)):
+            return self._append(context, committed, state, changes, mirrored, landed)
+        return self._write(context, committed, state, changes, mirrored)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         return self._apply_again(context, committed, committed, batches)
@@ -168,16 +173,22 @@ class IcebergDestination(Destination):
         state: CommittedState,
         changes: Changes,
         mirrored: dict[str, str],
+        landed: PlannedFiles | None = None,
     ) -> Merged:
-        clock = Stages()
-        attempt = self.attempt(committed, context.transaction)
+        clock, table = Stages(), self.catalog.require(self.table.table)
+        commit: Append | Attempt
+        if landed and takes_copies(table):
+            commit = append = self._commit(Append, committed, context.transaction, table)
+            write = partial(copy, context.spark, landed, changes.wanted, append)
+        else:
+            commit = attempt = self._commit(Attempt, committed, context.transaction, table)
+            write = partial(changes.append_to, attempt)
         failpoint("merge.begun")
         with spark_errors(self.name):
-            clock.time("write", lambda: changes.append_to(attempt))
-        rows = attempt.added_rows()
+            rows = clock.time("write", write)
         failpoint("merge.written")
         summary = {**state.to_properties(), **self._run(context)}
-        snapshot = clock.time("publish", lambda: attempt.publish_append(summary, mirrored, rebase=not changes.missing))
+        snapshot = clock.time("publish", lambda: commit.publish_append(summary, mirrored, rebase=not changes.missing))
         if context.transaction is None:
             failpoint("merge.published")
         return Merged(MergeCounts(changes=rows, inserted=rows), str(snapshot), clock.seconds)

@@ -69,12 +69,13 @@ class Changes:
         """Only rows that the table lacks."""
         return replace(self, missing=True, recreated=recreated)
 
-    def append_to(self, attempt: Attempt) -> None:
-        """Appends every change that is not a delete, as it was landed."""
+    def append_to(self, attempt: Attempt) -> int:
+        """Appends every change that is not a delete, as it was landed; returns how many rows there were."""
         rows = with_all_columns(
             self._sql(self._text(attempt.path)), [c.name for c in self.wanted.columns], attempt.schema
         )
         spark_writes.append(rows, attempt.path, attempt.summary)
+        return attempt.added_rows()
 
     def effect_on(self, attempt: Attempt) -> MergeCounts:
         """Keeps the reduced changes at hand for the merge, and counts what it is going to do."""

@@ -22,7 +22,7 @@ _PROPERTIES = {
     "write.parquet.compression-codec": "zstd",
 }
 # A copy-on-write merge writes whole files again, sorted by key: so many bytes for a cluster of keys, however large the
-# table is. (Measured by tests/benchmarks/iceberg.py. The second is of rows in memory, before they are compressed.)
+# table is. (Measured by tests/benchmarks/upsert.py. The second is of rows in memory, before they are compressed.)
 _SMALL_FILES = {
     "write.target-file-size-bytes": str(64 * 1024 * 1024),
     "write.spark.advisory-partition-size-bytes": str(32 * 1024 * 1024),

@@ -182,6 +182,17 @@ def test_planned_files_hold_what_a_scan_finds(files: LandedFiles, route: RouteFi
     assert len(found[0]) == (10 if route is None else 7)
 
 
+@pytest.mark.parametrize("route", [None, RouteFilter(topics=("t",))])
+def test_shares_of_the_files_are_all_rows_together(files: LandedFiles, route: RouteFilter | None) -> None:
+    snapshots = [s.snapshot_id for s in files.table().metadata.snapshots]
+    batches = [landed(1, 6, snapshots[0]), landed(2, 4, snapshots[2])]
+    planned = copied(PlannedFiles.of(files.taking(ROWS, route), batches))
+    for first, last in ((1, 2), (2, 2)):
+        parts = [part for n in range(2) for part in planned.stream(first, last, [("value", "name")], n, 2)]
+        names = [name for part in parts for name in part.at(("value", "name")).to_pylist()]
+        assert sorted(names) == sorted(planned.read(first, last).at(("value", "name")).to_pylist())
+
+
 def test_files_with_other_columns_are_scanned(landing: Landing) -> None:
     first = widened(landing)
     planned = PlannedFiles.of(LandedFiles.up_to(BATCH, landing), [landed(1, 6, first)])

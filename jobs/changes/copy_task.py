@@ -1,0 +1,83 @@
+"""An append without a query: Spark's tasks copy the rows of landed files into files of the table.
+
+No row passes the JVM, which would take it apart and put it together again, at several times the cost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from jobs.batch import LandedBatch
+from jobs.changes.columns import ROWS
+from jobs.changes.files import LandedFiles
+from jobs.changes.landed_rows import LandedRows
+from jobs.changes.planned_files import PlannedFiles
+from jobs.changes.reduction import Reduction
+from jobs.iceberg.append import Append
+from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.new_files import NewFiles
+from jobs.spark_tasks import Batches, told, told_by_tasks
+from resources.iceberg_errors import catalog_errors
+from resources.spark import parallelism
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """The function of a task: numbers of shares in, descriptions of files out.
+
+    Attributes:
+        where: the table, for errors.
+        columns: where each column that the table gets is in a landed row, by its name.
+        shares: how many there are of the landed files.
+    """
+
+    where: str
+    landed: PlannedFiles
+    first: int
+    last: int
+    columns: Mapping[str, tuple[str, ...]]
+    files: NewFiles
+    shares: int
+
+    def __call__(self, batches: Batches) -> Iterator[Any]:
+        for numbers in batches:
+            for number in numbers.column("id").to_pylist():
+                yield told(json.dumps(self._share(number)))
+
+    def _share(self, number: int) -> list[dict[str, Any]]:
+        with catalog_errors(self.where), FileWriter(self.files) as writer:
+            for rows in self.landed.stream(self.first, self.last, self.columns.values(), number, self.shares):
+                if len(rows):
+                    columns = {name: rows.at(path) for name, path in self.columns.items()}
+                    writer.write(conformed(columns, self.files.arrow_schema))
+        return [file.to_json(self.files) for file in writer.written]
+
+
+def files_to_copy(landed: LandedRows, wanted: Reduction, batches: Sequence[LandedBatch]) -> PlannedFiles | None:
+    """The landed files of these batches; None where their rows have to be read through Iceberg."""
+    files = LandedFiles.up_to(batches[-1], landed).taking(ROWS, wanted.route)
+    planned = PlannedFiles.of(files, batches)
+    return planned if planned.files is not None else None
+
+
+def takes_copies(table: Table) -> bool:
+    """Of a table with partitions or an order Spark brings together first what belongs into a file."""
+    as_parquet = table.properties.get("write.format.default", "parquet").lower() == "parquet"
+    return as_parquet and table.spec().is_unpartitioned() and table.sort_order().is_unsorted
+
+
+def copy(spark: SparkSession, landed: PlannedFiles, wanted: Reduction, append: Append) -> int:
+    """Has Spark's tasks copy every change that is not a delete, as it was landed; returns how many rows there were."""
+    # As many tasks as run at a time, and no more than there are files.
+    shares = max(1, min(len(landed.files or ()), parallelism(spark)))
+    columns = {column.name: column.path for column in wanted.columns}
+    task = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, shares)
+    for text in told_by_tasks(spark.range(0, shares, 1, shares), task):
+        append.add(json.loads(text))
+    return append.rows
