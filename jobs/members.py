@@ -3,21 +3,19 @@
 Where records name tables (`new_tables`), there is one landing; then the tables of each name are merged like a member's.
 
 Each member is a pipeline like any other, so the protocol is the protocol (jobs/protocol.py). Here is only what makes
-hundreds of them cheap: Kafka is asked about all topics at once, catalogs and clients are shared, a few Spark sessions
-serve all members in turn, and a member without anything new costs one look at its committed state. What fails for one
-member is kept, and stops no other.
+hundreds of them cheap: Kafka is asked about all topics at once, catalogs and clients are shared, one Spark job reads
+the records of all that are landed (jobs/landing/reads.py), a few Spark sessions serve all members' merges in turn, and
+a member without anything new costs one look at its committed state. What fails for one member is kept, and stops no
+other.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -25,29 +23,23 @@ from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination
 from jobs.known_topics import known_member, known_members, remember
+from jobs.landing.reads import Reads, SharedReads, read_alone
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline, look
 from jobs.plan import TopicState
+from jobs.side_by_side import OneSession, Outcome, outcome_of, side_by_side
 from jobs.spec.members import Member, is_read
 from jobs.spec.pipeline import PipelineSpec
 from jobs.time_limit import with_timeout
 from resources.connections import Connections, KafkaConnection, SparkConnection
 from resources.errors import BatchmergeError, TopicMissing
 from resources.kafka import KafkaCluster
-from resources.spark import open_session, spark_errors
+from resources.spark import open_session
 
-_LOG = logging.getLogger("batchmerge")
 T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Outcome(Generic[T]):
-    """What became of one topic's part of the work; `done` is None where it failed."""
-
-    topic: str
-    member: Member | None = None
-    done: T | None = None
-    problem: BatchmergeError | None = None
+# One Spark job reads for so many topics at most: each has a thread meanwhile, and each task its files open.
+_READ_TOGETHER = 200
 
 
 @dataclass(frozen=True)
@@ -63,28 +55,6 @@ class Seen:
     states: dict[str, TopicState]
     failed: dict[str, BatchmergeError] = field(default_factory=dict)
     appeared: Sequence[str] = ()
-
-
-class _OneSession(dict[str, SparkSession]):
-    """The sessions of a member as one that a worker has: opened when it is first asked for, whatever the role is."""
-
-    def __init__(self, open_: Callable[[], SparkSession]) -> None:
-        super().__init__()
-        self._open = open_
-
-    def __contains__(self, role: object) -> bool:
-        return True
-
-    def __getitem__(self, role: str) -> SparkSession:
-        if "" not in self.keys():
-            self[""] = self._open()
-        return super().__getitem__("")
-
-    def interrupt(self) -> None:
-        """Stops what runs in it; nothing to do where it was never opened."""
-        for session in self.values():
-            with suppress(BatchmergeError), spark_errors("cancelled"):
-                session.interruptAll()
 
 
 @dataclass
@@ -115,7 +85,11 @@ class Members:
         return known_member(self.name, self.spec, topic)
 
     def open(
-        self, member: Member, seen: TopicState | None = None, sessions: dict[str, SparkSession] | None = None
+        self,
+        member: Member,
+        seen: TopicState | None = None,
+        sessions: dict[str, SparkSession] | None = None,
+        reads: Reads = read_alone,
     ) -> Pipeline:
         """The member as a pipeline; where records name tables, the whole one, about one name."""
         named = self.spec.new_tables is not None
@@ -128,6 +102,7 @@ class Members:
             seen,
             {} if sessions is None else sessions,
             only=member.topic if named else None,
+            reads=reads,
         )
 
     def look(self) -> Seen:
@@ -187,34 +162,37 @@ class Members:
             states: what Kafka has, by topic, where that is known.
         """
         at_once = max(1, min(self.spec.batch.at_once, len(members)))
-        sessions = [_OneSession(partial(self._session, f"{role}-{worker}")) for worker in range(at_once)]
-        free: SimpleQueue[_OneSession] = SimpleQueue()
+        sessions = [OneSession(partial(self._session, f"{role}-{worker}")) for worker in range(at_once)]
+        free: SimpleQueue[OneSession] = SimpleQueue()
         for one_of_them in sessions:
             free.put(one_of_them)
 
         def one(member: Member) -> Outcome[T]:
             session = free.get()
             try:
-                pipeline = self.open(member, (states or {}).get(member.topic), session)
-                return Outcome(member.topic, member, work(pipeline))
-            except BatchmergeError as problem:
-                _LOG.warning("%s: %s", member.topic, problem)
-                return Outcome(member.topic, member, problem=problem)
+                return outcome_of(member, lambda: work(self.open(member, (states or {}).get(member.topic), session)))
             finally:
                 free.put(session)
 
-        pool = ThreadPoolExecutor(at_once, "batchmerge-member")
-        try:
-            for future in as_completed([pool.submit(one, member) for member in members]):
-                outcome = future.result()
-                if outcome.done is not None or outcome.problem:
-                    yield outcome
-        except BaseException:  # the run is cancelled, or there is a bug: nothing begins any more, and Spark stops
-            pool.shutdown(wait=False, cancel_futures=True)
-            for session in sessions:
-                session.interrupt()
-            raise
-        pool.shutdown()
+        yield from side_by_side(members, at_once, one, sessions)
+
+    def each_reading(
+        self,
+        role: str,
+        members: Sequence[Member],
+        work: Callable[[Pipeline], T | None],
+        states: Mapping[str, TopicState],
+    ) -> Iterator[Outcome[T]]:
+        """As `each`, for work that reads Kafka: one Spark job reads for all that wait for records."""
+        session = OneSession(partial(self._session, role))
+        for some in (members[n : n + _READ_TOGETHER] for n in range(0, len(members), _READ_TOGETHER)):
+            reads = SharedReads(len(some), self.spec.batch.at_once)
+
+            def one(member: Member, reads: SharedReads = reads) -> Outcome[T]:
+                with reads.taking_part():
+                    return outcome_of(member, lambda: work(self.open(member, states[member.topic], session, reads)))
+
+            yield from side_by_side(some, len(some), one, [session])
 
     def _session(self, role: str) -> SparkSession:
         """A worker's session: it reaches all that any member needs, since their connections are the same."""
@@ -247,7 +225,7 @@ def land(members: Members, seen: Seen, max_batches: int) -> Iterator[Outcome[lis
         batches = lambda: list(protocol.land(pipeline, max_batches))  # noqa: E731
         return with_timeout(limit, where, batches, lambda: pipeline.interrupt("landing")) or None
 
-    yield from members.each("landing", seen.members, work, seen.states)
+    yield from members.each_reading("landing", seen.members, work, seen.states)
 
 
 def is_behind(pipeline: Pipeline, destination: Destination) -> bool:

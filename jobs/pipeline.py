@@ -18,6 +18,7 @@ from jobs.highest_batch import highest_of
 from jobs.known_topics import remember
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
+from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.sample import sampled_columns, sampled_key
 from jobs.offsets import Offsets, TopicPartition
@@ -56,6 +57,7 @@ class Pipeline:
         run_id: who acts (a Dagster run id); goes into snapshot summaries, labels and comments.
         part_of: the pipeline that this one is a member of (`source.for_each`).
         seen: what Kafka has for the topics, where somebody has just asked for many pipelines at once; used once.
+        reads: how the records of a batch are read.
         only: of the tables that records have named, the name of those that this is about (`jobs.members`).
         silent_until: tables that did not answer, by name, and when to ask them again; on the monotonic clock.
     """
@@ -69,6 +71,7 @@ class Pipeline:
     _sessions: dict[str, SparkSession] = field(default_factory=dict)
     silent_until: dict[str, float] = field(default_factory=dict)
     only: str | None = None
+    reads: Reads = read_alone
     names: Mapping[str, Named] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -105,14 +108,19 @@ class Pipeline:
             return False
         resolved = self._with_sampled_key()
         if resolved is None:
-            raise ConfigurationError(
-                "the newest records have no key",
-                where=f"pipeline {self.name}",
-                remedy="name columns of the value: `changes.key: {columns: […], source: value}`; or leave `source.key` "
-                "out and use the mode append",
-            )
+            raise self.keyless
         self._take(resolved)
         return True
+
+    @property
+    def keyless(self) -> ConfigurationError:
+        """Why records cannot be landed of which the key is to be taken, and which have none."""
+        return ConfigurationError(
+            "the newest records have no key",
+            where=f"pipeline {self.name}",
+            remedy="name columns of the value: `changes.key: {columns: […], source: value}`; or leave `source.key` "
+            "out and use the mode append",
+        )
 
     def _with_sampled_key(self) -> PipelineSpec | None:
         return sampled_key(self.spec, self.kafka, self._topics(), Registries(self.registries()))
@@ -142,7 +150,7 @@ class Pipeline:
         """`<pipeline>_<suffix>`: landed batches, or only dead letters (`intermediate.direct`)."""
         connection = self.spec.intermediate.connection
         catalog = self.connections.opened(connection, IcebergConnection, IcebergCatalog)
-        return IntermediateTable(self.name, self.spec, catalog, Registries(self.registries()))
+        return IntermediateTable(self.name, self.spec, catalog, Registries(self.registries()), self.reads)
 
     def _landing_table(self) -> LandingTable:
         if not self.spec.intermediate.direct:

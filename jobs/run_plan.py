@@ -77,6 +77,8 @@ def plan_run(pipeline: Pipeline) -> RunPlan:
             pipeline, found = pipeline.with_sampled_columns()
             columns = _sampled(found)
         planned = protocol.plan(pipeline)
+        if planned.batch and key_is_open(pipeline.spec):
+            raise pipeline.keyless
     except BatchmergeError as problem:
         tables = [_plan_table(pipeline, destination) for destination in pipeline.destinations()]
         return RunPlan(pipeline.name, pipeline.intermediate.identifier, problem=problem, tables=tables)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -22,9 +20,9 @@ from jobs.iceberg.new_files import NewFiles
 from jobs.landing.new_tables import NameRule
 from jobs.landing.places import Places
 from jobs.landing.readers import record_reader
+from jobs.landing.reads import Reads, WantedRead, kafka_records, read_alone
 from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries, Schemas
-from jobs.landing.splits import Read, plan_reads
 from jobs.landing.task import LandingTask, Selection
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
@@ -34,7 +32,6 @@ from jobs.spark_tasks import plain_function, told_by_tasks
 from jobs.spec.metadata import INSTANT, reads_headers
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
-from resources.spark import parallelism
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,7 @@ class BatchRecords:
         names: where records name tables, what becomes of new names.
         places: of records that are read once more (`jobs.landing.places`); None: the batch's own.
         revision: the batch that lands them then.
+        reads: how they are read.
     """
 
     kafka: KafkaCluster
@@ -63,6 +61,7 @@ class BatchRecords:
     places: Places | None = None
     revision: int | None = None
     schema_ids: Ids = field(default_factory=dict)
+    reads: Reads = read_alone
 
     @property
     def readings(self) -> int:
@@ -75,8 +74,9 @@ class BatchRecords:
 
     def shaped(self, spark: SparkSession) -> DataFrame:
         """Landed rows of all records (`jobs.changes.columns`)."""
-        schema = self._schema
-        reader, records = self._read(spark)
+        schema, resolved, records = self._schema, self.spec.source.resolved, self._records(spark)
+        reader = self._reader(self.registries.schemas_of(self.spec.source, records))
+        records = transformed(records, resolved, reader, self.refused) if resolved else records
         shaped = records.mapInArrow(plain_function(reader), _spark_type(_without(schema, self._constants)))
         constants = {n: F.lit(v.as_py()).cast(from_arrow_type(v.type)) for n, v in self._constants.items()}
         return shaped.withColumns(constants).select(schema.names)
@@ -85,9 +85,12 @@ class BatchRecords:
         """Has Spark's tasks write the selected records, in one pass over Kafka; returns what each of them tells."""
 
         def once(schemas: Schemas) -> list[TaskReport]:
-            reader, records = self._read(spark, schemas)
+            reader = self._reader(schemas)
             task = LandingTask(where, reader, selection, files, self._constants)
-            return [TaskReport.from_text(text) for text in told_by_tasks(records, task)]
+            if resolved := self.spec.source.resolved:
+                records = transformed(self._records(spark), resolved, reader, self.refused)
+                return [TaskReport.from_text(text) for text in told_by_tasks(records, task)]
+            return self.reads(spark, WantedRead(self.kafka, self.batch.ranges, reads_headers(self.spec), task))
 
         return self.registries.read(self.schema_ids, once)
 
@@ -110,15 +113,12 @@ class BatchRecords:
         }
         return same if self.places else {"batchNumber": pa.scalar(self.batch.number, pa.int64()), **same}
 
-    def _read(self, spark: SparkSession, schemas: Schemas | None = None) -> tuple[RecordReader, DataFrame]:
-        """The batch's records, transformed where the pipeline has a transform, and the reader that shapes them."""
-        resolved = self.spec.source.resolved
-        records = _kafka_records(spark, self.kafka, self.batch, reads_headers(self.spec))
-        if schemas is None:
-            schemas = self.registries.schemas_of(self.spec.source, records)
+    def _records(self, spark: SparkSession) -> DataFrame:
+        return kafka_records(spark, self.kafka, self.batch.ranges, reads_headers(self.spec))
+
+    def _reader(self, schemas: Schemas) -> RecordReader:
         reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields, self.names)
-        reader = replace(reader, places=self.places)
-        return reader, transformed(records, resolved, reader, self.refused) if resolved else records
+        return replace(reader, places=self.places)
 
     def check_topics(self) -> None:
         """After the records were read.
@@ -145,36 +145,6 @@ class BatchRecords:
     def bad(self, spark: SparkSession) -> DataFrame:
         """Only the bad records, read again."""
         return self.shaped(spark).where(F.col("error").isNotNull())
-
-
-def _kafka_records(spark: SparkSession, kafka: KafkaCluster, batch: Batch, headers: bool) -> DataFrame:
-    """Exactly the records of the ranges; Spark fails rather than leaves out one that is gone (`failOnDataLoss`)."""
-    reads = plan_reads(batch.ranges, parallelism(spark))
-    frames = [_frame(spark, kafka, read, headers) for read in reads]
-    names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else [])]
-    return reduce(DataFrame.unionAll, frames).select(*names)
-
-
-def _frame(spark: SparkSession, kafka: KafkaCluster, read: Read, headers: bool) -> DataFrame:
-    options = {
-        **kafka.spark_options(),
-        "assign": json.dumps(_by_topic(dict.fromkeys(read.ranges, 0), as_list=True)),
-        "startingOffsets": json.dumps(_by_topic({tp: r.start for tp, r in read.ranges.items()})),
-        "endingOffsets": json.dumps(_by_topic({tp: r.end for tp, r in read.ranges.items()})),
-        "failOnDataLoss": "true",
-        "includeHeaders": str(headers).lower(),
-    }
-    if read.pieces:
-        options["minPartitions"] = str(read.pieces)
-    frame = spark.read.format("kafka").options(**options).load()
-    return frame.coalesce(read.tasks) if read.tasks else frame
-
-
-def _by_topic(values: Mapping[TopicPartition, int], as_list: bool = False) -> dict[str, object]:
-    found: dict[str, dict[str, int]] = {}
-    for tp, value in values.items():
-        found.setdefault(tp.topic, {})[str(tp.partition)] = value
-    return {t: [int(p) for p in ps] for t, ps in found.items()} if as_list else dict(found)
 
 
 def _without(schema: pa.Schema, names: Collection[str]) -> pa.Schema:

@@ -33,6 +33,7 @@ from jobs.landing.landing_table import Readings
 from jobs.landing.new_columns import Written, write_with_new_columns
 from jobs.landing.new_tables import NameRule, known_names, name_rule, tell_new_tables
 from jobs.landing.ranges import LandedRanges, land_ranges
+from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries, known_ids, tell_schema_ids
 from jobs.landing.task import Selection
 from jobs.landing.unknown_fields import tell_unknown_fields
@@ -70,12 +71,14 @@ class IntermediateTable:
     Attributes:
         catalog: the catalog that it is in.
         registries: the Schema Registries that the pipeline names.
+        reads: how the records of a batch are read.
     """
 
     pipeline: str
     spec: PipelineSpec
     catalog: IcebergCatalog
     registries: Registries = field(default_factory=Registries)
+    reads: Reads = read_alone
 
     @property
     def identifier(self) -> str:
@@ -220,8 +223,9 @@ class IntermediateTable:
             names = names or name_rule(spec, known_names(append.properties, self.pipeline))
             ids = known_ids(append.properties, self.pipeline)
             records = BatchRecords(
-                kafka, spec, batch, append.schema, self.registries, {}, refused, names, schema_ids=ids
-            )
+                kafka, spec, batch, append.schema, self.registries, {}, refused, names, schema_ids=ids,
+                reads=self.reads,
+            )  # fmt: skip
             return records, append, land_ranges(spark, records, append, selection, not selection.bad_records)
 
         with spark_errors(self.identifier):

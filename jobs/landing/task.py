@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -47,28 +48,53 @@ class LandingTask:
     constants: Mapping[str, pa.Scalar]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report = TaskReport()
+        with self.opened() as task:
+            for records in batches:
+                task.add(records)
+        yield told(task.report.to_text())
+
+    @contextmanager
+    def opened(self) -> Iterator[OpenTask]:
+        """For records that come in several calls; an exception leaves no file, and the report is whole at the end."""
         with catalog_errors(self.where), FileWriter(self.files) as writer:
-            for rows, found in self.reader.with_reports(batches):
-                op, bad = rows.column("op"), pc.is_valid(rows.column("error"))
-                wanted = pc.is_in(op, value_set=pa.array(self.selection.operations, pa.string()))
-                report += replace(found, outcome=Outcome.of(op, wanted, bad))
-                self._write(rows, pc.or_(wanted, bad) if self.selection.bad_records else wanted, writer)
-        report = replace(report, files=tuple(file.to_json(self.files) for file in writer.written))
-        yield told(report.to_text())
+            task = OpenTask(self, writer)
+            yield task
+        task.report = replace(task.report, files=tuple(file.to_json(self.files) for file in writer.written))
 
-    def _write(self, rows: pa.RecordBatch, chosen: pa.Array, writer: FileWriter) -> None:
-        if not pc.all(chosen).as_py():
-            rows = rows.filter(chosen)
-        if rows.num_rows:
-            writer.write(conformed(self._columns(rows), self.files.arrow_schema))
-
-    def _columns(self, rows: pa.RecordBatch) -> Mapping[str, pa.Array]:
+    def columns(self, rows: pa.RecordBatch) -> Mapping[str, pa.Array]:
+        """What the table's columns have of landed rows."""
         constants = {name: pa.repeat(value, rows.num_rows) for name, value in self.constants.items()}
         landed = {**constants, **{name: rows.column(name) for name in rows.schema.names}}
         if self.selection.columns is None:
             return landed
         return {name: _at(landed, path) for name, path in self.selection.columns.items()}
+
+
+class OpenTask:
+    """A landing task at work.
+
+    Attributes:
+        report: of what was added so far; the files when all is written.
+    """
+
+    def __init__(self, task: LandingTask, writer: FileWriter) -> None:
+        self._task, self._writer = task, writer
+        self.report = TaskReport()
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """Shapes records and writes those that are selected."""
+        selection = self._task.selection
+        for rows, found in self._task.reader.with_reports([records]):
+            op, bad = rows.column("op"), pc.is_valid(rows.column("error"))
+            wanted = pc.is_in(op, value_set=pa.array(selection.operations, pa.string()))
+            self.report += replace(found, outcome=Outcome.of(op, wanted, bad))
+            self._write(rows, pc.or_(wanted, bad) if selection.bad_records else wanted)
+
+    def _write(self, rows: pa.RecordBatch, chosen: pa.Array) -> None:
+        if not pc.all(chosen).as_py():
+            rows = rows.filter(chosen)
+        if rows.num_rows:
+            self._writer.write(conformed(self._task.columns(rows), self._task.files.arrow_schema))
 
 
 def _at(columns: Mapping[str, pa.Array], path: tuple[str, ...]) -> pa.Array:

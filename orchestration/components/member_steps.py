@@ -15,8 +15,9 @@ from typing import Any
 import dagster as dg
 
 from jobs.batch import LandedBatch
-from jobs.members import Outcome, Seen, is_behind, land
+from jobs.members import Seen, is_behind, land
 from jobs.pipeline import Pipeline
+from jobs.side_by_side import Outcome
 from jobs.spec.tables import Table
 from orchestration import names
 from orchestration.components import checks, metadata

@@ -17,7 +17,7 @@ import pytest
 from jobs import failpoints
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.registry import kind_of
-from jobs.landing import batch_records
+from jobs.landing import reads
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.landing_table import LandingTable
 from jobs.offsets import OffsetRange
@@ -76,7 +76,7 @@ class Place:
         return destination.as_landing(letters)
 
     def land(self, *values: object) -> LandedBatch:
-        self.monkeypatch.setattr(batch_records, "_kafka_records", lambda *_: Records(list(values)))
+        self.monkeypatch.setattr(reads, "kafka_records", lambda *_: Records(list(values)))
         table, before = self.table, self.committed
         table.prepare()
         made = batch(

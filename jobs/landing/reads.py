@@ -1,0 +1,202 @@
+"""Passes over Kafka: the records of a batch, or of the batches of many pipelines at once, each to its own task.
+
+The topics of a pipeline with `for_each` are landed side by side. A Spark job for each of them would cost more than the
+records of most: so those who land wait for each other where they read, and one job reads for all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from threading import Condition, Semaphore
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.landing.splits import Read, plan_reads
+from jobs.landing.task import LandingTask, OpenTask
+from jobs.landing.task_report import TaskReport
+from jobs.offsets import Ranges, TopicPartition
+from jobs.spark_tasks import told, told_by_tasks
+from resources.errors import BatchmergeError, Interrupted, Unavailable
+from resources.kafka import KafkaCluster
+from resources.spark import parallelism, spark_errors
+
+_LOG = logging.getLogger("batchmerge")
+
+# Seconds: who comes later than this after the others gets a pass of its own.
+_PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class WantedRead:
+    """The ranges of one batch, and what is to be done with their records."""
+
+    kafka: KafkaCluster
+    ranges: Ranges
+    headers: bool
+    task: LandingTask
+
+
+Reads = Callable[[SparkSession, WantedRead], list[TaskReport]]
+"""Has the records read; gives what each of Spark's tasks tells."""
+_Waiting = tuple[WantedRead, "Future[list[TaskReport]]"]
+ReadsTogether = Callable[[SparkSession, Sequence[WantedRead]], list[list[TaskReport]]]
+
+
+def read_alone(spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
+    """In a job of its own."""
+    frame = kafka_records(spark, wanted.kafka, wanted.ranges, wanted.headers)
+    return [TaskReport.from_text(text) for text in told_by_tasks(frame, wanted.task)]
+
+
+def read_together(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
+    """In one job; no two of them have a topic in common, and all are in the same Kafka."""
+    ranges = {tp: offsets for one in wanted for tp, offsets in one.ranges.items()}
+    frame = kafka_records(spark, wanted[0].kafka, ranges, any(one.headers for one in wanted))
+    numbers = {tp.topic: number for number, one in enumerate(wanted) for tp in one.ranges}
+    found: list[list[TaskReport]] = [[] for _ in wanted]
+    for text in told_by_tasks(frame, TasksByTopic(numbers, [one.task for one in wanted])):
+        number, _, report = text.partition(" ")
+        found[int(number)].append(TaskReport.from_text(report))
+    return found
+
+
+@dataclass(frozen=True)
+class TasksByTopic:
+    """The function of one Spark task for several batches: each record goes to its topic's task."""
+
+    numbers: Mapping[str, int]
+    tasks: Sequence[LandingTask]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opened: dict[int, OpenTask] = {}
+        with ExitStack() as stack:
+            for batch in batches:
+                for topic, records in _by_topic(batch):
+                    number = self.numbers[topic]
+                    if number not in opened:
+                        opened[number] = stack.enter_context(self.tasks[number].opened())
+                    opened[number].add(records)
+        for number, task in opened.items():
+            yield told(f"{number} {task.report.to_text()}")
+
+
+def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    topics = batch.column("topic").cast(pa.string())
+    names = pc.unique(topics).to_pylist()
+    for name in names:
+        yield name, batch if len(names) == 1 else batch.filter(pc.equal(topics, name))
+
+
+class SharedReads:
+    """Reads for those who land side by side: one job for all who wait for records, when nobody else is at work.
+
+    Args of the constructor:
+        expected: how many will take part.
+        at_once: how many of them work at a time; who waits for records does not count.
+        together: does the reading.
+    """
+
+    def __init__(self, expected: int, at_once: int, together: ReadsTogether = read_together) -> None:
+        self._together = together
+        self._changed, self._at_work = Condition(), expected
+        self._waiting: list[_Waiting] = []
+        self._places = Semaphore(at_once)
+
+    @contextmanager
+    def taking_part(self) -> Iterator[None]:
+        """Everything that one of those who were expected does."""
+        try:
+            with self._places:
+                yield
+        finally:
+            with self._changed:
+                self._at_work -= 1
+                self._changed.notify_all()
+
+    def __call__(self, spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
+        self._places.release()
+        try:
+            return self._answer(spark, wanted)
+        finally:
+            self._places.acquire()
+
+    def _answer(self, spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
+        answer: Future[list[TaskReport]] = Future()
+        mine = (wanted, answer)
+        with self._changed:
+            self._waiting.append(mine)
+            self._changed.notify_all()
+            # Whoever finds that nobody else is at work any more reads for all.
+            self._changed.wait_for(
+                lambda: mine not in self._waiting or len(self._waiting) >= self._at_work, timeout=_PATIENCE
+            )
+            together = self._waiting if mine in self._waiting else []
+            self._waiting = [] if together else self._waiting
+        if together:
+            self._read_for(spark, together)
+        return answer.result()
+
+    def _read_for(self, spark: SparkSession, waiting: Sequence[_Waiting]) -> None:
+        """Answers all of them. What fails for several is read one by one, so that it fails for those who caused it."""
+        try:
+            found = self._together(spark, [wanted for wanted, _ in waiting])
+        except BaseException as problem:
+            if len(waiting) == 1 or not _may_be_of_one(problem):
+                for _, answer in waiting:
+                    answer.set_exception(problem)
+                return
+            _LOG.warning("%d topics cannot be read together, and are read one by one", len(waiting))
+            for one in waiting:
+                self._read_for(spark, [one])
+            return
+        for (_, answer), reports in zip(waiting, found, strict=True):
+            answer.set_result(reports)
+
+
+def _may_be_of_one(problem: BaseException) -> bool:
+    """Whether the records of one topic may be the cause."""
+    try:
+        with spark_errors(""):
+            raise problem
+    except (Interrupted, Unavailable):
+        return False
+    except BaseException as ours:
+        return isinstance(ours, BatchmergeError)
+
+
+def kafka_records(spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: bool) -> DataFrame:
+    """Exactly the records of the ranges; Spark fails rather than leaves out one that is gone (`failOnDataLoss`)."""
+    reads = plan_reads(ranges, parallelism(spark))
+    frames = [_frame(spark, kafka, read, headers) for read in reads]
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else [])]
+    return reduce(DataFrame.unionAll, frames).select(*names)
+
+
+def _frame(spark: SparkSession, kafka: KafkaCluster, read: Read, headers: bool) -> DataFrame:
+    options = {
+        **kafka.spark_options(),
+        "assign": json.dumps(_partitions(dict.fromkeys(read.ranges, 0), as_list=True)),
+        "startingOffsets": json.dumps(_partitions({tp: r.start for tp, r in read.ranges.items()})),
+        "endingOffsets": json.dumps(_partitions({tp: r.end for tp, r in read.ranges.items()})),
+        "failOnDataLoss": "true",
+        "includeHeaders": str(headers).lower(),
+    }
+    if read.pieces:
+        options["minPartitions"] = str(read.pieces)
+    frame = spark.read.format("kafka").options(**options).load()
+    return frame.coalesce(read.tasks) if read.tasks else frame
+
+
+def _partitions(values: Mapping[TopicPartition, int], as_list: bool = False) -> dict[str, object]:
+    found: dict[str, dict[str, int]] = {}
+    for tp, value in values.items():
+        found.setdefault(tp.topic, {})[str(tp.partition)] = value
+    return {t: [int(p) for p in ps] for t, ps in found.items()} if as_list else dict(found)

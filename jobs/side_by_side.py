@@ -1,0 +1,81 @@
+"""The same work for many members of a pipeline at a time: its outcomes, its Spark sessions, its threads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import Generic, TypeVar
+
+from pyspark.sql import SparkSession
+
+from jobs.spec.members import Member
+from resources.errors import BatchmergeError
+from resources.spark import spark_errors
+
+_LOG = logging.getLogger("batchmerge")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What became of one topic's part of the work; `done` is None where it failed."""
+
+    topic: str
+    member: Member | None = None
+    done: T | None = None
+    problem: BatchmergeError | None = None
+
+
+class OneSession(dict[str, SparkSession]):
+    """The sessions of a member as one that a worker has, or all: opened when it is first asked for, whatever the role
+    is."""
+
+    def __init__(self, open_: Callable[[], SparkSession]) -> None:
+        super().__init__()
+        self._open, self._opening = open_, Lock()
+
+    def __contains__(self, role: object) -> bool:
+        return True
+
+    def __getitem__(self, role: str) -> SparkSession:
+        with self._opening:
+            if "" not in self.keys():
+                self[""] = self._open()
+            return super().__getitem__("")
+
+    def interrupt(self) -> None:
+        """Stops what runs in it; nothing to do where it was never opened."""
+        for session in self.values():
+            with suppress(BatchmergeError), spark_errors("cancelled"):
+                session.interruptAll()
+
+
+def outcome_of(member: Member, work: Callable[[], T | None]) -> Outcome[T]:
+    """What became of a member's work. What is no error of ours is raised."""
+    try:
+        return Outcome(member.topic, member, work())
+    except BatchmergeError as problem:
+        _LOG.warning("%s: %s", member.topic, problem)
+        return Outcome(member.topic, member, problem=problem)
+
+
+def side_by_side(
+    members: Sequence[Member], at_once: int, one: Callable[[Member], Outcome[T]], sessions: Sequence[OneSession]
+) -> Iterator[Outcome[T]]:
+    """The outcomes of those that had something to do, or failed, as they come."""
+    pool = ThreadPoolExecutor(at_once, "batchmerge-member")
+    try:
+        for future in as_completed([pool.submit(one, member) for member in members]):
+            outcome = future.result()
+            if outcome.done is not None or outcome.problem:
+                yield outcome
+    except BaseException:  # the run is cancelled, or there is a bug: nothing begins any more, and Spark stops
+        pool.shutdown(wait=False, cancel_futures=True)
+        for session in sessions:
+            session.interrupt()
+        raise
+    pool.shutdown()
