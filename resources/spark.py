@@ -245,4 +245,8 @@ def _classified(text: str, where: str) -> BatchmergeError | None:
 
 def _first_line(problem: BaseException) -> str:
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    if lines and "Python worker" in lines[0]:
+        # Of what was raised there only the kind: its text may have a record's value.
+        kinds = [found[1] for line in lines if (found := re.match(r"([A-Za-z_][\w.]*(?:Error|Exception))\b", line))]
+        return f"{kinds[-1] if kinds else 'an exception'} in a Python worker"
     return lines[0][:300] if lines else type(problem).__name__

@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException as LocalAnalysisException
 from pyspark.errors.exceptions.base import RetriesExceeded
 from pyspark.errors.exceptions.connect import (
     AnalysisException,
+    PythonException,
     SparkConnectGrpcException,
     SparkException,
     UnknownException,
@@ -155,6 +156,13 @@ def test_message_of_spark_is_its_first_line_only() -> None:
     assert "what is wrong" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "stacktrace" not in str(caught.value)
+
+
+def test_exception_of_a_python_worker_is_told_by_its_kind_without_values() -> None:
+    stack = "Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'secret'\n"
+    with pytest.raises(TerminalError, match="KeyError in a Python worker") as caught, spark_errors("n.t"):
+        raise PythonException(f"An exception was thrown from the Python worker. Please see below.\n{stack}")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("errors_of", [spark_errors, catalog_errors, bigquery_errors])
