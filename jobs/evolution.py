@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.schema.types import type_name
+from jobs.schema.types import is_wider, type_name
 from jobs.spec.tables import Evolution
 from resources.errors import ConfigurationError, SchemaRefused
 
@@ -132,20 +132,13 @@ def _types(path: Path, old: pa.DataType, new: pa.DataType, ignore_case: bool) ->
         if new.item_field.nullable and not old.item_field.nullable:
             yield RelaxRequired((*path, "value"))
         yield from _types((*path, "value"), old.item_type, new.item_type, ignore_case)
-    elif _holds(new, old):
+    elif is_wider(new, old):
         # The table's type is wider than the declared one: rows fit as they are.
         return
-    elif _holds(old, new):
+    elif is_wider(old, new):
         yield WidenType(path, old, new)
     else:
         yield _refusal(path, old, new)
-
-
-def _holds(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """True where every value of `narrow` is a value of `wide` by one of the rules."""
-    if pa.types.is_decimal(narrow) and pa.types.is_decimal(wide):
-        return bool(narrow.scale == wide.scale and narrow.precision < wide.precision)
-    return (narrow, wide) in {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
 
 
 def _children(kind: pa.StructType) -> list[pa.Field]:

@@ -54,7 +54,7 @@ class Avro(RowDecoder):
     def value(self, record: bytes) -> Any:
         reading, unknown = self._read
         parsed = reading.parsed(record, 0)
-        return self.watched(parsed, reading.converted(parsed), unknown)
+        return self.watched(parsed, reading.converted, unknown)
 
 
 class RegisteredAvro(RowDecoder):
@@ -91,7 +91,7 @@ class RegisteredAvro(RowDecoder):
         if isinstance(reading, Refused):
             raise reading
         parsed = reading[0].parsed(record, PREFIX_BYTES)
-        return self.watched(parsed, reading[0].converted(parsed), reading[1])
+        return self.watched(parsed, reading[0].converted, reading[1])
 
     def _prepared(self, schema_id: int) -> tuple[Reading, FoundFields] | Refused:
         schema = self._schemas.get(schema_id)

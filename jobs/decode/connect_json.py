@@ -54,8 +54,7 @@ class ConnectJson(RowDecoder):
             return None
         if isinstance(reading, Refused):
             raise reading
-        value = payload if reading.convert is None else reading.convert(payload)
-        return self.watched(payload, value, reading.unknown)
+        return self.watched(payload, reading.convert, reading.unknown)
 
     def _split(self, record: bytes) -> tuple[Any, Reading | Refused]:
         for prefix in (self._last, *self._known):

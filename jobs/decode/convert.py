@@ -11,7 +11,7 @@ declared              accepted
                       in Connect's JSON these three are strings
 ``decimal(p,s)``      decimals, whole numbers, text that is a number, floats: if the number fits exactly
 ``string``            text, enum, uuid, time of day (ISO), decimals as plain text
-``text``              the same; any other value of a field as JSON
+``text``              the same; any other value of a field as JSON (`jobs.decode.meant`)
 ``binary``            bytes, fixed
 ``date``              dates, ``"YYYY-MM-DD"``
 ``timestamp``         timestamps of any unit (digits below microseconds are cut), RFC 3339 text, else milliseconds
@@ -29,8 +29,8 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.decode.base import Refused
+from jobs.decode.meant import text_converter
 from jobs.decode.scalars import Convert, as_it_is, scalar_converter
-from jobs.decode.unknown import as_text
 from jobs.schema.types import is_text, type_name
 from jobs.schema.wire import Wire
 
@@ -83,7 +83,7 @@ def _field(wire: Wire, field: pa.Field, path: str) -> Convert | None:
         return converter(wire, field.type, path)
     except Unrepresentable:
         if is_text(field):
-            return as_text
+            return text_converter(wire)
         raise
 
 

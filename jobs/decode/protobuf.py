@@ -50,7 +50,7 @@ class Protobuf(RowDecoder):
     def value(self, record: bytes) -> Any:
         reading, unknown = self._read
         parsed = reading.parsed(record)
-        return self.watched(parsed, reading.converted(parsed), unknown)
+        return self.watched(parsed, reading.converted, unknown)
 
 
 class RegisteredProtobuf(RowDecoder):
@@ -78,7 +78,7 @@ class RegisteredProtobuf(RowDecoder):
         if isinstance(reading, Refused):
             raise reading
         parsed = reading[0].parsed(rest[start:])
-        return self.watched(parsed, reading[0].converted(parsed), reading[1])
+        return self.watched(parsed, reading[0].converted, reading[1])
 
     def _prepared(self, schema_id: int, indexes: tuple[int, ...]) -> tuple[Reading, FoundFields] | Refused:
         schema = self._schemas.get(schema_id)

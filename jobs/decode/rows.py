@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from jobs.decode.base import Decoded, DecodeError, Refused, decode_each
+from jobs.decode.scalars import Convert
 from jobs.decode.unknown import Finding, Watch
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 
@@ -42,12 +43,16 @@ class RowDecoder(ABC):
     def value(self, record: bytes) -> Any:
         """What `pa.array` takes for the type. Raises Refused; any other exception means: not of this format."""
 
-    def watched(self, parsed: Any, value: Any, undeclared: FoundFields) -> Any:
-        """The converted value of a record, after its fields that no column takes were dealt with; raises Refused."""
-        if not undeclared or self._watch is None or parsed is None:
-            return value
-        if self._rest is None:
+    def watched(self, parsed: Any, convert: Convert | None, undeclared: FoundFields) -> Any:
+        """The converted value of a record, with its fields that no column takes dealt with; raises Refused.
+
+        They are told of a record that its columns cannot hold, too: with wider ones it might be held.
+        """
+        looks = self._watch is not None and bool(undeclared) and parsed is not None
+        if looks and self._rest is None:
             self._told[id(undeclared)] = (undeclared, self._told.get(id(undeclared), (undeclared, 0))[1] + 1)
+        value = parsed if convert is None or parsed is None else convert(parsed)
+        if not looks or self._rest is None or self._watch is None:
             return value
         rest = self._rest(parsed)
         return value if rest is None else self._watch.apply(rest, value, Finding())

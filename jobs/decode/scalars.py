@@ -163,7 +163,7 @@ def _time_of_day(wire: Wire, where: str) -> Convert:
 
     def convert(value: int) -> str:
         microseconds = value * multiply // divide
-        if not 0 <= microseconds < 86_400_000_000:
+        if not 0 <= microseconds <= 86_400_000_000:  # 24:00 is a time of day in PostgreSQL
             raise Refused("range", f"{where}: expected a time of day, found a number outside of a day")
         seconds, rest = divmod(microseconds, 1_000_000)
         text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

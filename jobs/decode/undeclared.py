@@ -1,4 +1,4 @@
-"""Fields in a record's own schema that no column takes, with the types of columns for them."""
+"""Fields in a record's own schema that no column takes, or whose column is too narrow, with the types that fit them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import NOTHING_FOUND, FoundField, FoundFields, Path
-from jobs.schema.wire import Wire, natural_type
+from jobs.schema.types import is_wider
+from jobs.schema.wire import Wire, natural_type, with_unlimited_as_text
 from resources.errors import ConfigurationError
 
 
@@ -20,7 +21,7 @@ def undeclared(wire: Wire, kind: pa.DataType, watch: Watch | None) -> FoundField
     """
     if watch is None or wire.kind != "record" or not pa.types.is_struct(kind):
         return NOTHING_FOUND
-    found = _in_record(wire, kind, ())
+    found = _in_record(wire, kind, (), watch.widens)
     if watch.within:
         found = ((path, inner) for path, inner in found if len(path) > 1 and path[0] in watch.within)
     elif watch.passing:
@@ -28,26 +29,28 @@ def undeclared(wire: Wire, kind: pa.DataType, watch: Watch | None) -> FoundField
     return FoundFields({path: FoundField(_column_type(inner, path), 1) for path, inner in found})
 
 
-def _in_record(wire: Wire, kind: pa.StructType, path: Path) -> Iterator[tuple[Path, Wire]]:
+def _in_record(wire: Wire, kind: pa.StructType, path: Path, widens: frozenset[str]) -> Iterator[tuple[Path, Wire]]:
     known = {f.name: f.type for f in kind}
     for name, inner in wire.fields:
-        if name in known:
-            yield from _in(inner, known[name], (*path, name))
+        if name in widens and name in known and is_wider(known[name], _column_type(inner, path)):
+            yield (*path, name), inner
+        elif name in known:
+            yield from _in(inner, known[name], (*path, name), widens)
         else:
             yield (*path, name), inner
 
 
-def _in(wire: Wire, kind: pa.DataType, path: Path) -> Iterator[tuple[Path, Wire]]:
+def _in(wire: Wire, kind: pa.DataType, path: Path, widens: frozenset[str]) -> Iterator[tuple[Path, Wire]]:
     if wire.kind == "record" and pa.types.is_struct(kind):
-        yield from _in_record(wire, kind, path)
+        yield from _in_record(wire, kind, path, widens)
     elif wire.kind == "array" and pa.types.is_list(kind):
-        yield from _in(wire.items[0], kind.value_type, (*path, "element"))
+        yield from _in(wire.items[0], kind.value_type, (*path, "element"), widens)
     elif wire.kind == "map" and pa.types.is_map(kind):
-        yield from _in(wire.items[1], kind.item_type, (*path, "value"))
+        yield from _in(wire.items[1], kind.item_type, (*path, "value"), widens)
 
 
 def _column_type(wire: Wire, path: Path) -> pa.DataType | None:
     try:
-        return natural_type(wire, ".".join(path))
+        return natural_type(with_unlimited_as_text(wire), ".".join(path))
     except ConfigurationError:
         return None

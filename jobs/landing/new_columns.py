@@ -51,4 +51,5 @@ def _tell(where: str, found: Additions) -> None:
     for name, kind in found.added.items():
         _LOG.info("%s: new column %s %s", where, name, kind)
     for name, reason in found.refused.items():
-        _LOG.warning("%s: the field %s can be no column (%s): its records are dead letters", where, name, reason)
+        text = "%s: the field %s can be no column (%s): its records are dead letters; see `source.value.rename`"
+        _LOG.warning(text, where, name, reason)

@@ -21,8 +21,9 @@ from jobs.landing.new_tables import NameRule
 from jobs.landing.records import Operations, RecordReader, Truncation
 from jobs.landing.registry_schemas import SchemaIds, Schemas
 from jobs.schema.renaming import Renaming
+from jobs.spec.added_columns import widening_columns
 from jobs.spec.columns import key_fields
-from jobs.spec.formats import Encoding, Format, RecordKey, Value
+from jobs.spec.formats import Encoding, Format, RecordKey
 from jobs.spec.metadata import landed_on_request
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import envelope_rules
@@ -47,7 +48,7 @@ def record_reader(
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
     key_format = source.key if source.transform or (key and key.source == "kafka_key") else None
-    rules, watch = envelope_rules(spec), _watch(source.value, refused)
+    rules, watch = envelope_rules(spec), _watch(spec, refused)
     key_watch = Watch("refuse") if source.key and source.key.unknown_fields == "fail" else None
     position, first = 0, {}
     for tp in sorted(batch.ranges):
@@ -103,7 +104,8 @@ def telling_decoder(spec: PipelineSpec, columns: Format, encoding: Encoding, sch
     """The decoder of keys or values in this encoding that tells the fields which no column takes."""
     is_key = columns is spec.source.key
     rules = None if is_key else envelope_rules(spec)
-    return _decoder(encoding, columns, schemas, is_key, spec.ignore_case, rules, Watch("tell"))
+    watch = Watch("tell") if is_key else _telling(spec)
+    return _decoder(encoding, columns, schemas, is_key, spec.ignore_case, rules, watch)
 
 
 def _decoder(
@@ -144,8 +146,14 @@ def _decoder(
     return Renamed(decoder, renaming) if columns.rename else decoder
 
 
-def _watch(value: Value, refused: Mapping[str, str] | None) -> Watch:
+def _telling(spec: PipelineSpec) -> Watch:
+    fields = Renaming(spec.source.value.rename).fields
+    return Watch("tell", widens=frozenset(fields.get(name, name) for name in widening_columns(spec)))
+
+
+def _watch(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Watch:
     """What the decoder of values is to do about fields that no column takes."""
+    value = spec.source.value
     match value.unknown_fields:
         case "rescue":
             return Watch("rescue", value.rescued)
@@ -154,4 +162,4 @@ def _watch(value: Value, refused: Mapping[str, str] | None) -> Watch:
         case "add" if refused is not None:
             fields = Renaming(value.rename).fields
             return Watch("refuse", reasons={fields.get(name, name): reason for name, reason in refused.items()})
-    return Watch("tell")
+    return _telling(spec)

@@ -230,3 +230,10 @@ class _Parser:
             column=self.column,
             position=position,
         )
+
+
+def is_wider(narrow: pa.DataType, wide: pa.DataType | None) -> bool:
+    """True where every value of `narrow` is a value of `wide` by one of the rules of evolution."""
+    if wide is not None and pa.types.is_decimal(narrow) and pa.types.is_decimal(wide):
+        return bool(narrow.scale == wide.scale and narrow.precision < wide.precision)
+    return (narrow, wide) in {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}

@@ -80,8 +80,9 @@ class Wire:
         return self.kind
 
 
+MOST_DIGITS = 38
 # Of numbers whose digits nothing limits: what most of them fit.
-UNFIXED_DECIMAL = pa.decimal128(38, 9)
+UNFIXED_DECIMAL = pa.decimal128(MOST_DIGITS, 9)
 INSTANT, WALL_CLOCK = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
 _KINDS = {
@@ -149,13 +150,22 @@ def natural_fields(wire: Wire, path: str = "") -> list[pa.Field]:
 
 
 def _decimal(wire: Wire, path: str) -> pa.DataType:
-    precision = wire.precision or 38
-    if precision > 38 or not 0 <= wire.scale <= precision:
+    precision = wire.precision or MOST_DIGITS
+    if precision > MOST_DIGITS or not 0 <= wire.scale <= precision:
         raise ConfigurationError(
-            f"{path}: {wire} has more than the 38 digits of a decimal column",
+            f"{path}: {wire} has more than the {MOST_DIGITS} digits of a decimal column",
             remedy="declare the columns in the pipeline file, this one as string",
         )
     return pa.decimal128(precision, wire.scale)
+
+
+def with_unlimited_as_text(wire: Wire) -> Wire:
+    """The type with text for numbers of more digits than a decimal column has, or of any number of them: a column that
+    nobody declared has to hold all of them."""
+    if wire.logical in ("number", "variable-decimal") or (wire.logical == "decimal" and wire.precision > MOST_DIGITS):
+        return Wire("string", nullable=wire.nullable)
+    fields = tuple((name, with_unlimited_as_text(inner)) for name, inner in wire.fields)
+    return replace(wire, fields=fields, items=tuple(with_unlimited_as_text(inner) for inner in wire.items))
 
 
 _WHOLE, _NUMBERS = {pa.int32(), pa.int64()}, {pa.int32(), pa.int64(), pa.float32(), pa.float64()}

@@ -54,7 +54,12 @@ def key_found(spec: PipelineSpec, found: FoundFields) -> PipelineSpec:
         ConfigurationError: it breaks one of them, or there is none.
     """
     known = set(mistakes(spec))
-    columns = [pa.field(path[-1], one.type) for path, one in found.by_path.items() if one.type is not None]
+    # A source may widen its key, and tables cannot: so it has room from the first batch on.
+    columns = [
+        pa.field(path[-1], pa.int64() if one.type == pa.int32() else one.type)
+        for path, one in found.by_path.items()
+        if one.type is not None
+    ]
     problems = [f"no column can have {shown(path)}" for path, one in found.by_path.items() if one.type is None]
     made = with_key(spec, columns) if columns else spec
     problems += [mistake.what for mistake in mistakes(made) if mistake not in known]
@@ -143,8 +148,13 @@ def _with_columns(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpe
     columns = columns_text(list(fields))
     if columns == spec.source.value.columns:
         return spec
-    value = spec.source.value.model_copy(update={"columns": columns})
+    value = spec.source.value.with_columns(columns)
     return spec.model_copy(update={"source": spec.source.model_copy(update={"value": value})})
+
+
+def widening_columns(spec: PipelineSpec) -> frozenset[str]:
+    """Columns that become wider where the records' schema says so; those that the file declares stay as they are."""
+    return spec.source.value.brought if all(table.evolve.widen_types for table in spec.tables) else frozenset()
 
 
 def _merged(declared: Sequence[pa.Field], landed: Sequence[pa.Field]) -> list[pa.Field]:
@@ -168,9 +178,9 @@ def _merged_type(declared: pa.DataType, landed: pa.DataType) -> pa.DataType:
 
 
 def _planted(fields: list[pa.Field], path: Path, column: pa.Field) -> list[pa.Field]:
-    """The fields with one more at the path."""
+    """The fields with one more at the path, or with a wider one."""
     if len(path) == 1:
-        return [*fields, column]
+        return list({**{f.name: f for f in fields}, column.name: column}.values())
     return [f.with_type(_planted_in(f.type, path[1:], column)) if f.name == path[0] else f for f in fields]
 
 

@@ -88,12 +88,22 @@ class Envelope(Spec):
 
 
 def opened(given: dict[str, Any]) -> dict[str, Any]:
-    """A value as it is written, with `unknown_fields: add` where it says nothing of its columns at all."""
+    """A value as it is written, with `unknown_fields: add` where it says nothing of the row's columns at all."""
     columns, settled = given.get("columns"), given.get("unknown_fields") or given.get("schema_file")
     one = given.get("format") in ("string", "bytes")
-    if columns == AUTO or not (columns or settled or one):
-        return {**given, "columns": {}, "unknown_fields": given.get("unknown_fields") or "add"}
+    if columns == AUTO or not (_of_the_row(given) or settled or one):
+        declared = {} if columns == AUTO else columns or {}
+        return {**given, "columns": declared, "unknown_fields": given.get("unknown_fields") or "add"}
     return given
+
+
+def _of_the_row(given: dict[str, Any]) -> bool:
+    """Whether columns are declared besides those of the envelope's metadata."""
+    columns, envelope = given.get("columns") or {}, given.get("envelope")
+    metadata = envelope.get("metadata") if isinstance(envelope, dict) else None
+    if not isinstance(columns, dict) or not isinstance(metadata, dict):
+        return bool(columns)
+    return not columns.keys() <= metadata.keys()
 
 
 def leaves_columns_open(given: dict[str, Any]) -> bool:

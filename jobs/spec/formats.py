@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from jobs.schema.avro import avro_wire
 from jobs.schema.protobuf import Messages, message_wire
@@ -216,6 +216,18 @@ class Value(Format):
         "(`unknown_fields: add`)",
     )
     rescued: str = Field("_rescued", min_length=1, description="the column of `unknown_fields: rescue`, a string")
+    _brought: frozenset[str] = PrivateAttr(frozenset())
+
+    @property
+    def brought(self) -> frozenset[str]:
+        """Columns that records have brought: their types follow the records."""
+        return self._brought
+
+    def with_columns(self, columns: dict[str, str]) -> Value:
+        """With these columns; those that were not there before were brought by records."""
+        found = self.model_copy(update={"columns": columns})
+        found._brought = self._brought | (columns.keys() - self.columns.keys())
+        return found
 
     @property
     def takes_new_columns(self) -> bool:

@@ -12,8 +12,9 @@ import pytest
 
 from jobs.decode.base import DecodeError
 from jobs.decode.connect_json import ConnectJson
+from jobs.decode.unknown import Watch
 from jobs.schema.connect_schema import connect_wire
-from jobs.schema.types import parse_type, type_name
+from jobs.schema.types import as_text, parse_type, type_name
 from jobs.schema.wire import natural_type
 from tests.kit.arrow import copied, raw_values
 
@@ -177,3 +178,46 @@ def test_required_column_that_is_null() -> None:
     assert decoded.errors == dict.fromkeys(
         [0, 1], DecodeError("missing", "column id: expected long not null, found null")
     )
+
+
+_UNLIMITED = struct(scale=field("int32"), value=field("bytes")) | {"name": f"{_DATA}VariableScaleDecimal"}
+_CENTS = field("bytes", f"{_CONNECT}Decimal", parameters={"scale": "2", "connect.decimal.precision": "5"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload", "told"),
+    [
+        (field("array", items=_CENTS), ["fQ==", None], "[1.25,null]"),
+        (field("array", items=field("int32", f"{_TIME}Date")), [18262], '["2020-01-01"]'),
+        (field("array", items=field("int64", f"{_TIME}MicroTimestamp")), [1], '["1970-01-01T00:00:00.000001"]'),
+        (field("array", items=field("int64", f"{_CONNECT}Timestamp")), [1], '["1970-01-01T00:00:00.001000Z"]'),
+        (field("array", items=field("int64", f"{_TIME}MicroTime")), [86_400_000_000], '["24:00:00"]'),
+        (field("map", keys=field("string"), values=_CENTS), {"a": "fQ=="}, '{"a":1.25}'),
+        (struct(a=_CENTS, b=field("bytes")), {"a": "fQ==", "b": "AA=="}, '{"a":1.25,"b":"AA=="}'),
+        (field("array", items=_UNLIMITED), [{"scale": 40, "value": "Aw=="}], f"[0.{'0' * 39}3]"),
+        (_UNLIMITED, {"scale": 1, "value": "BNI="}, "123.4"),
+        (_CENTS | {"parameters": {"scale": "2", "connect.decimal.precision": "60"}}, "fQ==", "1.25"),
+    ],
+)
+def test_text_of_what_has_no_other_column_says_what_it_means(schema: Any, payload: Any, told: str) -> None:
+    whole = struct(c=schema)
+    decoder = ConnectJson(pa.struct([as_text(pa.field("c", pa.string()))]))
+    decoded = decoder.decode(pa.array([compact(whole, {"c": payload})]))
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"c": told}])
+
+
+def test_column_that_records_bring_holds_numbers_of_any_digits() -> None:
+    whole = struct(a=_UNLIMITED, b=_CENTS | {"parameters": {"connect.decimal.precision": "60"}}, c=_CENTS)
+    decoder = ConnectJson(pa.struct([("id", pa.int64())]), Watch("tell"))
+    found = decoder.decode(pa.array([compact(whole, {"a": {"scale": 0, "value": "AQ=="}, "b": "AQ==", "c": "AQ=="})]))
+    types = {path: one.type for path, one in found.unknown.by_path.items()}
+    assert types == {("a",): pa.string(), ("b",): pa.string(), ("c",): pa.decimal128(5, 2)}
+
+
+def test_field_of_a_wider_type_than_its_column_is_told_also_of_records_that_do_not_fit() -> None:
+    whole = struct(n=field("int64"), m=field("int64"), same=field("int32"))
+    kind = pa.struct([("n", pa.int32()), ("m", pa.int32()), ("same", pa.int32())])
+    decoder = copied(ConnectJson(kind, Watch("tell", widens=frozenset({"n", "same"}))))
+    found = decoder.decode(pa.array([compact(whole, {"n": 2**40, "m": 1, "same": 1})]))
+    assert found.errors[0].kind == "range"
+    assert {path: one.type for path, one in found.unknown.by_path.items()} == {("n",): pa.int64()}

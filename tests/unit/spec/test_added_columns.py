@@ -12,7 +12,14 @@ from jobs.changes.columns import landing_schema
 from jobs.landing.readers import record_reader
 from jobs.schema.found_fields import FoundField, FoundFields, Path
 from jobs.schema.types import parse_type
-from jobs.spec.added_columns import additions, key_found, key_is_open, undeclared_counts, with_landed_columns
+from jobs.spec.added_columns import (
+    additions,
+    key_found,
+    key_is_open,
+    undeclared_counts,
+    widening_columns,
+    with_landed_columns,
+)
 from jobs.spec.changes import Key
 from jobs.spec.columns import key_fields
 from jobs.spec.pipeline import PipelineSpec
@@ -95,6 +102,18 @@ def test_batch_of_too_many_new_fields_is_rather_data() -> None:
     assert (len(made.added), len(made.refused)) == (500, 3)
 
 
+def test_columns_that_records_brought_become_wider_and_declared_ones_do_not() -> None:
+    first = additions(spec(), found(n="int", d="decimal(10,2)")).spec
+    opened = with_landed_columns(spec(), landing_schema(first))
+    assert widening_columns(opened) == {"n", "d"}
+    wider = additions(opened, found(n="long", d="decimal(14,2)")).spec
+    types = wider.source.value.columns
+    assert (types["n"], types["d"]) == ("long", "decimal(14,2)")
+    assert list(types) == list(opened.source.value.columns)
+    held = spec(({**BIGQUERY, "evolve": {"widen_types": False}},))
+    assert widening_columns(additions(held, found(n="int")).spec) == set()
+
+
 def test_fields_count_until_they_are_declared() -> None:
     counts = [{"s.y": 2, "l.element.z": 1, "s.x": 9}, {"s.y": 3}]
     assert undeclared_counts(spec(), counts) == {"s.y": 5, "l.element.z": 1}
@@ -127,13 +146,17 @@ def test_rescued_fields_have_a_column() -> None:
         ({"columns": "auto"}, {}),
         ({"columns": "auto", "format": "avro", "registry": "r"}, {}),
         ({"envelope": "debezium"}, {"_op": "string"}),
+        (
+            {"envelope": {"kind": "debezium", "metadata": {"_lsn": "source.lsn"}}, "columns": {"_lsn": "long"}},
+            {"_lsn": "long", "_op": "string"},
+        ),
     ],
 )
 def test_columns_may_be_left_to_the_records(value: dict[str, Any], declared: dict[str, str]) -> None:
     opened = specs.spec(specs.table("bigquery"), source={"value": value})
     assert (opened.source.value.columns, opened.source.value.unknown_fields) == (declared, "add")
     landed = landing_schema(opened)
-    assert landed.field("value").type.num_fields == 1, "there are no empty structs in tables"
+    assert landed.field("value").type.num_fields == max(len(declared), 1), "there are no empty structs in tables"
     assert with_landed_columns(opened, landed).source.value.columns == declared
     made = additions(opened, found(id="long")).spec
     assert with_landed_columns(opened, landing_schema(made)).source.value.columns == {**declared, "id": "long"}
@@ -169,7 +192,7 @@ def test_key_of_the_records_is_the_key_of_the_tables() -> None:
     assert key_is_open(keyed())
     assert not key_is_open(made)
     assert made.source.key
-    assert made.source.key.columns == {"line": "int", "id": "long"}
+    assert made.source.key.columns == {"line": "long", "id": "long"}, "the source may widen it"
     assert made.changes.key == Key(columns=["line", "id"])
     # Whoever opens the pipeline later sees the same, and so would a file that declares it.
     assert with_landed_columns(keyed(), landing_schema(made)) == made

@@ -1,0 +1,81 @@
+"""A value of a record's own schema as text that says what it means: `text` for what no other column takes.
+
+In an array of dates there are numbers, in one of decimals bytes. As they are in the record they would tell nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.decode.json_values import Real
+from jobs.decode.scalars import Convert, scalar_converter
+from jobs.decode.unknown import as_text
+from jobs.schema.wire import INSTANT, Wire
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def text_converter(wire: Wire) -> Convert:
+    """To the text of a value: text as it is, anything else as JSON; numbers with all digits, times in ISO's form, bytes
+    in base64."""
+    told = _told(wire)
+    return as_text if told is None else lambda value: as_text(told(value))
+
+
+def _told(wire: Wire) -> Callable[[Any], Any] | None:
+    """From a value to one that JSON can have; None where they are the same."""
+    if wire.kind == "record" and not wire.logical:
+        return _record({name: _told(inner) for name, inner in wire.fields})
+    if wire.kind in ("array", "map"):
+        return {"array": _array, "map": _map}[wire.kind](_told(wire.items[-1]))
+    return _told_by_meaning(wire)
+
+
+def _told_by_meaning(wire: Wire) -> Callable[[Any], Any] | None:
+    if wire.logical in ("decimal", "variable-decimal"):
+        return _through(wire, pa.string(), Real)
+    if wire.logical.startswith("time-") or wire.logical == "uuid":
+        return _through(wire, pa.string(), str)
+    if wire.logical == "date":
+        return _through(wire, pa.date32(), lambda days: (date(1970, 1, 1) + timedelta(days=days)).isoformat())
+    if wire.logical.startswith("timestamp") and wire.kind != "string":
+        zone = "" if wire.local else "Z"
+        return _through(wire, INSTANT, lambda us: f"{_wall_clock(us)}{zone}")
+    return None
+
+
+def _through(wire: Wire, kind: pa.DataType, told: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    convert = scalar_converter(wire, kind, "a value in it") or (lambda value: value)
+    return lambda value: told(convert(value))
+
+
+def _wall_clock(microseconds: int) -> str:
+    return (_EPOCH + timedelta(microseconds=microseconds)).replace(tzinfo=None).isoformat()
+
+
+def _record(fields: dict[str, Callable[[Any], Any] | None]) -> Callable[[Any], Any] | None:
+    work = {name: told for name, told in fields.items() if told}
+    if not work:
+        return None
+
+    def told(value: Any) -> Any:
+        changed = {name: one(value[name]) for name, one in work.items() if value.get(name) is not None}
+        return {**value, **changed}
+
+    return told
+
+
+def _array(element: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    return element and (lambda value: [None if one is None else element(one) for one in value])
+
+
+def _map(item: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    def told(value: Any) -> Any:
+        pairs = value.items() if isinstance(value, dict) else value
+        return {str(name): None if one is None or item is None else item(one) for name, one in pairs}
+
+    return item and told
