@@ -12,6 +12,7 @@ from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
 
+_UNFIT = re.compile(r"[^\w.]", re.ASCII)
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _PART = re.compile(r"topic\[(-?\d+)\]")
 _OF_FIELD = re.compile(r"route_by(\[-?\d+\])?")
@@ -26,15 +27,16 @@ Words = Mapping[str, str]
 
 
 def words_of(topic: str, pattern: str | None) -> Words:
-    """What may stand in a template for this topic: name to text."""
+    """What may stand in a template for this topic: name to text. In parts of the topic's name `_` stands for what a
+    table's name cannot have."""
     parts = topic.split(".")
-    words = {**_with_parts("topic", topic), "name": re.sub(r"\W", "_", topic, flags=re.ASCII)}
+    words = {**_with_parts("topic", topic), "name": topic.replace(".", "_")}
     if len(parts) >= _DEBEZIUM_PARTS:
         words |= {name: parts[n] for name, n in _DEBEZIUM.items()}
     if pattern and (match := re.fullmatch(pattern, topic)):
         named = {**{str(n): text for n, text in enumerate(match.groups(), 1)}, **match.groupdict()}
         words |= {name: text for name, text in named.items() if text is not None}
-    return words
+    return {name: text if name == "topic" else _UNFIT.sub("_", text) for name, text in words.items()}
 
 
 def name_words(name: str) -> Words:
