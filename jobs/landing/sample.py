@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from jobs.decode.base import Refused
+from jobs.decode.base import Decoded, Refused
 from jobs.decode.registered import split
 from jobs.landing.readers import telling_decoder
 from jobs.landing.registry_schemas import Registries
-from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
+from jobs.schema.found_fields import NOTHING_FOUND
 from jobs.spec.added_columns import Additions, additions, key_found
 from jobs.spec.formats import Encoding, Format
 from jobs.spec.pipeline import PipelineSpec
@@ -27,7 +27,7 @@ def sampled_columns(
     spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries
 ) -> Additions:
     """For `plan`, which changes nothing. Raises Unavailable where Kafka or a registry does not answer."""
-    found = sum((one for _, one in _found(spec, "value", kafka, topics, registries)), NOTHING_FOUND)
+    found = sum((one.unknown for _, one in _sampled(spec, "value", kafka, topics, registries)), NOTHING_FOUND)
     return additions(spec, found)
 
 
@@ -39,9 +39,14 @@ def sampled_key(
     Raises:
         ConfigurationError: that can be no key. Unavailable: Kafka or a registry does not answer.
     """
-    keys = dict(_found(spec, "key", kafka, topics, registries))
-    if not keys:
+    sampled = dict(_sampled(spec, "key", kafka, topics, registries))
+    if not sampled:
         return None
+    for topic, decoded in sampled.items():
+        if decoded.errors and not decoded.unknown:
+            text = f"the newest keys cannot be read: {next(iter(decoded.errors.values())).message}"
+            raise ConfigurationError(text, where=f"topic {topic}", remedy="mend `source.key`: format and registry")
+    keys = {topic: decoded.unknown for topic, decoded in sampled.items()}
     first, *others = keys
     for other in others:
         if keys[other].by_path.keys() != keys[first].by_path.keys():
@@ -53,10 +58,10 @@ def sampled_key(
     return key_found(spec, sum(keys.values(), NOTHING_FOUND))
 
 
-def _found(
+def _sampled(
     spec: PipelineSpec, part: str, kafka: KafkaCluster, topics: Sequence[str], registries: Registries
-) -> Iterator[tuple[str, FoundFields]]:
-    """The fields that no column takes, of each topic that has records with a key or a value."""
+) -> Iterator[tuple[str, Decoded]]:
+    """The newest keys or values of each topic that has any, with the fields that no column takes."""
     columns: Format = getattr(spec.source, part)
     for topic in sorted(topics)[:_TOPICS]:
         raws = [raw for r in newest_records(kafka, topic, _RECORDS) if (raw := getattr(r, part)) is not None]
@@ -66,7 +71,7 @@ def _found(
             name = encoding.registry
             schemas = {name: registries.of_ids(name, {i for raw in raws if (i := _schema_id(raw))})} if name else {}
             decoder = telling_decoder(spec, columns, encoding, schemas)
-            yield topic, decoder.decode(pa.array(raws, pa.binary())).unknown
+            yield topic, decoder.decode(pa.array(raws, pa.binary()))
 
 
 def _schema_id(value: bytes) -> int | None:
