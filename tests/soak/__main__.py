@@ -11,22 +11,23 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from resources.local import stack as local_stack
 from tests.kit.project import Project
 from tests.soak.services import Services
-from tests.soak.soak import Soak
+from tests.soak.soak import SIX, Soak, Table
 
 
-def soak(kills: int, seed: int, home: Path, folder: Path) -> bool:
+def soak(kills: int, seed: int, home: Path, folder: Path, tables: Sequence[Table] = SIX) -> bool:
     """Whether every table was right after each of so many kills."""
     services = Services(home, folder)
     try:
         services.start()
         file = services.connections_file
         here, elsewhere = (Project(folder / name, home, file) for name in ("here", "elsewhere"))
-        one = Soak(services, here, elsewhere, seed, lambda line: print(line, flush=True))
+        one = Soak(services, here, elsewhere, seed, tables, lambda line: print(line, flush=True))
         try:
             one.begin()
             while one.kills < kills:
