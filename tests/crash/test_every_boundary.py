@@ -164,12 +164,12 @@ def test_killed_merge(kind: str, point: str, logs: Callable[[str], Log]) -> None
 
 @pytest.fixture(scope="module")
 def everything(new_log: NewLog, module_topic: Callable[..., str]) -> Log:
-    """One table of every kind and mode, with commit events and a topic of dead letters."""
+    """A table of every kind, with commit events and a topic of dead letters."""
     parts = {
         "control": {"topic": f"control-{uuid.uuid4().hex[:8]}"},
         "dead_letters": {"topic": module_topic("dlq")},
     }
-    log = new_log(targets(), **parts)
+    log = new_log(targets("upsert_delete"), **parts)
     log.bad = 0.05
     return log
 
