@@ -49,9 +49,10 @@ down: ## Stop the local services
 	@if [ -x $(BIN)/batchmerge ]; then $(BIN)/batchmerge down; fi
 
 .PHONY: test
+# Three processes on two cores: half of the time a test waits for a service.
 test: setup ## Lint, check the definitions, run the tests
 	@$(MAKE) --no-print-directory --jobs=2 lint definitions
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not bigquery_real and not production"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not slow and not bigquery_real and not production"
 
 .PHONY: lint
 lint: setup ## Check style and types
