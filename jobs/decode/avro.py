@@ -1,8 +1,9 @@
 """Avro: records of a fixed schema without prefix, or in Confluent's wire format with the schemas of their ids.
 
-fastavro reads a record by the schema that it was written with, without logical types: those are applied on the way to
-the declared type, which takes extreme values too. Spark's own `from_avro` knows one schema per column expression, fails
-whole tasks or forgets why a record failed, and knows no prefix: so it is not used.
+Records are read by the schema that they were written with, without logical types: those are applied on the way to the
+declared type, which takes extreme values too. Most are read in step (`columns`), the others by fastavro. Spark's own
+`from_avro` knows one schema per column expression, fails whole tasks or forgets why a record failed, and knows no
+prefix: so it is not used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ import fastavro
 import pyarrow as pa
 
 from jobs.decode.base import Refused
+from jobs.decode.columns.avro import avro_read
+from jobs.decode.columns.convert import column_converter
+from jobs.decode.columns.cursors import Cursors, NotInStep
+from jobs.decode.columns.reading import InStep, by_prefix, others, tombstones
 from jobs.decode.convert import Unrepresentable, converter
+from jobs.decode.parts import Part
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, other_type, split, unknown
 from jobs.decode.rows import RowDecoder
 from jobs.decode.scalars import Convert
@@ -56,6 +62,10 @@ class Avro(RowDecoder):
         parsed = reading.parsed(record, 0)
         return self.watched(parsed, reading.converted, unknown)
 
+    def together(self, raw: pa.Array) -> list[Part]:
+        empty = tombstones(raw, self._type)
+        return [empty, *self.in_step(*self._read, raw, others(raw, empty), 0)]
+
 
 class RegisteredAvro(RowDecoder):
     """Records in Confluent's wire format, each written with the schema of its id.
@@ -84,14 +94,24 @@ class RegisteredAvro(RowDecoder):
         return {}
 
     def value(self, record: bytes) -> Any:
-        schema_id, _ = split(record)
-        reading = self._readings.get(schema_id)
-        if reading is None:
-            reading = self._readings[schema_id] = self._prepared(schema_id)
+        reading = self._of(split(record)[0])
         if isinstance(reading, Refused):
             raise reading
         parsed = reading[0].parsed(record, PREFIX_BYTES)
         return self.watched(parsed, reading[0].converted, reading[1])
+
+    def together(self, raw: pa.Array) -> list[Part]:
+        found = [tombstones(raw, self._type)]
+        for prefix, rows in by_prefix(raw, PREFIX_BYTES):
+            reading = self._of(split(prefix)[0]) if prefix[0] == 0 else None
+            if isinstance(reading, tuple):
+                found += self.in_step(*reading, raw, rows, PREFIX_BYTES)
+        return found
+
+    def _of(self, schema_id: int) -> tuple[Reading, FoundFields] | Refused:
+        if schema_id not in self._readings:
+            self._readings[schema_id] = self._prepared(schema_id)
+        return self._readings[schema_id]
 
     def _prepared(self, schema_id: int) -> tuple[Reading, FoundFields] | Refused:
         schema = self._schemas.get(schema_id)
@@ -111,11 +131,20 @@ class Reading:
 
     Attributes:
         wire: what their schema says.
+        columns: how many of them are read in step; None: they cannot be.
     """
 
-    def __init__(self, writer: Any, reader: Any, wire: Wire, convert: Convert | None, wrapped: str | None) -> None:
+    def __init__(
+        self,
+        writer: Any,
+        reader: Any,
+        wire: Wire,
+        convert: Convert | None,
+        wrapped: str | None,
+        columns: InStep | None,
+    ) -> None:
         self._writer, self._reader, self._convert, self._wrapped = writer, reader, convert, wrapped
-        self.wire = wire
+        self.wire, self.columns = wire, columns
 
     def parsed(self, record: bytes, start: int) -> Any:
         stream = io.BytesIO(record)
@@ -142,16 +171,34 @@ def _reading(texts: tuple[str, ...], kind: pa.DataType, reader: str | None) -> R
         wrapped = kind.field(0).name
         wire = Wire("record", fields=((wrapped, wire),))
     convert = converter(wire, kind)
-    return Reading(parsed(texts), parsed((reader,)) if reader else None, wire, convert, wrapped)
+    named: dict[str, Any] = {}
+    writer = parsed(texts, named)
+    if reader is None:
+        return Reading(writer, None, wire, convert, wrapped, _in_step(writer, named, wire, kind, wrapped))
+    return Reading(writer, parsed((reader,), {}), wire, convert, wrapped, None)
 
 
-def parsed(texts: Sequence[str]) -> Any:
-    """The last schema as fastavro wants it, after those that it refers to.
+def _in_step(
+    writer: Any, named: Mapping[str, Any], wire: Wire, kind: pa.DataType, wrapped: str | None
+) -> InStep | None:
+    convert = column_converter(wire, kind)
+    try:
+        read = avro_read(writer, named)
+    except NotInStep:
+        return None
+
+    def wrap(cursors: Cursors) -> pa.Array:
+        return pa.StructArray.from_arrays([read(cursors)], names=[wrapped])
+
+    return None if convert is None else InStep(wrap if wrapped is not None else read, convert)
+
+
+def parsed(texts: Sequence[str], named: dict[str, Any]) -> Any:
+    """The last schema as fastavro wants it, after those that it refers to; `named` gets all that have a name.
 
     Raises:
         ConfigurationError: fastavro does not accept it.
     """
-    named: dict[str, Any] = {}
     found: Any = "null"
     try:
         for text in texts:

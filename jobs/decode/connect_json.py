@@ -1,7 +1,8 @@
 """Kafka Connect's JSON with a schema in each record: ``{"schema": …, "payload": …}``.
 
 The schema is most of such a record, and the same in most of them: the text before the payload is compared with those
-that were seen, and parsed only where it is new.
+that were seen, and parsed only where it is new. Payloads of one schema are read together by Arrow's JSON reader; those
+that it does not understand, each alone.
 """
 
 from __future__ import annotations
@@ -10,11 +11,19 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jobs.decode.base import Refused
+from jobs.decode.columns.convert import Convert as ConvertColumns
+from jobs.decode.columns.convert import column_converter
+from jobs.decode.columns.cursors import cut
+from jobs.decode.columns.reading import converted, others, tombstones
 from jobs.decode.convert import Unrepresentable, converter
+from jobs.decode.json_fast import ArrowJson
 from jobs.decode.json_strict import parse_json
+from jobs.decode.parts import SMALL, Part, Rows
 from jobs.decode.rows import RowDecoder
 from jobs.decode.scalars import Convert
 from jobs.decode.undeclared import undeclared
@@ -24,15 +33,30 @@ from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 from jobs.schema.wire import Wire
 
 _MOST_SCHEMAS = 64
+_MOST_STRANGE = 8  # records that begin like few others, until the rest are read one by one
 _BEGINS, _BETWEEN = b'{"schema":', b',"payload":'
 
 
 @dataclass(frozen=True)
+class Columns:
+    """How many payloads of one schema become values: what Arrow reads of them, and what is made of that."""
+
+    payload: ArrowJson
+    convert: ConvertColumns
+
+
+@dataclass(frozen=True)
 class Reading:
-    """How payloads of one schema become values; `convert` None: they are right as they are."""
+    """How payloads of one schema become values.
+
+    Attributes:
+        convert: None: they are right as they are.
+        columns: None: each alone.
+    """
 
     convert: Convert | None
     unknown: FoundFields = NOTHING_FOUND
+    columns: Columns | None = None
 
 
 class ConnectJson(RowDecoder):
@@ -55,6 +79,38 @@ class ConnectJson(RowDecoder):
         if isinstance(reading, Refused):
             raise reading
         return self.watched(payload, reading.convert, reading.unknown)
+
+    def together(self, raw: pa.Array) -> list[Part]:
+        found = [tombstones(raw, self._type)]
+        open_ = others(raw, found[0])
+        strange = 0
+        while len(open_) > SMALL and strange <= _MOST_STRANGE:
+            prefix = self._prefix(raw[int(open_[0])].as_py())
+            records = raw.take(pa.array(open_))
+            mine = pc.and_(pc.starts_with(records, prefix), pc.ends_with(records, b"}")).to_numpy(zero_copy_only=False)
+            if prefix and mine.sum() > SMALL:
+                payloads = cut(records.filter(pa.array(mine)), len(prefix), 1)
+                found += self._payloads(payloads, open_[mine], self._known[prefix])
+            else:
+                mine, strange = np.arange(len(open_)) == 0, strange + 1
+            open_ = open_[~mine]
+        return found
+
+    def _prefix(self, record: bytes) -> bytes:
+        """What is before the record's payload; empty where that is not known."""
+        try:
+            self._split(record)
+        except Exception:  # as for `_value`
+            return b""
+        return next((prefix for prefix in self._known if record.startswith(prefix)), b"")
+
+    def _payloads(self, payloads: pa.Array, rows: Rows, reading: Reading | Refused) -> list[Part]:
+        if isinstance(reading, Refused) or reading.columns is None or (reading.unknown and self._rest is not None):
+            return []
+        of_arrow = reading.columns.payload.parts(payloads)
+        return [
+            converted(part.values, rows[part.rows], reading.columns.convert, None, reading.unknown) for part in of_arrow
+        ]
 
     def _split(self, record: bytes) -> tuple[Any, Reading | Refused]:
         for prefix in (self._last, *self._known):
@@ -84,7 +140,7 @@ class ConnectJson(RowDecoder):
             convert = converter(wire, self._fields)
         except Unrepresentable as problem:
             return Refused("schema", str(problem))
-        return Reading(convert, undeclared(wire, self._fields, self._watch))
+        return Reading(convert, undeclared(wire, self._fields, self._watch), _columns(wire, self._fields))
 
     def _wrapped(self, wire: Wire) -> Reading | Refused:
         """A key that is one value, as the only column."""
@@ -105,6 +161,37 @@ class ConnectJson(RowDecoder):
             except ValueError:
                 pass
             at = record.find(_BETWEEN, at + 1)
+
+
+def _columns(wire: Wire, kind: pa.DataType) -> Columns | None:
+    convert, read = column_converter(wire, kind), _read_type(wire, kind)
+    if convert is None or read is None or not pa.types.is_struct(read) or not read.num_fields:
+        return None
+    return Columns(ArrowJson(read), convert)
+
+
+def _read_type(wire: Wire, kind: pa.DataType) -> pa.DataType | None:
+    """The type of values as JSON has them, so far as they are declared; None where Arrow does not read it."""
+    if wire.kind == "record" and pa.types.is_struct(kind):
+        # What a payload has and its schema has not is for the row decoder, if it is declared.
+        known = dict(wire.fields)
+        types = {f.name: _read_type(known[f.name], f.type) if f.name in known else pa.null() for f in kind}
+        return None if None in types.values() else pa.struct(list(types.items()))
+    if wire.kind == "array" and pa.types.is_list(kind):
+        element = _read_type(wire.items[0], kind.value_type)
+        return None if element is None else pa.list_(pa.field("element", element))
+    return _READ_TYPES.get(wire.kind)
+
+
+_READ_TYPES = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.string(),
+}
 
 
 def parse(record: bytes) -> Any:

@@ -156,13 +156,11 @@ def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
     """
     branches = dict(wire.fields)
     apart = pa.types.is_struct(kind) and branches.keys() >= {f.name for f in kind}
-    named = [name for name in branches if name not in _UNNAMED]
     converts: dict[object, Convert] = {}
-    for name, branch in wire.fields:
-        told_by = name if name in named and len(named) > 1 else _PYTHON.get(branch.kind, object)
-        if apart and told_by in converts:
+    for (name, branch), sign in zip(wire.fields, told_by(wire), strict=True):
+        if apart and sign in converts:
             raise Unrepresentable(f"column {path}: the branches of a {wire} cannot be told apart by their values")
-        converts[told_by] = _into(name, branch, kind, path) if apart else converter(branch, kind, path) or as_it_is
+        converts[sign] = _into(name, branch, kind, path) if apart else converter(branch, kind, path) or as_it_is
 
     def convert(value: Any) -> Any:
         if type(value) is tuple:
@@ -171,6 +169,14 @@ def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
         return converts[type(value)](value)
 
     return convert
+
+
+def told_by(wire: Wire) -> list[object]:
+    """What tells that a value is of each branch of a union: its name, or its Python type."""
+    named = [name for name in dict(wire.fields) if name not in _UNNAMED]
+    return [
+        name if name in named and len(named) > 1 else _PYTHON.get(branch.kind, object) for name, branch in wire.fields
+    ]
 
 
 def _into(name: str, branch: Wire, kind: pa.StructType, path: str) -> Convert:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from jobs.decode.base import DecodeError, Refused
+from jobs.decode.base import DecodeError, decode_each
+from jobs.decode.columns.convert import column_converter
 from jobs.decode.convert import converter
 from jobs.schema.wire import Wire
 
@@ -34,15 +36,19 @@ class JsonDialect:
         """The column as declared, from what `wire` has read; `refuse` gets row and error of what does not fit."""
         if self._read_as(column.type) is None:
             return values.cast(column.type)
-        convert = converter(self._meaning(column.type), column.type, column.name)
-        found: list[Any] = []
-        for row, value in enumerate(values.to_pylist()):
-            try:
-                found.append(None if value is None else convert(value) if convert else value)
-            except Refused as refused:
-                refuse(row, refused.error)
-                found.append(None)
-        return pa.array(found, column.type)
+        meaning = self._meaning(column.type)
+        convert, one_by_one = column_converter(meaning, column.type), converter(meaning, column.type, column.name)
+        assert convert is not None
+        assert one_by_one is not None
+        found, rows = convert(values)
+        if not len(rows):
+            return found
+        open_ = np.zeros(len(values), np.bool_)
+        open_[rows] = True
+        mended, errors = decode_each(values.filter(pa.array(open_)), one_by_one)
+        for index, error in errors.items():
+            refuse(int(np.flatnonzero(open_)[index]), error)
+        return pc.replace_with_mask(found, pa.array(open_), pa.array(mended, column.type))
 
     def _read_as(self, kind: pa.DataType) -> pa.DataType | None:
         if pa.types.is_timestamp(kind) and self.timestamps != "ms":

@@ -24,16 +24,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from jobs.decode.base import Decoded, DecodeError
+from jobs.decode.base import Decoded
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
 from jobs.decode.json_unexpected import records_with, told, unexpected
 from jobs.decode.json_wire import declared_columns, has_map, wire_fields
+from jobs.decode.parts import SMALL as _SMALL
+from jobs.decode.parts import Part, joined, judged, pieces
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 from jobs.schema.with_fields import with_fields
 
-_ROWS, _BYTES = 16_384, 64 << 20  # of one buffer
-_SMALL = 48  # records that are decoded one by one in the time of one call of Arrow's reader
 _CHUNK = 512  # records of one call where bad ones cannot be told from good ones
 _SAMPLES = 8
 _LENIENT = "NaN|Inf|\x00"
@@ -42,88 +42,45 @@ _OTHER_TYPE = re.compile(r"^JSON parse error: Column\(/(?:.*/)?([^/]*)\) changed
 _BEGINS = {"string": '"', "number": "[-0-9]", "boolean": "[tf]", "array": r"\[", "object": r"\{"}
 
 
-class Json:
-    """Decodes JSON records of a declared struct, mostly by Arrow's reader.
+class ArrowJson:
+    """Objects as Arrow's JSON reader understands them, where `json_strict` does so too."""
 
-    Types that Arrow's reader cannot read as declared (maps; no struct at all) are decoded by `StrictJson`.
-    """
-
-    def __init__(self, kind: pa.DataType, watch: Watch | None = None) -> None:
-        """Raises ConfigurationError for a type that JSON cannot carry."""
+    def __init__(self, kind: pa.StructType, watch: Watch | None = None) -> None:
+        """Args:
+        kind: without maps.
+        """
         self._type, self._watch = kind, watch
         self._read_type = watch.without_column(kind) if watch else kind
-        self._strict = StrictJson(kind, watch=watch)
-        self._fast = pa.types.is_struct(kind) and self._read_type.num_fields > 0 and not has_map(kind)
-
-    def __reduce__(self) -> tuple[type[Json], tuple[Any, ...]]:
-        return type(self), (self._type, self._watch)
 
     @property
     def type(self) -> pa.DataType:
         return self._type
 
-    def decode(self, raw: pa.Array) -> Decoded:
-        if not self._fast:
-            return self._strict.decode(raw)
-        pieces: list[pa.Array] = []
-        errors: dict[int, DecodeError] = {}
-        unknown = NOTHING_FOUND
-        for start, piece in _bounded(pc.cast(raw, pa.binary())):
-            decoded = self._decode_piece(piece)
-            pieces.append(decoded.values)
-            errors.update({start + index: error for index, error in decoded.errors.items()})
-            unknown += decoded.unknown
-        return Decoded(pa.concat_arrays(pieces), errors, unknown=unknown)
-
-    def _decode_piece(self, raw: pa.Array) -> Decoded:
+    def parts(self, raw: pa.Array) -> list[Part]:
+        """Those of these records (binary) that Arrow can read, with the fields of theirs that no column takes."""
         text, objects = _candidates(raw)
         rows = _numbers(len(raw)).filter(objects)
-        results, one_by_one, unknown = self._read_all(text, rows)
-        one_by_one.append(_numbers(len(raw)).filter(pc.invert(objects)))
-        strict_rows = pa.concat_arrays(one_by_one)
-        if not results and len(strict_rows) == len(raw):
-            return self._strict.decode(raw)
-        if not len(strict_rows) and len(results) == 1:
-            return Decoded(results[0][1], {}, unknown=unknown)
-        strict = self._strict.decode(raw.take(strict_rows))
-        order = pc.sort_indices(pa.concat_arrays([rows for rows, _ in results] + [strict_rows]))
-        values = pa.concat_arrays([values for _, values in results] + [strict.values]).take(order)
-        errors = {strict_rows[index].as_py(): error for index, error in strict.errors.items()}
-        return Decoded(values, errors, unknown=unknown + strict.unknown)
-
-    def _read_all(
-        self, text: pa.Array, rows: pa.Array
-    ) -> tuple[list[tuple[pa.Array, pa.Array]], list[pa.Array], FoundFields]:
-        """Decode these rows: (row numbers, values) of what Arrow could read, the row numbers of the rest, and fields
-        of the former that no column takes.
-        """
-        results: list[tuple[pa.Array, pa.Array]] = []
-        one_by_one: list[pa.Array] = []
-        unknown = NOTHING_FOUND
         if not len(rows):
-            return results, one_by_one, unknown
+            return []
+        found: list[Part] = []
         wire = pa.schema(wire_fields(self._read_type, _samples(text, rows)))
         todo, failures = [rows], 0
         while todo:
             rows = todo.pop()
             # The limit keeps a batch of nothing but bad records from costing much more than the strict way alone.
             if len(rows) <= _SMALL or failures > 16 + len(text) // 128:
-                one_by_one.append(rows)
                 continue
             try:
-                values, bad, more = self._read(text if len(rows) == len(text) else text.take(rows), wire)
+                values, bad, unknown = self._read(text if len(rows) == len(text) else text.take(rows), wire)
             except pa.ArrowInvalid as refused:
                 failures += 1
-                again, strict = _divided(text, rows, str(refused), failures)
-                todo += again
-                one_by_one += strict
+                todo += _divided(text, rows, str(refused), failures)
                 continue
             if bad is not None:
-                one_by_one.append(rows.filter(bad))
-                rows, values = rows.filter(pc.invert(bad)), values.filter(pc.invert(bad))
-            results.append((rows, values))
-            unknown += more
-        return results, one_by_one, unknown
+                good = pc.invert(bad)
+                rows, values = rows.filter(good), values.filter(good)
+            found.append(Part(rows.to_numpy(), values, unknown))
+        return found
 
     def _read(self, text: pa.Array, wire: pa.Schema) -> tuple[pa.Array, pa.Array | None, FoundFields]:
         """The values of these records, a mask of those to decode one by one (None: there are none), and other fields.
@@ -158,18 +115,32 @@ class Json:
         return "infer" if self._watch else "ignore"
 
 
-def _bounded(raw: pa.Array) -> list[tuple[int, pa.Array]]:
-    """Slices of at most so many rows and bytes (a longer record stands alone), each with its start."""
-    slices, todo = [], [(0, len(raw))]
-    while todo:
-        start, count = todo.pop()
-        piece = raw[start : start + count]
-        if count > 1 and (count > _ROWS or piece.nbytes > _BYTES):
-            half = _ROWS if count > _ROWS else count // 2
-            todo += [(start + half, count - half), (start, half)]
-        else:
-            slices.append((start, piece))
-    return slices
+class Json:
+    """Decodes JSON records of a declared struct, mostly by Arrow's reader.
+
+    Types that Arrow's reader cannot read as declared (maps; no struct at all) are decoded by `StrictJson`.
+    """
+
+    def __init__(self, kind: pa.DataType, watch: Watch | None = None) -> None:
+        """Raises ConfigurationError for a type that JSON cannot carry."""
+        self._type, self._watch = kind, watch
+        self._strict = StrictJson(kind, watch=watch)
+        read_type = watch.without_column(kind) if watch else kind
+        fast = pa.types.is_struct(kind) and read_type.num_fields > 0 and not has_map(kind)
+        self._arrow = ArrowJson(kind, watch) if fast else None
+
+    def __reduce__(self) -> tuple[type[Json], tuple[Any, ...]]:
+        return type(self), (self._type, self._watch)
+
+    @property
+    def type(self) -> pa.DataType:
+        return self._type
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        if self._arrow is None:
+            return self._strict.decode(raw)
+        arrow = self._arrow
+        return joined(judged(piece, arrow.parts(piece), self._strict.decode) for piece in pieces(raw))
 
 
 def _candidates(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -238,22 +209,17 @@ def _samples(text: pa.Array, rows: pa.Array) -> list[Any]:
     return samples
 
 
-def _divided(text: pa.Array, rows: pa.Array, message: str, failures: int) -> tuple[list[pa.Array], list[pa.Array]]:
-    """What to do with rows that Arrow refused, by its message: those to read again, those to decode one by one.
-
-    The message only guides: whatever it says, each row ends up in exactly one of the two.
-    """
+def _divided(text: pa.Array, rows: pa.Array, message: str, failures: int) -> list[pa.Array]:
+    """Which of the rows that Arrow refused are to be read again, by its message, which only guides."""
     chunk = len(rows) <= 2 * _CHUNK
     other_type = _OTHER_TYPE.match(message)
     if other_type and other_type[2] in _BEGINS and (chunk or failures <= 4):
         pattern = f'"{re.escape(other_type[1])}"\\s*:\\s*{_BEGINS[other_type[2]]}'
         suspects = pc.match_substring_regex(text.take(rows), pattern)
         if 0 < (pc.sum(suspects).as_py() or 0) <= len(rows) // 4:
-            return [rows.filter(pc.invert(suspects))], [rows.filter(suspects)]
+            return [rows.filter(pc.invert(suspects))]
     if not chunk:  # a call sets memory aside for the whole range, so many bad rows are found better in short ones
-        return [rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK)], []
+        return [rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK)]
     row = _BAD_ROW.search(message)
     bad = int(row[1]) if row else len(rows)
-    if bad < len(rows):
-        return [rows[:bad], rows[bad + 1 :]], [rows[bad : bad + 1]]
-    return [], [rows]
+    return [rows[:bad], rows[bad + 1 :]] if bad < len(rows) else []

@@ -76,7 +76,7 @@ def _declared_list(values: pa.Array, kind: pa.ListType) -> pa.Array:
     return pa.ListArray.from_arrays(values.offsets, declared, type=kind, mask=values.is_null())
 
 
-def _declared_time(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def declared_time(values: pa.Array, kind: pa.DataType) -> pa.Array:
     ticks_type = pa.int32() if pa.types.is_date(kind) else pa.int64()
     low, high = (FIRST_DAY, LAST_DAY) if pa.types.is_date(kind) else (FIRST_MICROSECOND, LAST_MICROSECOND)
     if not pa.types.is_string(values.type):
@@ -94,7 +94,7 @@ def _declared_time(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.cast(pc.cast(ticks, ticks_type), kind)
 
 
-def _declared_binary(values: pa.Array, _kind: pa.DataType) -> pa.Array:
+def declared_binary(values: pa.Array, _kind: pa.DataType) -> pa.Array:
     try:
         return pa.array([None if v is None else base64_bytes(v) for v in values.to_pylist()], pa.binary())
     except ValueError:
@@ -119,8 +119,8 @@ def _finite(values: pa.Array) -> pa.Array:
 _CONVERSIONS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, pa.DataType], pa.Array]]] = [
     (pa.types.is_struct, _declared_struct),
     (pa.types.is_list, _declared_list),
-    (pa.types.is_temporal, _declared_time),
-    (pa.types.is_binary, _declared_binary),
+    (pa.types.is_temporal, declared_time),
+    (pa.types.is_binary, declared_binary),
     (pa.types.is_decimal128, _declared_decimal),
     (pa.types.is_floating, _declared_float),
 ]

@@ -1,4 +1,7 @@
-"""Protobuf: records of a message in a descriptor file, or in Confluent's wire format with message indexes."""
+"""Protobuf: records of a message in a descriptor file, or in Confluent's wire format with message indexes.
+
+Most are read in step (`columns`), the others by Google's library.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,13 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError as ProtobufError
 
 from jobs.decode.base import Refused
+from jobs.decode.columns.convert import column_converter
+from jobs.decode.columns.cursors import NotInStep
+from jobs.decode.columns.protobuf import protobuf_read, read_wire
+from jobs.decode.columns.reading import InStep, by_prefix, others, tombstones
 from jobs.decode.convert import Unrepresentable, converter
-from jobs.decode.registered import RegisteredSchema, other_type, split, unknown
+from jobs.decode.parts import Part
+from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, other_type, split, unknown
 from jobs.decode.rows import RowDecoder
 from jobs.decode.scalars import Convert
 from jobs.decode.undeclared import undeclared
@@ -52,6 +60,10 @@ class Protobuf(RowDecoder):
         parsed = reading.parsed(record)
         return self.watched(parsed, reading.converted, unknown)
 
+    def together(self, raw: pa.Array) -> list[Part]:
+        empty = tombstones(raw, self._type)
+        return [empty, *self.in_step(*self._read, raw, others(raw, empty), 0)]
+
 
 class RegisteredProtobuf(RowDecoder):
     """Records in Confluent's wire format: each of the message that its schema id and message indexes name."""
@@ -72,13 +84,28 @@ class RegisteredProtobuf(RowDecoder):
     def value(self, record: bytes) -> Any:
         schema_id, rest = split(record)
         indexes, start = message_indexes(rest)
-        reading = self._readings.get((schema_id, indexes))
-        if reading is None:
-            reading = self._readings[schema_id, indexes] = self._prepared(schema_id, indexes)
+        reading = self._of(schema_id, indexes)
         if isinstance(reading, Refused):
             raise reading
         parsed = reading[0].parsed(rest[start:])
         return self.watched(parsed, reading[0].converted, reading[1])
+
+    def together(self, raw: pa.Array) -> list[Part]:
+        found = [tombstones(raw, self._type)]
+        for first, rows in by_prefix(raw, PREFIX_BYTES + 1):
+            # The first number says how many indexes there are: most records have the same.
+            example = _indexes(raw[int(rows[0])].as_py()) if first[0] == 0 else None
+            for prefix, own in by_prefix(raw.take(pa.array(rows)), example[1]) if example else ():
+                named = _indexes(prefix)
+                reading = self._of(split(prefix)[0], named[0]) if named and named[1] == len(prefix) else None
+                if isinstance(reading, tuple):
+                    found += self.in_step(*reading, raw, rows[own], len(prefix))
+        return found
+
+    def _of(self, schema_id: int, indexes: tuple[int, ...]) -> tuple[Reading, FoundFields] | Refused:
+        if (schema_id, indexes) not in self._readings:
+            self._readings[schema_id, indexes] = self._prepared(schema_id, indexes)
+        return self._readings[schema_id, indexes]
 
     def _prepared(self, schema_id: int, indexes: tuple[int, ...]) -> tuple[Reading, FoundFields] | Refused:
         schema = self._schemas.get(schema_id)
@@ -112,6 +139,15 @@ def message_indexes(rest: bytes) -> tuple[tuple[int, ...], int]:
     return tuple(indexes), at
 
 
+def _indexes(record: bytes) -> tuple[tuple[int, ...], int] | None:
+    """The indexes after a record's prefix, and where its message begins."""
+    try:
+        indexes, size = message_indexes(record[PREFIX_BYTES:])
+    except Refused:
+        return None
+    return indexes, PREFIX_BYTES + size
+
+
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
     while True:
@@ -126,11 +162,16 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 class Reading:
-    """How messages of one type become values of one Arrow type."""
+    """How messages of one type become values of one Arrow type.
 
-    def __init__(self, message: Any, wire: Wire, extract: Get, convert: Convert | None) -> None:
+    Attributes:
+        wire: what the message says.
+        columns: how many of them are read in step; None: they cannot be.
+    """
+
+    def __init__(self, message: Any, wire: Wire, extract: Get, convert: Convert | None, columns: InStep | None) -> None:
         self._parse, self._extract, self._convert = message.FromString, extract, convert
-        self.wire = wire
+        self.wire, self.columns = wire, columns
 
     def parsed(self, record: bytes) -> Any:
         try:
@@ -153,7 +194,16 @@ def _reading(descriptors: bytes, message: str | tuple[int, ...], kind: pa.DataTy
     found = messages.named(message) if isinstance(message, str) else messages.at(message)
     wanted = set(kind.names) if pa.types.is_struct(kind) else set()
     wire = message_wire(found)
-    return Reading(message_class(found), wire, _record(found, None if whole else wanted), converter(wire, kind))
+    extract = _record(found, None if whole else wanted)
+    return Reading(message_class(found), wire, extract, converter(wire, kind), _in_step(found, wire, kind))
+
+
+def _in_step(message: Descriptor, wire: Wire, kind: pa.DataType) -> InStep | None:
+    convert = column_converter(read_wire(wire), kind)
+    try:
+        return None if convert is None else InStep(protobuf_read(message), convert)
+    except NotInStep:
+        return None
 
 
 def _record(message: Descriptor, wanted: set[str] | None = None) -> Get:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from jobs.decode.base import Decoded, Decoder, decode_each
-from jobs.decode.registered import RegisteredSchema, other_type, split, unknown
+from jobs.decode.base import Decoded, Decoder, Refused, decode_each
+from jobs.decode.columns.cursors import cut
+from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, other_type, split, unknown
 
 
 class RegisteredJson:
@@ -25,9 +27,21 @@ class RegisteredJson:
         return self._inner.type
 
     def decode(self, raw: pa.Array) -> Decoded:
-        texts, errors = decode_each(raw, self._text)
-        decoded = self._inner.decode(pa.array(texts, pa.binary()))
+        records = pc.cast(raw, pa.binary())
+        prefixes = pc.binary_slice(records, 0, PREFIX_BYTES).dictionary_encode()
+        good = [self._is_good(prefix) for prefix in prefixes.dictionary.to_pylist()]
+        taken = pa.array(good, pa.bool_()).take(prefixes.indices)
+        _, errors = decode_each(pc.if_else(taken, pa.scalar(None, pa.binary()), records), self._text)
+        texts = pc.if_else(taken, cut(records, PREFIX_BYTES, 0), pa.scalar(None, pa.binary()))
+        decoded = self._inner.decode(texts)
         return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=decoded.unknown)
+
+    def _is_good(self, prefix: bytes) -> bool:
+        try:
+            self._text(prefix)
+        except Refused:
+            return False
+        return True
 
     def _text(self, record: bytes) -> bytes:
         schema_id, text = split(record)

@@ -1,23 +1,34 @@
-"""What all decoders share that read one record at a time: each record's failure is its own."""
+"""What all decoders share that can read one record at a time: each record's failure is its own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
 from jobs.decode.base import Decoded, DecodeError, Refused, decode_each
+from jobs.decode.columns.reading import InStep
+from jobs.decode.parts import SMALL, Part, Rows, joined, judged, pieces
 from jobs.decode.scalars import Convert
 from jobs.decode.unknown import Finding, Watch
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
+from jobs.schema.with_fields import with_fields
 
 _ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
 
 
+class ReadInStep(Protocol):
+    """How records of one schema become values; `columns`: many of them at once, if they can be."""
+
+    @property
+    def columns(self) -> InStep | None: ...
+
+
 class RowDecoder(ABC):
-    """A decoder that parses record by record and builds one Arrow array of all.
+    """A decoder that reads the records together which it can, and parses the others record by record.
 
     Attributes:
         format: what messages call it.
@@ -57,7 +68,28 @@ class RowDecoder(ABC):
         rest = self._rest(parsed)
         return value if rest is None else self._watch.apply(rest, value, Finding())
 
+    @abstractmethod
+    def together(self, raw: pa.Array) -> list[Part]:
+        """Those of the records (binary) that need no parsing one by one, with the values that this would give."""
+
+    def in_step(
+        self, reading: ReadInStep, undeclared: FoundFields, raw: pa.Array, rows: Rows, start: int
+    ) -> list[Part]:
+        """Those of these rows that can be read in step, from `start` on: none where their other fields matter."""
+        looked_at = bool(undeclared) and self._rest is not None
+        return [reading.columns.part(raw, rows, start, undeclared)] if reading.columns and not looked_at else []
+
     def decode(self, raw: pa.Array) -> Decoded:
+        return joined(judged(piece, self._parts(piece), self.decode_each) for piece in pieces(raw))
+
+    def _parts(self, raw: pa.Array) -> list[Part]:
+        try:
+            found = self.together(raw) if len(raw) > SMALL else []
+        except Exception:  # one record alone is never wrong about another
+            return []
+        return [replace(part, values=with_fields(part.values, self._type)) for part in found]
+
+    def decode_each(self, raw: pa.Array) -> Decoded:
         self._told = {}
         values, errors = decode_each(raw, self._value)
         unknown = sum((fields.times(records) for fields, records in self._told.values()), NOTHING_FOUND)

@@ -12,6 +12,7 @@ import pytest
 
 from jobs.decode.avro import Avro, RegisteredAvro
 from jobs.decode.base import DecodeError
+from jobs.decode.parts import SMALL
 from jobs.decode.registered import RegisteredSchema
 from jobs.schema.avro import avro_wire
 from jobs.schema.types import parse_type, type_name
@@ -19,6 +20,7 @@ from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
 from tests.kit.arrow import copied, raw_values
 from tests.kit.avro import encoded, record, text
+from tests.kit.in_step import assert_same
 
 
 def logical(kind: str, is_a: str, **more: Any) -> dict[str, Any]:
@@ -80,6 +82,7 @@ TYPES: list[tuple[Any, str, Any, Any]] = [
 def one(kind: Any, column: str, raw: bytes, nullable: bool = True) -> Any:
     declared, _ = parse_type(column)
     decoder = Avro(pa.struct([pa.field("c", declared, nullable=nullable)]), text(record(("c", kind))))
+    assert_same(decoder, [raw])
     return copied(decoder).decode(raw_values(raw))
 
 
@@ -215,6 +218,7 @@ def test_broken_records_are_told_one_by_one() -> None:
     good = encoded(schema, {"c": "a"})
     raws = [good, b"", good + b"x", b"\x02\xff", None, good, b"\xff" * 20]
     decoder = Avro(pa.struct([("c", pa.string())]), text(schema))
+    assert assert_same(decoder, raws) == 3
     decoded = decoder.decode(raw_values(*raws))
     assert decoded.values.to_pylist() == [{"c": "a"}, None, None, None, None, {"c": "a"}, None]
     assert {row: error.kind for row, error in decoded.errors.items()} == dict.fromkeys([1, 2, 3, 6], "undecodable")
@@ -250,6 +254,7 @@ def test_several_schema_ids_in_one_batch() -> None:
         b"\x00\x00",
         None,
     ]
+    assert assert_same(decoder, raws, times=SMALL + 1) == 3
     decoded = decoder.decode(raw_values(*raws))
     assert decoded.values.to_pylist() == [{"id": 1, "name": None}, {"id": 2, "name": "b"}, None, None, None, None]
     assert decoded.errors[2] == DecodeError("schema", "schema id 9 is not in the registry")

@@ -17,6 +17,7 @@ from jobs.schema.connect_schema import connect_wire
 from jobs.schema.types import as_text, parse_type, type_name
 from jobs.schema.wire import natural_type
 from tests.kit.arrow import copied, raw_values
+from tests.kit.in_step import assert_same
 
 _CONNECT, _TIME, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 
@@ -86,6 +87,7 @@ def test_every_type(write: Any, schema: dict[str, Any], column: str, payload: An
     decoded = decoder.decode(records)
     assert decoded.errors == {}
     assert decoded.values.to_pylist() == [{"c": wanted}, {"c": None}, {"c": wanted}]
+    assert_same(decoder, records.to_pylist())
 
 
 @pytest.mark.parametrize("schema", ["double", "float"])
@@ -153,6 +155,7 @@ LONG = pa.struct([("id", pa.int64())])
 def test_bad_records_leave_others_alone(record: bytes, kind: str) -> None:
     good = compact(ID, {"id": 1})
     decoded = ConnectJson(LONG).decode(raw_values(good, record, good, None, compact(ID, None)))
+    assert_same(ConnectJson(LONG), [good, record, good, None, compact(ID, None)])
     assert decoded.values.to_pylist() == [{"id": 1}, None, {"id": 1}, None, None]
     assert {row: error.kind for row, error in decoded.errors.items()} == {1: kind}
     assert "x" not in decoded.errors[1].message.split()

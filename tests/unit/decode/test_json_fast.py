@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobs.decode import json_fast
+from jobs.decode import json_fast, parts
 from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
 from tests.kit.arrow import row_type
@@ -261,8 +261,8 @@ def test_one_bad_record_of_many_costs_no_other(bad: bytes) -> None:
 
 
 def test_more_records_than_one_buffer_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_fast, "_ROWS", 700)
-    monkeypatch.setattr(json_fast, "_BYTES", 20_000)
+    monkeypatch.setattr(parts, "_ROWS", 700)
+    monkeypatch.setattr(parts, "_BYTES", 20_000)
     records = _mixture(SCHEMAS[0], 5_000, 0.01, seed=2)
     records[77] = b'{"s":"' + b"a" * 50_000 + b'"}'
     assert_same(SCHEMAS[0], records)

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import json_format
 
 from jobs.decode.base import DecodeError
+from jobs.decode.parts import SMALL
 from jobs.decode.protobuf import Protobuf, RegisteredProtobuf, message_indexes
 from jobs.decode.registered import RegisteredSchema
 from jobs.schema.protobuf import Messages, compiled, message_class, message_wire
@@ -18,6 +19,7 @@ from jobs.schema.types import parse_type, type_name
 from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
 from tests.kit.arrow import copied, raw_values
+from tests.kit.in_step import assert_same
 
 COMMON = 'syntax = "proto3"; package common; message Money { int64 units = 1; string currency = 2; }'
 SHOP = """
@@ -83,6 +85,7 @@ def test_columns_of_the_message() -> None:
 
 def test_every_type_with_extreme_values_and_with_none() -> None:
     decoded = decoder().decode(raw_values(made(FULL), b"", None))
+    assert assert_same(decoder(), [made(FULL), b"", None]) == 3
     assert decoded.errors == {}
     full, defaults, tombstone = decoded.values.to_pylist()
     assert defaults == DEFAULTS
@@ -175,6 +178,7 @@ def test_schema_ids_and_message_indexes() -> None:
         prefix + b"\x07",
         None,
     ]
+    assert assert_same(registered, raws, times=SMALL + 1) == 4
     decoded = registered.decode(raw_values(*raws))
     assert decoded.values.to_pylist()[:3] == [
         {"id": 5, "sku": None},

@@ -1,0 +1,86 @@
+"""What is read of some records, put together to one value for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.decode.columns.cursors import Cursors, Ints, Mask
+
+Read = Callable[[Cursors], pa.Array]
+"""Reads one value of each record."""
+
+# Where so few records have an item more, they cost less one by one.
+_FEW, _MOST_ITEMS = 8, 4096
+
+
+def where(cursors: Cursors, chosen: Mask, read: Read) -> pa.Array:
+    """A value of each chosen record, null for the others."""
+    if chosen.all():
+        return read(cursors)
+    rows = np.flatnonzero(chosen)
+    own = cursors.of(rows)
+    values = read(own)
+    cursors.put(rows, own)
+    return spread(values, rows, len(cursors))
+
+
+def spread(values: pa.Array, rows: Ints, count: int) -> pa.Array:
+    """An array of so many values: these in their rows, null in the others."""
+    places, absent = np.zeros(count, np.int64), np.ones(count, np.bool_)
+    places[rows], absent[rows] = np.arange(len(rows)), False
+    return values.take(pa.array(places, mask=absent))
+
+
+def structs(columns: Sequence[pa.Array], fields: Sequence[pa.Field], like: pa.Array | None, count: int) -> pa.Array:
+    """Structs of these columns, so many; null where `like` is null."""
+    mask = like.is_null() if like is not None and like.null_count else None
+    if fields:
+        return pa.StructArray.from_arrays(columns, fields=list(fields), mask=mask)
+    absent = mask.to_pylist() if mask is not None else [False] * count
+    return pa.array([None if null else {} for null in absent], pa.struct([]))
+
+
+class Lists:
+    """The items of one list in each record, which are read in turns: of each record at most one a turn."""
+
+    def __init__(self, records: int) -> None:
+        self._records = records
+        self._items: list[pa.Array] = []
+        self._owners: list[Ints] = []
+
+    def add(self, rows: Ints, items: pa.Array) -> None:
+        self._items.append(items)
+        self._owners.append(rows)
+
+    def goes_on(self, cursors: Cursors, rows: Ints) -> bool:
+        """Whether the items of these records are worth another turn; otherwise they are given up."""
+        turns = len(self._items)
+        if not len(rows) or turns < _FEW or (len(rows) >= _FEW and turns < _MOST_ITEMS):
+            return bool(len(rows))
+        cursors.refuse_some(rows)
+        return False
+
+    def together(self, empty: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Offsets, one more than records, and the items in the records' order."""
+        items = pa.concat_arrays(self._items) if self._items else empty
+        owners = np.concatenate(self._owners) if self._owners else np.zeros(0, np.int64)
+        if len(self._items) > 1:
+            items = items.take(pa.array(np.argsort(owners, kind="stable")))
+        lengths = np.bincount(owners, minlength=self._records)
+        return pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32()), items
+
+
+def maps(cursors: Cursors, offsets: pa.Array, entries: pa.Array) -> pa.Array:
+    """Maps of entries (structs of key and value); a key twice in one of them is left to the row decoder."""
+    keys, values = entries.flatten()
+    if keys.null_count:  # of bad records
+        keys = keys.fill_null(pa.scalar("" if pa.types.is_string(keys.type) else 0).cast(keys.type))
+    owners, codes = np.repeat(np.arange(len(cursors)), np.diff(offsets.to_numpy())), keys.dictionary_encode()
+    pairs = owners * max(1, len(codes.dictionary)) + codes.indices.to_numpy()
+    order = np.argsort(pairs, kind="stable")
+    again = pairs[order][1:] == pairs[order][:-1]
+    cursors.refuse_some(np.unique(owners[order][1:][again]))
+    return pa.MapArray.from_arrays(offsets, keys, values)

@@ -1,0 +1,166 @@
+"""From the plain values of a wire type to those of a declared type, a column at a time: `jobs.decode.convert` in step.
+
+A decimal is read as its bytes, a time as its number, an enum as text, a union of several types as a struct that has one
+field per branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.columns.assembly import structs
+from jobs.decode.columns.cursors import Ints
+from jobs.decode.columns.scalars import Cast, scalar_cast
+from jobs.decode.convert import told_by
+from jobs.schema.wire import Wire
+
+Convert = Callable[[pa.Array], tuple[pa.Array, Ints]]
+"""Values of the declared type, and the rows whose values the row decoder has to see; those may be anything."""
+
+_NONE: Ints = np.zeros(0, np.int64)
+_NARROW = 16  # so few rows, one of which does not fit, are not looked at again
+
+
+def column_converter(wire: Wire, kind: pa.DataType) -> Convert | None:
+    """None where these types are left to the row decoder."""
+    if wire.kind == "union":
+        return _union(wire, kind)
+    if pa.types.is_struct(kind):
+        return _struct(wire, kind) if wire.kind == "record" else None
+    if pa.types.is_list(kind):
+        return _array(wire, kind) if wire.kind == "array" else None
+    if pa.types.is_map(kind):
+        return _map(wire, kind) if wire.kind == "map" else None
+    cast = scalar_cast(wire, kind)
+    return None if cast is None else lambda values: _cast(values, cast, kind)
+
+
+def _cast(values: pa.Array, cast: Cast, kind: pa.DataType) -> tuple[pa.Array, Ints]:
+    try:
+        return cast(values), _NONE
+    except pa.ArrowInvalid:
+        if len(values) <= _NARROW:
+            return pa.nulls(len(values), kind), np.arange(len(values))
+    half = len(values) // 2
+    (first, bad), (second, others) = (_cast(part, cast, kind) for part in (values[:half], values[half:]))
+    return pa.concat_arrays([first, second]), np.concatenate([bad, others + half])
+
+
+def _struct(wire: Wire, kind: pa.StructType) -> Convert | None:
+    known = dict(wire.fields)
+    work: list[tuple[pa.Field, Convert | None]] = []
+    for field in kind:
+        convert = column_converter(known[field.name], field.type) if field.name in known else None
+        if field.name in known and convert is None:
+            return None
+        work.append((field, convert))
+
+    def convert_all(values: pa.Array) -> tuple[pa.Array, Ints]:
+        found = dict(zip((f.name for f in values.type), values.flatten(), strict=True))
+        columns, bad = [], []
+        for field, convert in work:
+            column, rows = convert(found[field.name]) if convert else (pa.nulls(len(values), field.type), _NONE)
+            columns.append(column)
+            bad.append(rows)
+            if not field.nullable and column.null_count > values.null_count:
+                bad.append(_rows(pc.and_(column.is_null(), values.is_valid())))
+        return structs(columns, list(kind), values, len(values)), _all(bad)
+
+    return convert_all
+
+
+def _array(wire: Wire, kind: pa.ListType) -> Convert | None:
+    element = column_converter(wire.items[0], kind.value_type)
+    if element is None:
+        return None
+
+    def convert(values: pa.Array) -> tuple[pa.Array, Ints]:
+        offsets, items = _items(values)
+        column, bad = element(items)
+        if not kind.value_field.nullable and column.null_count:
+            bad = _all([bad, _rows(column.is_null())])
+        found = pa.ListArray.from_arrays(offsets, column, type=kind, mask=_mask(values))
+        return found, _owners(offsets, bad)
+
+    return convert
+
+
+def _map(wire: Wire, kind: pa.MapType) -> Convert | None:
+    key, item = (column_converter(w, k) for w, k in zip(wire.items, (kind.key_type, kind.item_type), strict=True))
+    if key is None or item is None:
+        return None
+
+    def convert(values: pa.Array) -> tuple[pa.Array, Ints]:
+        offsets, entries = _items(values)
+        (keys, bad_keys), (items, bad) = (of(part) for of, part in zip((key, item), entries.flatten(), strict=True))
+        if not kind.item_field.nullable and items.null_count:
+            bad = _all([bad, _rows(items.is_null())])
+        if keys.null_count:
+            keys = keys.fill_null(pa.scalar("").cast(kind.key_type)) if pa.types.is_string(kind.key_type) else keys
+        found = pa.MapArray.from_arrays(offsets, keys, items, type=kind)
+        if values.null_count:
+            found = pc.if_else(values.is_valid(), found, pa.nulls(len(found), kind))
+        return found, _owners(offsets, _all([bad_keys, bad]))
+
+    return convert
+
+
+_NUMBERS = ("int", "long", "float", "double")
+
+
+def _union(wire: Wire, kind: pa.DataType) -> Convert | None:
+    branches = dict(wire.fields)
+    apart = pa.types.is_struct(kind) and branches.keys() >= {f.name for f in kind}
+    alike = not apart and all(branch.kind in _NUMBERS and not branch.logical for branch in branches.values())
+    if len(set(told_by(wire))) < len(wire.fields) and not alike:
+        return None  # the row decoder may take one branch for another
+    if apart:
+        as_record = _struct(Wire("record", fields=wire.fields), kind)
+        names = list(branches)
+        return None if as_record is None else lambda values: as_record(_named(values, names))
+    converts = [column_converter(branch, kind) for branch in branches.values()]
+    if None in converts:
+        return None
+
+    def convert(values: pa.Array) -> tuple[pa.Array, Ints]:
+        found = [of(part) for of, part in zip(converts, values.flatten(), strict=True) if of]
+        return pc.coalesce(*(column for column, _ in found)), _all([bad for _, bad in found])
+
+    return convert
+
+
+def _named(values: pa.Array, names: list[str]) -> pa.Array:
+    return pa.StructArray.from_arrays(values.flatten(), names=names, mask=_mask(values))
+
+
+def _items(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Offsets from 0 on, and the items that they divide."""
+    raw = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    inner = values.values if pa.types.is_list(values.type) else _entries(values)
+    return pa.array(raw - raw[0]), inner[int(raw[0]) : int(raw[-1])]
+
+
+def _entries(values: pa.Array) -> pa.Array:
+    return pa.StructArray.from_arrays([values.keys, values.items], names=["key", "value"])
+
+
+def _mask(values: pa.Array) -> pa.Array | None:
+    return values.is_null() if values.null_count else None
+
+
+def _rows(mask: pa.Array) -> Ints:
+    found: Ints = pc.indices_nonzero(mask).to_numpy().astype(np.int64)
+    return found
+
+
+def _owners(offsets: pa.Array, items: Ints) -> Ints:
+    return np.searchsorted(offsets.to_numpy(), items, side="right") - 1 if len(items) else _NONE
+
+
+def _all(rows: list[Ints]) -> Ints:
+    found = [one for one in rows if len(one)]
+    return np.concatenate(found) if found else _NONE

@@ -1,0 +1,218 @@
+"""From the plain values of a scalar wire type to those of a declared one, a column at a time.
+
+The same rules as `jobs.decode.scalars`, as far as they are here: what is not, or raises ArrowInvalid because one of the
+values does not fit, is for the row decoder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.columns.cursors import Ints
+from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
+from jobs.decode.json_wire import declared_binary, declared_time
+from jobs.schema.wire import Wire
+
+Cast = Callable[[pa.Array], pa.Array]
+"""Values of a declared type; raises ArrowInvalid where one does not fit."""
+
+INSTANT = "instant"
+"""A kind of wire: an instant that was read as microseconds and is no number."""
+
+_UNITS = {"-s": (1_000_000, 1), "-ms": (1000, 1), "-us": (1, 1), "-ns": (1, 1000)}
+_DAY = 86_400_000_000
+_WHOLE = ("int", "long", "ulong")
+_EXACT = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}  # whole numbers of JSON from here on may be no float
+
+
+def scalar_cast(wire: Wire, kind: pa.DataType) -> Cast | None:
+    """None where it is not known here."""
+    for fits, build in _SCALARS:
+        if fits(kind):
+            return build(wire, kind)
+    return None
+
+
+def _as_it_is(values: pa.Array) -> pa.Array:
+    return values
+
+
+def _boolean(wire: Wire, _kind: pa.DataType) -> Cast | None:
+    return _as_it_is if wire.kind == "boolean" else None
+
+
+def _integer(wire: Wire, kind: pa.DataType) -> Cast | None:
+    return (lambda values: values.cast(kind)) if wire.kind in _WHOLE else None
+
+
+def _float(wire: Wire, kind: pa.DataType) -> Cast | None:
+    if wire.kind not in ("float", "double", *_WHOLE) or wire.logical:
+        return None
+    if wire.kind == "float" and kind == pa.float32() and not wire.quoted:
+        return _as_it_is
+
+    def cast(values: pa.Array) -> pa.Array:
+        doubles = values.cast(pa.float64(), safe=False)
+        if wire.quoted:
+            # A whole number that may be no float, or a zero below zero, which is one only with a fraction.
+            exact = pc.less(pc.abs(doubles), _EXACT[kind])
+            _check(pc.or_(exact, pc.not_equal(pc.floor(doubles), doubles)), "a number that may be no float")
+            _check(pc.greater(pc.divide(1.0, doubles), -math.inf), "a zero below zero")
+        found = doubles.cast(kind, safe=False)
+        _check(pc.or_(pc.is_finite(found), pc.invert(pc.is_finite(doubles))), "a number that does not fit")
+        return found
+
+    return cast
+
+
+def _decimal(wire: Wire, kind: pa.Decimal128Type) -> Cast | None:
+    if wire.logical == "decimal":
+        unscaled = _unscaled(wire)
+        return None if unscaled is None else lambda values: _fitting(unscaled(values), kind)
+    if wire.kind in _WHOLE and not wire.logical:
+        return lambda values: _fitting(values.cast(pa.decimal128(38, 0)), kind)
+    if wire.kind == "string" and wire.logical in ("", "number"):
+        return lambda values: _fitting(values, kind)
+    return None
+
+
+def _fitting(values: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
+    found = values.cast(kind)
+    found.validate(full=True)  # Arrow checks the precision of a text before it rescales, not after
+    return found
+
+
+def _unscaled(wire: Wire) -> Cast | None:
+    """The numbers of a decimal's bytes."""
+    if not 0 <= wire.scale <= 38:
+        return None
+    kind = pa.decimal128(38, wire.scale)
+
+    def cast(values: pa.Array) -> pa.Array:
+        raw = declared_binary(values, pa.binary()) if wire.bytes_as else values
+        lengths = pc.binary_length(raw).fill_null(0).to_numpy().astype(np.int64)
+        widest = int(lengths.max(initial=0))
+        if widest > 16:
+            raise pa.ArrowInvalid("a decimal of more than 16 bytes")
+        found = pa.Array.from_buffers(kind, len(raw), [None, pa.py_buffer(_little(raw, lengths, widest))])
+        found.validate(full=True)
+        return pc.if_else(raw.is_valid(), found, pa.scalar(None, kind)) if raw.null_count else found
+
+    return cast
+
+
+def _little(raw: pa.Array, lengths: Ints, widest: int) -> npt.NDArray[np.uint8]:
+    """Sixteen bytes, little end first, for each number of at most `widest` bytes, big end first."""
+    found = np.zeros((len(raw), 16), np.uint8)
+    _, offsets, data = raw.buffers()
+    if not widest or data is None:
+        return found
+    ends = np.frombuffer(offsets, np.int32)[raw.offset + 1 : raw.offset + len(raw) + 1].astype(np.int64)
+    held = np.frombuffer(data, np.uint8)
+    last = np.maximum(ends - 1, 0)
+    sign = np.where((lengths > 0) & (held[np.maximum(ends - lengths, 0).clip(max=len(held) - 1)] >= 0x80), 0xFF, 0)
+    for place in range(widest):
+        found[:, place] = np.where(place < lengths, held[np.maximum(last - place, 0)], sign)
+    found[:, widest:] = sign.astype(np.uint8)[:, None]
+    return found
+
+
+def _string(wire: Wire, _kind: pa.DataType) -> Cast | None:
+    if wire.logical.startswith("time-") and wire.kind != "string":
+        return _time_of_day(wire)
+    if wire.logical == "decimal":
+        unscaled = _unscaled(wire)
+        # Arrow writes others with an exponent.
+        return (lambda values: unscaled(values).cast(pa.string())) if unscaled and wire.scale <= 6 else None
+    if wire.logical == "uuid" and wire.kind == "bytes":
+        return _uuid
+    plain = wire.kind == "string" and not wire.bytes_as and wire.logical != "variable-decimal"
+    return _as_it_is if plain else None
+
+
+def _time_of_day(wire: Wire) -> Cast:
+    def cast(values: pa.Array) -> pa.Array:
+        micros = _microseconds(values, wire.logical[len("time") :])
+        _within(micros, 0, _DAY - 1)
+        text = micros.cast(pa.time64("us")).cast(pa.string())
+        whole = pc.equal(pc.multiply(pc.divide(micros, 1_000_000), 1_000_000), micros)
+        return pc.if_else(whole, pc.utf8_slice_codeunits(text, 0, 8), text)
+
+    return cast
+
+
+def _uuid(values: pa.Array) -> pa.Array:
+    _check(pc.equal(pc.binary_length(values), 16), "an uuid that has not 16 bytes")
+    given = values.fill_null(bytes(16)) if values.null_count else values
+    raw = np.frombuffer(given.cast(pa.binary(16)).buffers()[1], np.uint8)[: 16 * len(values)]
+    digits = np.frombuffer(b"0123456789abcdef", np.uint8)
+    hexadecimal = np.stack([digits[raw >> 4], digits[raw & 15]], axis=1).reshape(-1, 32)
+    text = np.full((len(values), 36), ord("-"), np.uint8)
+    for start, end, to in ((0, 8, 0), (8, 12, 9), (12, 16, 14), (16, 20, 19), (20, 32, 24)):
+        text[:, to : to + end - start] = hexadecimal[:, start:end]
+    offsets = np.arange(0, 36 * len(values) + 1, 36, dtype=np.int32)
+    found = pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.string())) if values.null_count else found
+
+
+def _binary(wire: Wire, kind: pa.DataType) -> Cast | None:
+    if wire.kind != "bytes":
+        return None
+    return (lambda values: declared_binary(values, kind)) if wire.bytes_as else _as_it_is
+
+
+def _date(wire: Wire, kind: pa.DataType) -> Cast | None:
+    if wire.kind in ("int", "long") and wire.logical in ("date", ""):
+        return lambda values: _within(values, FIRST_DAY, LAST_DAY).cast(pa.int32()).cast(kind)
+    return (lambda values: declared_time(values, kind)) if wire.kind == "string" and not wire.bytes_as else None
+
+
+def _timestamp(wire: Wire, kind: pa.DataType) -> Cast | None:
+    if wire.kind == "string" and wire.logical in ("", "timestamp-text"):
+        return lambda values: declared_time(values, kind)
+    if wire.kind not in ("int", "long", INSTANT) or not (wire.logical.startswith("timestamp") or not wire.logical):
+        return None
+    unit = wire.logical[len("timestamp") :] if wire.logical else "-ms"
+    return lambda values: _within(_microseconds(values, unit), FIRST_MICROSECOND, LAST_MICROSECOND).cast(kind)
+
+
+def _microseconds(values: pa.Array, unit: str) -> pa.Array:
+    multiply, divide = _UNITS[unit]
+    long = values.cast(pa.int64())
+    if multiply > 1:
+        return pc.multiply_checked(long, multiply)
+    if divide == 1:
+        return long
+    cut = pc.divide(long, divide)
+    below = pc.less(long, pc.multiply(cut, divide))
+    return pc.subtract(cut, below.cast(pa.int64()))
+
+
+def _within(values: pa.Array, low: int, high: int) -> pa.Array:
+    found = pc.min_max(values).as_py()
+    if found["min"] is not None and not (low <= found["min"] and found["max"] <= high):
+        raise pa.ArrowInvalid("a value out of range")
+    return values
+
+
+def _check(holds: pa.Array, text: str) -> None:
+    if not pc.all(holds, min_count=0).as_py():
+        raise pa.ArrowInvalid(text)
+
+
+_SCALARS: list[tuple[Callable[[pa.DataType], bool], Callable[[Wire, pa.DataType], Cast | None]]] = [
+    (pa.types.is_boolean, _boolean),
+    (pa.types.is_integer, _integer),
+    (pa.types.is_floating, _float),
+    (pa.types.is_decimal128, _decimal),
+    (pa.types.is_string, _string),
+    (pa.types.is_binary, _binary),
+    (pa.types.is_date, _date),
+    (pa.types.is_timestamp, _timestamp),
+]

@@ -1,0 +1,77 @@
+"""Records that are decoded together, as many as can be; the others by the judge of their format, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.base import Decoded, DecodeError
+from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
+
+_ROWS, _BYTES = 16_384, 64 << 20  # of one piece
+SMALL = 48  # records that are decoded one by one in the time that it takes to begin with them together
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some records of an array, all of them good.
+
+    Attributes:
+        rows: where they stand.
+        unknown: fields that no column takes.
+    """
+
+    rows: Rows
+    values: pa.Array
+    unknown: FoundFields = NOTHING_FOUND
+
+
+def judged(raw: pa.Array, parts: Sequence[Part], judge: Callable[[pa.Array], Decoded]) -> Decoded:
+    """All records of `raw`: those in no part are for the judge."""
+    open_ = np.ones(len(raw), np.bool_)
+    for part in parts:
+        open_[part.rows] = False
+    rest = np.flatnonzero(open_)
+    if len(rest) == len(raw):
+        return judge(raw)
+    unknown = sum((part.unknown for part in parts), NOTHING_FOUND)
+    found = [part for part in parts if len(part.rows)]
+    if not len(rest) and len(found) == 1:
+        return Decoded(found[0].values, {}, unknown=unknown)
+    others = judge(raw.take(pa.array(rest)))
+    order = np.argsort(np.concatenate([*(part.rows for part in found), rest]), kind="stable")
+    values = pa.concat_arrays([*(part.values for part in found), others.values]).take(pa.array(order))
+    errors = {int(rest[index]): error for index, error in others.errors.items()}
+    return Decoded(values, errors, unknown=unknown + others.unknown)
+
+
+def joined(decoded: Iterable[Decoded]) -> Decoded:
+    """Pieces of one array, one after the other."""
+    values: list[pa.Array] = []
+    errors: dict[int, DecodeError] = {}
+    unknown, start = NOTHING_FOUND, 0
+    for piece in decoded:
+        values.append(piece.values)
+        errors.update({start + index: error for index, error in piece.errors.items()})
+        unknown += piece.unknown
+        start += len(piece.values)
+    return Decoded(pa.concat_arrays(values), errors, unknown=unknown)
+
+
+def pieces(raw: pa.Array) -> Iterator[pa.Array]:
+    """Binary arrays of at most so many rows and bytes (a longer record stands alone); one at least."""
+    todo = [pc.cast(raw, pa.binary())]
+    while todo:
+        piece = todo.pop()
+        if len(piece) > 1 and (len(piece) > _ROWS or piece.nbytes > _BYTES):
+            half = _ROWS if len(piece) > _ROWS else len(piece) // 2
+            todo += [piece[half:], piece[:half]]
+        else:
+            yield piece
