@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.base import Refused
+from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.convert import Convert as ConvertColumns
 from jobs.decode.columns.convert import column_converter
 from jobs.decode.columns.cursors import cut
@@ -86,10 +87,10 @@ class ConnectJson(RowDecoder):
         strange = 0
         while len(open_) > SMALL and strange <= _MOST_STRANGE:
             prefix = self._prefix(raw[int(open_[0])].as_py())
-            records = raw.take(pa.array(open_))
+            records = raw.take(arrow(open_))
             mine = pc.and_(pc.starts_with(records, prefix), pc.ends_with(records, b"}")).to_numpy(zero_copy_only=False)
             if prefix and mine.sum() > SMALL:
-                payloads = cut(records.filter(pa.array(mine)), len(prefix), 1)
+                payloads = cut(records.filter(arrow(mine)), len(prefix), 1)
                 found += self._payloads(payloads, open_[mine], self._known[prefix])
             else:
                 mine, strange = np.arange(len(open_)) == 0, strange + 1

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.base import DecodeError, decode_each
+from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.convert import column_converter
 from jobs.decode.convert import converter
 from jobs.schema.wire import Wire
@@ -45,10 +46,10 @@ class JsonDialect:
             return found
         open_ = np.zeros(len(values), np.bool_)
         open_[rows] = True
-        mended, errors = decode_each(values.filter(pa.array(open_)), one_by_one)
+        mended, errors = decode_each(values.filter(arrow(open_)), one_by_one)
         for index, error in errors.items():
             refuse(int(np.flatnonzero(open_)[index]), error)
-        return pc.replace_with_mask(found, pa.array(open_), pa.array(mended, column.type))
+        return pc.replace_with_mask(found, arrow(open_), pa.array(mended, column.type))
 
     def _read_as(self, kind: pa.DataType) -> pa.DataType | None:
         if pa.types.is_timestamp(kind) and self.timestamps != "ms":

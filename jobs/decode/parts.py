@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, DecodeError
+from jobs.decode.columns.arrays import arrow
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 
 _ROWS, _BYTES = 16_384, 64 << 20  # of one piece
@@ -45,9 +46,9 @@ def judged(raw: pa.Array, parts: Sequence[Part], judge: Callable[[pa.Array], Dec
     found = [part for part in parts if len(part.rows)]
     if not len(rest) and len(found) == 1:
         return Decoded(found[0].values, {}, unknown=unknown)
-    others = judge(raw.take(pa.array(rest)))
+    others = judge(raw.take(arrow(rest)))
     order = np.argsort(np.concatenate([*(part.rows for part in found), rest]), kind="stable")
-    values = pa.concat_arrays([*(part.values for part in found), others.values]).take(pa.array(order))
+    values = pa.concat_arrays([*(part.values for part in found), others.values]).take(arrow(order))
     errors = {int(rest[index]): error for index, error in others.errors.items()}
     return Decoded(values, errors, unknown=unknown + others.unknown)
 

@@ -14,6 +14,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError as ProtobufError
 
 from jobs.decode.base import Refused
+from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.convert import column_converter
 from jobs.decode.columns.cursors import NotInStep
 from jobs.decode.columns.protobuf import protobuf_read, read_wire
@@ -95,7 +96,7 @@ class RegisteredProtobuf(RowDecoder):
         for first, rows in by_prefix(raw, PREFIX_BYTES + 1):
             # The first number says how many indexes there are: most records have the same.
             example = _indexes(raw[int(rows[0])].as_py()) if first[0] == 0 else None
-            for prefix, own in by_prefix(raw.take(pa.array(rows)), example[1]) if example else ():
+            for prefix, own in by_prefix(raw.take(arrow(rows)), example[1]) if example else ():
                 named = _indexes(prefix)
                 reading = self._of(split(prefix)[0], named[0]) if named and named[1] == len(prefix) else None
                 if isinstance(reading, tuple):

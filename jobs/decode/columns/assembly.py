@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.cursors import Cursors, Ints, Mask
 
 Read = Callable[[Cursors], pa.Array]
@@ -31,7 +32,7 @@ def spread(values: pa.Array, rows: Ints, count: int) -> pa.Array:
     """An array of so many values: these in their rows, null in the others."""
     places, absent = np.zeros(count, np.int64), np.ones(count, np.bool_)
     places[rows], absent[rows] = np.arange(len(rows)), False
-    return values.take(pa.array(places, mask=absent))
+    return values.take(arrow(places, absent))
 
 
 def structs(columns: Sequence[pa.Array], fields: Sequence[pa.Field], like: pa.Array | None, count: int) -> pa.Array:
@@ -68,9 +69,9 @@ class Lists:
         items = pa.concat_arrays(self._items) if self._items else empty
         owners = np.concatenate(self._owners) if self._owners else np.zeros(0, np.int64)
         if len(self._items) > 1:
-            items = items.take(pa.array(np.argsort(owners, kind="stable")))
+            items = items.take(arrow(np.argsort(owners, kind="stable")))
         lengths = np.bincount(owners, minlength=self._records)
-        return pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32()), items
+        return arrow(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)), items
 
 
 def maps(cursors: Cursors, offsets: pa.Array, entries: pa.Array) -> pa.Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.assembly import Lists, Read, maps, structs, where
 from jobs.decode.columns.cursors import Cursors, Ints, NotInStep
 
@@ -69,7 +70,7 @@ class _Reader:
             parts = [where(cursors, chosen == number, read_branch) for number, read_branch in reads]
             if len(parts) == 1:
                 return parts[0]
-            absent = pa.array(chosen == null)
+            absent = arrow(chosen == null)
             return pa.StructArray.from_arrays(parts, names=[str(n) for n in range(len(parts))], mask=absent)
 
         return read if reads else lambda cursors: _null(cursors, cursors.zigzag())
@@ -84,25 +85,25 @@ def _boolean(cursors: Cursors) -> pa.Array:
     byte = cursors.words() & np.uint64(0xFF)
     cursors.refuse(byte > 1)
     cursors.advance(cursors.good.astype(np.int64))
-    return pa.array(byte == 1)
+    return arrow(byte == 1)
 
 
 def _int(cursors: Cursors) -> pa.Array:
     value = cursors.zigzag()
     cursors.refuse(value != value.astype(np.int32))
-    return pa.array(value.astype(np.int32))
+    return arrow(value.astype(np.int32))
 
 
 def _float(cursors: Cursors) -> pa.Array:
     value = cursors.words().astype(np.uint32).view(np.float32)
     cursors.advance(4)
-    return pa.array(value)
+    return arrow(value)
 
 
 def _double(cursors: Cursors) -> pa.Array:
     value = cursors.words().view(np.float64)
     cursors.advance(8)
-    return pa.array(value)
+    return arrow(value)
 
 
 def _lengths(cursors: Cursors) -> Any:
@@ -114,7 +115,7 @@ _PRIMITIVES: Mapping[str, Read] = {
     "null": lambda cursors: pa.nulls(len(cursors)),
     "boolean": _boolean,
     "int": _int,
-    "long": lambda cursors: pa.array(cursors.zigzag()),
+    "long": lambda cursors: arrow(cursors.zigzag()),
     "float": _float,
     "double": _double,
     "bytes": lambda cursors: cursors.binary(_lengths(cursors)),
@@ -129,7 +130,7 @@ def _enum(symbols: Sequence[str]) -> Read:
         value = cursors.zigzag()
         bad = (value < 0) | (value >= len(symbols))
         cursors.refuse(bad)
-        return names.take(pa.array(value, mask=bad))
+        return names.take(arrow(value, bad))
 
     return read
 

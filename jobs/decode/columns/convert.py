@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.assembly import structs
 from jobs.decode.columns.cursors import Ints
 from jobs.decode.columns.scalars import Cast, scalar_cast
@@ -141,7 +142,7 @@ def _items(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Offsets from 0 on, and the items that they divide."""
     raw = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     inner = values.values if pa.types.is_list(values.type) else _entries(values)
-    return pa.array(raw - raw[0]), inner[int(raw[0]) : int(raw[-1])]
+    return arrow(raw - raw[0]), inner[int(raw[0]) : int(raw[-1])]
 
 
 def _entries(values: pa.Array) -> pa.Array:

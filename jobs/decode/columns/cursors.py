@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.decode.columns.arrays import arrow
+
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
@@ -175,7 +177,7 @@ def _between(data: pa.Buffer | None, start: Ints, end: Ints) -> pa.Array:
     offsets[0:-1:2], offsets[1::2] = start, end
     offsets[-1] = end[-1] if len(end) else 0
     both = pa.Array.from_buffers(pa.binary(), 2 * len(start), [None, pa.py_buffer(offsets), data])
-    return both.take(pa.array(np.arange(0, 2 * len(start), 2)))
+    return both.take(arrow(np.arange(0, 2 * len(start), 2)))
 
 
 def _is_text(value: bytes) -> bool:

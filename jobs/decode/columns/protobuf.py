@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.assembly import Lists, Read, maps, spread, structs
 from jobs.decode.columns.cursors import Cursors, Ints, Mask, NotInStep, Words
 from jobs.decode.columns.scalars import INSTANT
@@ -236,7 +237,7 @@ def _single(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[int, Read,
 def _instant(cursors: Cursors, values: pa.Array) -> pa.Array:
     seconds, nanos = (values.field(name).to_numpy() for name in ("seconds", "nanos"))
     cursors.refuse((seconds > _LAST_SECOND) | (seconds < -_LAST_SECOND))
-    return pa.array(seconds * 1_000_000 + nanos.astype(np.int64) // 1000)
+    return arrow(seconds * 1_000_000 + nanos.astype(np.int64) // 1000)
 
 
 def _enum(field: FieldDescriptor) -> Read:
@@ -247,7 +248,7 @@ def _enum(field: FieldDescriptor) -> Read:
         found = cursors.varint().astype(np.uint32).view(np.int32).astype(np.int64)
         places = np.searchsorted(numbers, found).clip(max=len(numbers) - 1)
         cursors.refuse(numbers[places] != found)
-        return names.take(pa.array(places))
+        return names.take(arrow(places))
 
     return read
 
@@ -275,19 +276,19 @@ def _four(cursors: Cursors) -> npt.NDArray[Any]:
 
 _F = FieldDescriptor
 _SCALARS: Mapping[int, tuple[int, Read]] = {
-    _F.TYPE_BOOL: (_VARINT, lambda c: pa.array(c.varint() != 0)),
-    _F.TYPE_INT32: (_VARINT, lambda c: pa.array(_low(c).view(np.int32))),
-    _F.TYPE_SINT32: (_VARINT, lambda c: pa.array(_zigzag_low(c))),
-    _F.TYPE_SFIXED32: (_FOUR, lambda c: pa.array(_four(c).view(np.int32))),
-    _F.TYPE_UINT32: (_VARINT, lambda c: pa.array(_low(c).astype(np.int64))),
-    _F.TYPE_FIXED32: (_FOUR, lambda c: pa.array(_four(c).astype(np.int64))),
-    _F.TYPE_INT64: (_VARINT, lambda c: pa.array(c.varint().view(np.int64))),
-    _F.TYPE_SINT64: (_VARINT, lambda c: pa.array(c.zigzag())),
-    _F.TYPE_SFIXED64: (_EIGHT, lambda c: pa.array(_eight(c).view(np.int64))),
-    _F.TYPE_UINT64: (_VARINT, lambda c: pa.array(c.varint())),
-    _F.TYPE_FIXED64: (_EIGHT, lambda c: pa.array(_eight(c))),
-    _F.TYPE_FLOAT: (_FOUR, lambda c: pa.array(_four(c).view(np.float32))),
-    _F.TYPE_DOUBLE: (_EIGHT, lambda c: pa.array(_eight(c).view(np.float64))),
+    _F.TYPE_BOOL: (_VARINT, lambda c: arrow(c.varint() != 0)),
+    _F.TYPE_INT32: (_VARINT, lambda c: arrow(_low(c).view(np.int32))),
+    _F.TYPE_SINT32: (_VARINT, lambda c: arrow(_zigzag_low(c))),
+    _F.TYPE_SFIXED32: (_FOUR, lambda c: arrow(_four(c).view(np.int32))),
+    _F.TYPE_UINT32: (_VARINT, lambda c: arrow(_low(c).astype(np.int64))),
+    _F.TYPE_FIXED32: (_FOUR, lambda c: arrow(_four(c).astype(np.int64))),
+    _F.TYPE_INT64: (_VARINT, lambda c: arrow(c.varint().view(np.int64))),
+    _F.TYPE_SINT64: (_VARINT, lambda c: arrow(c.zigzag())),
+    _F.TYPE_SFIXED64: (_EIGHT, lambda c: arrow(_eight(c).view(np.int64))),
+    _F.TYPE_UINT64: (_VARINT, lambda c: arrow(c.varint())),
+    _F.TYPE_FIXED64: (_EIGHT, lambda c: arrow(_eight(c))),
+    _F.TYPE_FLOAT: (_FOUR, lambda c: arrow(_four(c).view(np.float32))),
+    _F.TYPE_DOUBLE: (_EIGHT, lambda c: arrow(_eight(c).view(np.float64))),
     _F.TYPE_STRING: (_BYTES, lambda c: c.string(c.varint())),
     _F.TYPE_BYTES: (_BYTES, lambda c: c.binary(c.varint())),
 }

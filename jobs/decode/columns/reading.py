@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.assembly import Read
 from jobs.decode.columns.convert import Convert
 from jobs.decode.columns.cursors import Cursors, Mask
@@ -35,7 +36,7 @@ class InStep:
             start: where in each record its value begins.
             undeclared: fields of the schema that no column takes.
         """
-        cursors = Cursors.of_records(raw if len(rows) == len(raw) else raw.take(pa.array(rows)))
+        cursors = Cursors.of_records(raw if len(rows) == len(raw) else raw.take(arrow(rows)))
         cursors.advance(start)
         values = self.read(cursors)
         return converted(values, rows, self.convert, cursors.good & (cursors.at == cursors.end), undeclared)
@@ -49,7 +50,7 @@ def converted(
     good = np.ones(len(rows), np.bool_) if good is None else good
     good[bad] = False
     if not good.all():
-        rows, found = rows[good], found.filter(pa.array(good))
+        rows, found = rows[good], found.filter(arrow(good))
     records = len(found) - found.null_count
     return Part(rows, found, undeclared.times(records) if records else NOTHING_FOUND)
 
@@ -67,7 +68,7 @@ def others(raw: pa.Array, part: Part) -> Rows:
 def by_prefix(raw: pa.Array, size: int) -> Iterator[tuple[bytes, Rows]]:
     """The beginnings of this many bytes that many records have, each with their rows."""
     long = pc.indices_nonzero(pc.greater_equal(pc.binary_length(raw), size)).to_numpy().astype(np.int64)
-    prefixes = pc.binary_slice(raw.take(pa.array(long)), 0, size).dictionary_encode()
+    prefixes = pc.binary_slice(raw.take(arrow(long)), 0, size).dictionary_encode()
     codes = prefixes.indices.to_numpy()
     for code, prefix in enumerate(prefixes.dictionary.to_pylist()):
         rows = long[codes == code]
