@@ -52,7 +52,7 @@ class CopyTask:
 
     def _share(self, number: int) -> list[dict[str, Any]]:
         with catalog_errors(self.where), FileWriter(self.files) as writer:
-            for rows in self.landed.stream(self.first, self.last, self.columns.values(), number, self.shares):
+            for rows in self.landed.share(number, self.shares).in_pieces(self.first, self.last):
                 if len(rows):
                     columns = {name: rows.at(path) for name, path in self.columns.items()}
                     writer.write(conformed(columns, self.files.arrow_schema))
@@ -62,7 +62,7 @@ class CopyTask:
 def files_to_copy(landed: LandedRows, wanted: Reduction, batches: Sequence[LandedBatch]) -> PlannedFiles | None:
     """The landed files of these batches; None where their rows have to be read through Iceberg."""
     files = LandedFiles.up_to(batches[-1], landed).taking(ROWS, wanted.route)
-    planned = PlannedFiles.of(files, batches)
+    planned = PlannedFiles.of(files, batches, [column.path for column in wanted.columns])
     return planned if planned.files is not None else None
 
 

@@ -7,61 +7,33 @@ other columns than the table has now, or deletes beside them, rows are read thro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression, Or
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile
-from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import REVISION
 from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition
+from jobs.changes.landed_file import LandedFile, Ranges
 from jobs.iceberg.attempt import added_files
-from jobs.offsets import OffsetRange, TopicPartition
 from resources.iceberg_errors import catalog_errors
 
 # Opening small files one after another would wait for the storage most of the time.
 _THREADS = 8
+# Of small files so many rows are read together.
+_PIECE_ROWS = 250_000
 # Of more batches the table's manifests are read, instead of a list of them for each batch.
 _FEW = 16
-# Rows that are read at a time where they are streamed.
-_ROWS = 100_000
-# What rows are chosen by, beside offsets.
-_CHOSEN_BY = (("op",), ("i",), ("batchNumber",), ("kafka", "topic"), (REVISION.name,))
-_BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
-
-Ranges = Mapping[TopicPartition, OffsetRange]
-
-
-@dataclass(frozen=True)
-class LandedFile:
-    """One data file, with the smallest and largest value of `_BOUNDED` in it; None where that is not known."""
-
-    path: str
-    bounds: tuple[tuple[int, int] | None, ...]
-
-    def may_hold(self, first: int, last: int, part: Ranges | None) -> bool:
-        if not _overlap(self.bounds[0], first, last):
-            return False
-        return part is None or any(
-            _overlap(self.bounds[1], tp.partition, tp.partition) and _overlap(self.bounds[2], r.start, r.end - 1)
-            for tp, r in part.items()
-        )
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Where its first row stands."""
-        return tuple(bound[0] if bound else 0 for bound in (self.bounds[0], self.bounds[3]))  # type: ignore[return-value]
+# What rows are chosen and ordered by.
+_CHOSEN_BY = (("op",), ("i",), ("batchNumber",), (REVISION.name,))
+_COORDINATES = (("kafka", "topic"), ("kafka", "partition"), ("kafka", "offset"))
 
 
 @dataclass(frozen=True)
@@ -70,13 +42,17 @@ class PlannedFiles:
 
     Attributes:
         files: in the order of their rows; None: they are to be read through Iceberg.
+        paths: where what is read of a row is in it (`LandedSlice.at`); rows have more. None: all of it.
     """
 
     landed: LandedFiles
     files: tuple[LandedFile, ...] | None
+    paths: frozenset[tuple[str, ...]] | None = None
 
     @classmethod
-    def of(cls, landed: LandedFiles, batches: Sequence[LandedBatch]) -> PlannedFiles:
+    def of(
+        cls, landed: LandedFiles, batches: Sequence[LandedBatch], paths: Iterable[tuple[str, ...]] | None = None
+    ) -> PlannedFiles:
         """Plans the files of adjoining batches.
 
         Raises:
@@ -92,8 +68,9 @@ class PlannedFiles:
             schema = table.schema()
         if files is None:
             return cls(landed, None)
-        found = [LandedFile(file.file_path, tuple(_bounds(file, schema))) for file in files]
-        return cls(landed, tuple(sorted(found, key=lambda file: file.place)))
+        found = [LandedFile.of(file, schema) for file in files]
+        wanted_paths = None if paths is None else frozenset(paths)
+        return cls(landed, tuple(sorted(found, key=lambda file: file.place)), wanted_paths)
 
     def read(self, first: int, last: int, part: Ranges | None = None) -> LandedSlice:
         """The rows of these batches, ordered by batch and position; with `part` only those of these offsets.
@@ -103,41 +80,56 @@ class PlannedFiles:
         """
         if self.files is None:
             return self.landed.read(_filter(first, last, part))
-        paths = [file.path for file in self.files if file.may_hold(first, last, part)]
-        if not paths:
+        files = [file for file in self.files if file.may_hold(first, last, part)]
+        if not files:
             return self.landed.read(AlwaysFalse())
-        with catalog_errors(self.landed.identifier), ThreadPoolExecutor(_THREADS) as threads:
-            # One client of the storage for all of them.
-            storage = load_file_io(dict(self.landed.storage), paths[0])
-            rows = pa.concat_tables(threads.map(partial(_read, storage), paths), promote_options="permissive")
-        return self._chosen(rows, first, last, part).in_order()
+        return self._chosen(self._read(files, first, last, part), first, last, part).in_order()
 
-    def stream(
-        self, first: int, last: int, paths: Iterable[tuple[str, ...]], number: int, of: int
-    ) -> Iterator[LandedSlice]:
-        """What is at these paths of the same rows, of each `of`th file from the one of this number on; some rows at a
-        time, in no order. Only where files are planned.
+    def in_pieces(self, first: int, last: int) -> Iterator[LandedSlice]:
+        """All rows of these batches, piece by piece so that memory does not follow their number; in no order.
 
         Raises:
             StorageError, Unavailable: the files cannot be read.
         """
-        route = self.landed.route
-        wanted = [file.path for file in self.files or () if file.may_hold(first, last, None)][number::of]
-        columns = {*paths, *_CHOSEN_BY, *([route.path] if route and route.path else [])}
-        with catalog_errors(self.landed.identifier):
-            for path in wanted:
-                storage = load_file_io(dict(self.landed.storage), path)
-                with storage.new_input(path).open() as source, pq.ParquetFile(source) as file:
-                    present = [".".join(c) for c in sorted(columns) if c[0] in file.schema_arrow.names]
-                    for rows in file.iter_batches(_ROWS, columns=present, use_threads=False):
-                        yield self._chosen(pa.table(rows), first, last, None)
+        if self.files is None:
+            yield from (self.landed.read(of_batches(number, number)) for number in range(first, last + 1))
+            return
+        for files in _together([file for file in self.files if file.may_hold(first, last, None)]):
+            # A large file comes alone.
+            for group in range(files[0].groups) if files[0].rows > _PIECE_ROWS else [None]:
+                yield self._chosen(self._read(files, first, last, None, group), first, last, None)
+
+    def share(self, number: int, of: int) -> PlannedFiles:
+        """A part of the files: together the parts are all of them. What is read through Iceberg is not parted."""
+        if self.files is None:
+            return self if number == 0 else replace(self, files=())
+        return replace(self, files=self.files[number::of])
+
+    def _read(
+        self, files: Sequence[LandedFile], first: int, last: int, part: Ranges | None, group: int | None = None
+    ) -> pa.Table:
+        columns = self._columns
+        with catalog_errors(self.landed.identifier), ThreadPoolExecutor(_THREADS) as threads:
+            # One client of the storage for all of them.
+            storage = load_file_io(dict(self.landed.storage), files[0].path)
+            read = threads.map(lambda file: file.read(storage, columns, first, last, part, group), files)
+            return pa.concat_tables(read, promote_options="permissive")
 
     def _chosen(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> LandedSlice:
         wanted = self._mask(rows, first, last, part)
         if not pc.all(wanted).as_py():
             rows = rows.filter(wanted)
-        whole = {name: rows[name].combine_chunks() for name in rows.column_names if name in FIELDS}
+        whole = {name: _whole(rows[name]) for name in rows.column_names if name in FIELDS}
         return LandedSlice(whole).route_filter(self.landed.route)
+
+    @property
+    def _columns(self) -> list[str]:
+        """What is read of the files; all of a struct, or parts of it."""
+        if self.paths is None:
+            return [*FIELDS, REVISION.name]
+        route = self.landed.route
+        paths = {*self.paths, *_CHOSEN_BY, *_COORDINATES, *([route.path] if route and route.path else [])}
+        return [".".join(path) for path in sorted(paths)]
 
     def _mask(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> pa.ChunkedArray:
         # A dead letter has no operation.
@@ -181,10 +173,9 @@ def _manifests(table: StaticTable, snapshot_id: int) -> list[ManifestFile]:
     return snapshot.manifests(table.io) if snapshot else []
 
 
-def _read(storage: FileIO, path: str) -> pa.Table:
-    with storage.new_input(path).open() as source, pq.ParquetFile(source) as file:
-        names = set(file.schema_arrow.names)
-        return file.read(columns=[name for name in (*FIELDS, REVISION.name) if name in names], use_threads=False)
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array, as it is where it is one already."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.ChunkedArray:
@@ -197,18 +188,16 @@ def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.ChunkedArray:
     return found
 
 
-def _bounds(file: DataFile, schema: Schema) -> Iterator[tuple[int, int] | None]:
-    low, high = file.lower_bounds or {}, file.upper_bounds or {}
-    for name in _BOUNDED:
-        field = schema.find_field(name)
-        known = field.field_id in low and field.field_id in high
-        kind: Any = field.field_type
-        found: Any = [from_bytes(kind, bound[field.field_id]) for bound in (low, high)] if known else None
-        yield found and tuple(found)
-
-
-def _overlap(bounds: tuple[int, int] | None, first: int, last: int) -> bool:
-    return bounds is None or (bounds[0] <= last and first <= bounds[1])
+def _together(files: Sequence[LandedFile]) -> Iterator[list[LandedFile]]:
+    """Small files one after another that have so many rows together; a larger one alone."""
+    group: list[LandedFile] = []
+    for file in files:
+        if group and sum(one.rows for one in group) + file.rows > _PIECE_ROWS:
+            yield group
+            group = []
+        group.append(file)
+    if group:
+        yield group
 
 
 def _filter(first: int, last: int, part: Ranges | None) -> BooleanExpression:

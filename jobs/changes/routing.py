@@ -45,9 +45,9 @@ class RouteFilter:
         names = {f"route_name_{n}": name for n, name in enumerate(self.names or ())}
         return {**topics, **names, **({"route_matches": whole(self.pattern)} if self.pattern else {})}
 
-    def mask(self, topics: pa.Array, key: pa.Array | None, value: pa.Array, op: pa.Array) -> pa.Array:
+    def mask(self, topics: pa.Array, key: pa.Array | None, value: pa.Array | None, op: pa.Array) -> pa.Array:
         """True per landed row that is taken."""
-        taken = pa.repeat(True, len(value))
+        taken = pa.repeat(True, len(op))
         if self.topics is not None:
             taken = pc.is_in(topics.cast(pa.string()), value_set=pa.array(self.topics))
         if self.path is None:

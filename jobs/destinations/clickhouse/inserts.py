@@ -140,7 +140,7 @@ class Inserts:
 
     def _rows(self, batches: Sequence[LandedBatch]) -> LandedSlices:
         """All rows of these batches that the table takes, as they were read first."""
-        files = PlannedFiles.of(self._taken(batches[-1]), batches)
+        files = PlannedFiles.of(self._taken(batches[-1]), batches, self._shape.paths)
         below = truncated_below(self.shard.spec, self.shard.table, batches[-1])
         return LandedSlices(self.context.spark, files, replace(self._shape, truncated_below=below))
 

@@ -28,6 +28,14 @@ from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC
 from jobs.offsets import OffsetRange
 from jobs.spec.columns import RowColumn
 
+_PLACES = {
+    TOPIC: ("kafka", "topic"),
+    PARTITION: ("kafka", "partition"),
+    OFFSET: ("kafka", "offset"),
+    BATCH: ("batchNumber",),
+    POSITION: ("i",),
+}
+
 
 @dataclass(frozen=True)
 class RowShape:
@@ -44,15 +52,15 @@ class RowShape:
     deletes: bool
     truncated_below: int | None = None
 
+    @property
+    def paths(self) -> list[tuple[str, ...]]:
+        """What it needs of landed rows."""
+        ordered_by = [self.order_by.path] if self.order_by else []
+        return [*(c.path for c in self.columns), *ordered_by, *_PLACES.values(), ("op",)]
+
     def of(self, landed: LandedSlice) -> pa.Table:
-        rows = {c.name: landed.at(c.path) for c in self.columns}
-        rows |= {
-            TOPIC: landed.at(("kafka", "topic")),
-            PARTITION: landed.at(("kafka", "partition")),
-            OFFSET: landed.at(("kafka", "offset")),
-            BATCH: landed.at(("batchNumber",)),
-            POSITION: landed.at(("i",)),
-        }
+        rows = {c.name: _plain(landed.at(c.path)) for c in self.columns}
+        rows |= {name: _plain(landed.at(path)) for name, path in _PLACES.items()}
         if self.order_by:
             rows[ORDER] = _as_integer(landed.at(self.order_by.path))
         if self.deletes:
@@ -92,6 +100,11 @@ class LandedSlices:
             yield from insertion.run((number, rows_of(insertion.chunks[number])) for number in numbers)
 
         return run
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Texts as such, which may have been read as numbers of a few."""
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def _as_integer(value: pa.Array) -> pa.Array:

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.types import StringType
 
 from jobs.batch import Counts, LandedBatch, LandedBatches
+from jobs.changes import planned_files
 from jobs.changes.columns import CHANGES, ROWS, landing_schema
 from jobs.changes.files import LandedFiles, LandedSlice, in_range, of_partition
 from jobs.changes.landed_rows import LandedSnapshot
@@ -182,15 +183,38 @@ def test_planned_files_hold_what_a_scan_finds(files: LandedFiles, route: RouteFi
     assert len(found[0]) == (10 if route is None else 7)
 
 
-@pytest.mark.parametrize("route", [None, RouteFilter(topics=("t",))])
-def test_shares_of_the_files_are_all_rows_together(files: LandedFiles, route: RouteFilter | None) -> None:
-    snapshots = [s.snapshot_id for s in files.table().metadata.snapshots]
-    batches = [landed(1, 6, snapshots[0]), landed(2, 4, snapshots[2])]
-    planned = copied(PlannedFiles.of(files.taking(ROWS, route), batches))
-    for first, last in ((1, 2), (2, 2)):
-        parts = [part for n in range(2) for part in planned.stream(first, last, [("value", "name")], n, 2)]
-        names = [name for part in parts for name in part.at(("value", "name")).to_pylist()]
-        assert sorted(names) == sorted(planned.read(first, last).at(("value", "name")).to_pylist())
+def _ids(*pieces: LandedSlice) -> list[tuple[int, int, str | None]]:
+    """Batch, position and one of the values of some rows."""
+    paths = [("batchNumber",), ("i",), ("value", "name")]
+    return sorted(row for piece in pieces for row in zip(*(piece.at(p).to_pylist() for p in paths), strict=True))
+
+
+@pytest.mark.parametrize("piece_rows", [1, 250_000], ids=["large files", "small files"])
+@pytest.mark.parametrize("route", [None, RouteFilter(path=("key", "id"), names=("0", "2"))])
+def test_pieces_and_shares_are_all_rows(
+    files: LandedFiles, landing: Landing, route: RouteFilter | None, piece_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of some columns only, also where a route goes by another."""
+    monkeypatch.setattr(planned_files, "_PIECE_ROWS", piece_rows)
+    with landing.catalog.require("landing.flow").transaction() as change:
+        change.set_properties({"write.parquet.row-group-limit": "2"})
+    table = landing.catalog.require("landing.flow")
+    table.append(pa.Table.from_pylist([row(2, n) for n in range(5, 10)], schema=SCHEMA))
+    files = LandedFiles.up_to(BATCH, landing).taking(CHANGES, route)
+    snapshots = [s.snapshot_id for s in table.metadata.snapshots]
+    both = [landed(1, 6, snapshots[0]), landed(2, 9, snapshots[3])]
+    planned = copied(PlannedFiles.of(files, both, [("value", "name")]))
+    assert planned.files
+    assert max(file.groups for file in planned.files) == 3
+    whole = _ids(PlannedFiles.of(files, both).read(1, 2))
+    assert len(whole) == (15 if route is None else 4)
+    assert _ids(*planned.in_pieces(1, 2)) == whole
+    assert _ids(*(piece for n in range(3) for piece in planned.share(n, 3).in_pieces(1, 2))) == whole
+    assert _ids(planned.read(2, 2, {P0: OffsetRange(207, 209)})) == [
+        one for one in whole if (2, 7) <= one[:2] < (2, 9)
+    ], "row groups that cannot hold them are left out"
+    scanned = replace(planned, files=None)
+    assert _ids(*(piece for n in range(3) for piece in scanned.share(n, 3).in_pieces(1, 2))) == whole
 
 
 def test_files_with_other_columns_are_scanned(landing: Landing) -> None:

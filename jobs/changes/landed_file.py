@@ -1,0 +1,100 @@
+"""One data file of the intermediate table, read as the plain Parquet file that it is: what may hold wanted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.conversions import from_bytes
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+
+from jobs.offsets import OffsetRange, TopicPartition
+
+Ranges = Mapping[TopicPartition, OffsetRange]
+Bounds = Sequence[tuple[int, int] | None]
+"""The smallest and largest value of `_BOUNDED`; None where that is not known."""
+
+_BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
+# Texts of which there are few: read as numbers of them. (pyarrow cannot inside of a struct, over several row groups.)
+_FEW = ("op",)
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    """What a manifest says of a file.
+
+    Attributes:
+        groups: how many row groups it has.
+    """
+
+    path: str
+    rows: int
+    groups: int
+    bounds: Bounds
+
+    @classmethod
+    def of(cls, file: DataFile, schema: Schema) -> LandedFile:
+        bounds = tuple(_bounds_of_file(file, schema))
+        return cls(file.file_path, file.record_count, len(file.split_offsets or [0]), bounds)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where its first row stands."""
+        return tuple(bound[0] if bound else 0 for bound in (self.bounds[0], self.bounds[3]))  # type: ignore[return-value]
+
+    def may_hold(self, first: int, last: int, part: Ranges | None) -> bool:
+        """Whether it may hold rows of these batches; with `part` only rows of these offsets count."""
+        return _may_hold(self.bounds, first, last, part)
+
+    def read(
+        self,
+        storage: FileIO,
+        columns: Sequence[str],
+        first: int,
+        last: int,
+        part: Ranges | None,
+        group: int | None = None,
+    ) -> pa.Table:
+        """Its rows, or those of one row group; row groups that hold none of the wanted ones are left out."""
+        with storage.new_input(self.path).open() as source, pq.ParquetFile(source, read_dictionary=_FEW) as file:
+            names = set(file.schema_arrow.names)
+            present = [column for column in columns if column.partition(".")[0] in names]
+            groups = range(file.num_row_groups) if group is None else [group]
+            if len(groups) > 1:
+                groups = [n for n in groups if _may_hold(_bounds_of_group(file, n), first, last, part)]
+            return file.read_row_groups(list(groups), columns=present, use_threads=False)
+
+
+def _may_hold(bounds: Bounds, first: int, last: int, part: Ranges | None) -> bool:
+    if not _overlap(bounds[0], first, last):
+        return False
+    return part is None or any(
+        _overlap(bounds[1], tp.partition, tp.partition) and _overlap(bounds[2], r.start, r.end - 1)
+        for tp, r in part.items()
+    )
+
+
+def _overlap(bounds: tuple[int, int] | None, first: int, last: int) -> bool:
+    return bounds is None or (bounds[0] <= last and first <= bounds[1])
+
+
+def _bounds_of_file(file: DataFile, schema: Schema) -> Iterator[tuple[int, int] | None]:
+    low, high = file.lower_bounds or {}, file.upper_bounds or {}
+    for name in _BOUNDED:
+        field = schema.find_field(name)
+        known = field.field_id in low and field.field_id in high
+        kind: Any = field.field_type
+        found: Any = [from_bytes(kind, bound[field.field_id]) for bound in (low, high)] if known else None
+        yield found and tuple(found)
+
+
+def _bounds_of_group(file: pq.ParquetFile, group: int) -> Bounds:
+    described = file.metadata.row_group(group)
+    seen = {c.path_in_schema: c.statistics for c in map(described.column, range(described.num_columns))}
+    found = [seen.get(name) for name in _BOUNDED]
+    return [(one.min, one.max) if one and one.has_min_max else None for one in found]
