@@ -17,7 +17,7 @@ from resources.errors import SchemaRefused
 from sql import literal, render
 
 if TYPE_CHECKING:
-    from resources.clickhouse import ClickHouseServer, Row
+    from resources.clickhouse import ClickHouseServer
 
 VERSION, DELETED = "_version", "_deleted"
 TOPIC_ID, STEP = "_topic_id", "_step"
@@ -142,16 +142,15 @@ def describe(server: ClickHouseServer, path: Sequence[str]) -> Present | None:
     if not found:
         return None
     row = found[0]
-    columns: list[Row] = server.rows(render("clickhouse", "table_columns"), asked)
     return Present(
         id=row["id"],
         engine=row["engine"],
         engine_full=row["engine_full"],
         statement=row["statement"],
         rows=row["rows"],
-        types={c["name"]: c["type"] for c in columns},
-        partition_columns=frozenset(c["name"] for c in columns if c["is_in_partition_key"]),
-        sorting_columns=frozenset(c["name"] for c in columns if c["is_in_sorting_key"]),
+        types={name: kind for name, kind, _, _ in row["columns"]},
+        partition_columns=frozenset(name for name, _, partitions, _ in row["columns"] if partitions),
+        sorting_columns=frozenset(name for name, _, _, sorts in row["columns"] if sorts),
         partitioned=bool(row["partition_key"]),
         views=tuple((database, name) for database, name in row["views"]),
     )
