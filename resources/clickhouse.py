@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -21,14 +21,12 @@ from clickhouse_connect.driver.summary import QuerySummary
 
 from resources.connections import ClickHouseConnection
 from resources.errors import (
-    BadRecords,
     BatchmergeError,
     CommitFailed,
     ConfigurationError,
     Interrupted,
     StorageError,
     TerminalError,
-    TransientError,
     Unavailable,
 )
 
@@ -226,29 +224,3 @@ def _name(message: str) -> str:
         if word.isupper() and "_" in word and word.replace("_", "").isalnum():
             return f" {word}"
     return ""
-
-
-def error_to_fields(problem: BatchmergeError) -> Sequence[str]:
-    """An error as strings, for the way out of a Spark task."""
-    kind = next((k for k in _CARRIED if isinstance(problem, k)), TerminalError)
-    return kind.__name__, problem.what, problem.where, problem.remedy
-
-
-def error_from_fields(kind: str, what: str, where: str, remedy: str) -> BatchmergeError:
-    """The inverse of `error_to_fields`."""
-    found: type[BatchmergeError] = TransientError
-    with suppress(StopIteration):
-        found = next(k for k in _CARRIED if k.__name__ == kind)
-    return found(what, where=where, remedy=remedy)
-
-
-_CARRIED: tuple[type[BatchmergeError], ...] = (
-    BadRecords,
-    Interrupted,
-    CommitFailed,
-    Unavailable,
-    TransientError,
-    StorageError,
-    ConfigurationError,
-    TerminalError,
-)

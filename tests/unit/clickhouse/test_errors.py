@@ -6,7 +6,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from resources.clickhouse import LEASE_LOST, RETRIABLE_CODES, error_from_fields, error_to_fields, retried, translated
+from resources.carried_errors import error_from_fields, error_to_fields
+from resources.clickhouse import LEASE_LOST, RETRIABLE_CODES, retried, translated
 from resources.errors import (
     BadRecords,
     BatchmergeError,
