@@ -44,6 +44,10 @@ class BigQuery:
     name: str
     connection: BigQueryConnection
 
+    def __reduce__(self) -> tuple[type[BigQuery], tuple[str, BigQueryConnection]]:
+        """Without the client, which each worker of Spark opens for itself."""
+        return BigQuery, (self.name, self.connection)
+
     @cached_property
     def client(self) -> bigquery.Client:
         """The client; opened on first use.
@@ -177,33 +181,30 @@ class BigQuery:
             job_id, lambda: self.client.query(text, job_id=job_id, job_config=config, job_retry=None, **self._options)
         )
 
-    def submit_load(
-        self, job_id: str, file: Any, table: str, schema: Sequence[bigquery.SchemaField], labels: Mapping[str, str]
-    ) -> Job:
-        """Submits a Parquet file as an append to an existing table, or returns the job that already has this id."""
-        config = _appending(labels)
-        # Given a schema, the emulator takes BYTES in Parquet for base64; the table's own schema does as well there.
-        if not (self.connection.endpoint and _has_bytes(schema)):
-            config.schema = list(schema)
+    def submit_load(self, job_id: str, file: Any, table: str, schema: Sequence[Any], labels: Mapping[str, str]) -> Job:
+        """Submits a Parquet file as an append to an existing table, or returns the job that already has this id.
+
+        Args:
+            schema: the table's fields, each by `name`, `field_type`, `mode`, `fields` and `to_api_repr`.
+        """
         # The upload itself is not idempotent, but the job id is: sending it again is safe.
         upload = self._retry(
             lambda: self.client.load_table_from_file(
-                file, self.table_id(table), rewind=True, job_id=job_id, job_config=config, num_retries=0
+                file,
+                self.table_id(table),
+                rewind=True,
+                job_id=job_id,
+                job_config=self._appending(schema, labels),
+                num_retries=0,
             )
         )
         return self._submit(job_id, upload)
 
     def submit_load_from(
-        self,
-        job_id: str,
-        files: Sequence[str],
-        table: str,
-        schema: Sequence[bigquery.SchemaField],
-        labels: Mapping[str, str],
+        self, job_id: str, files: Sequence[str], table: str, schema: Sequence[Any], labels: Mapping[str, str]
     ) -> Job:
         """As `submit_load`, of files that BigQuery reads itself; columns that the table lacks are passed over."""
-        config = _appending(labels)
-        config.schema = list(schema)
+        config = self._appending(schema, labels)
         config.ignore_unknown_values = True
         return self._submit(
             job_id,
@@ -211,6 +212,14 @@ class BigQuery:
                 list(files), self.table_id(table), job_id=job_id, job_config=config, **self._options
             ),
         )
+
+    def _appending(self, schema: Sequence[Any], labels: Mapping[str, str]) -> bigquery.LoadJobConfig:
+        """Parquet into a table that exists."""
+        config = _appending(labels)
+        # Given a schema, the emulator takes BYTES in Parquet for base64; the table's own schema does as well there.
+        if not (self.connection.endpoint and _has_bytes(schema)):
+            config.schema = [field.to_api_repr() for field in schema]
+        return config
 
     def _submit(self, job_id: str, submit: Callable[[], Job]) -> Job:
         with bigquery_errors(job_id):
@@ -272,7 +281,7 @@ def _appending(labels: Mapping[str, str]) -> bigquery.LoadJobConfig:
     return config
 
 
-def _has_bytes(fields: Sequence[bigquery.SchemaField]) -> bool:
+def _has_bytes(fields: Sequence[Any]) -> bool:
     return any(field.field_type == "BYTES" or _has_bytes(field.fields) for field in fields)
 
 

@@ -153,7 +153,13 @@ class BigQueryConnection(Connection):
     grpc_endpoint: str | None = Field(None, description="host:port of an emulator's Storage API")
     reads: list[str] = Field(
         default_factory=lambda: ["gs://"],
-        description="beginnings of paths of landed files that BigQuery reads by itself; empty: rows are sent to it",
+        description="beginnings of paths of landed files that BigQuery reads by itself; empty: it reads none of them",
+    )
+    staging: str | None = Field(
+        None,
+        description="gs:// folder that Spark's workers may write to, for rows that BigQuery cannot read from the "
+        "landed files; none: beside those where BigQuery reads there, else a worker uploads them",
+        examples=["gs://my-bucket/batchmerge"],
     )
     timeout_seconds: float = Field(60, gt=0, description="of one request")
     retry_seconds: float = Field(120, gt=0, description="how long one call is tried again before the run gives up")

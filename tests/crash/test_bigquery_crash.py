@@ -58,7 +58,7 @@ class Log:
 
 @pytest.fixture(scope="module")
 def log(bigquery: Path, module_topic: Callable[..., str]) -> Log:  # noqa: ARG001 - the service must be there
-    return Log(bigquery_flow(module_topic(partitions=2), MODES, max_records=60, load_rows=25))
+    return Log(bigquery_flow(module_topic(partitions=2), MODES, max_records=60))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def landed_log(bigquery: Path, module_topic: Callable[..., str]) -> Log:  # noqa
     return Log(bigquery_flow(module_topic(partitions=2), ["append", "upsert_delete"], max_records=60), bad=0)
 
 
-@pytest.mark.parametrize("point", ["bigquery.begun", "bigquery.first-load", "bigquery.loaded"])
+@pytest.mark.parametrize("point", ["bigquery.begun", "bigquery.loaded"])
 def test_killed_run_that_loads_landed_files(point: str, landed_log: Log, stack: Path, connections: Connections) -> None:
     """One load job of all files; the next run finds it by its id and takes over the range in its labels."""
     landed_log.grow(connections)
@@ -90,7 +90,7 @@ def test_killed_again_and_again(log: Log, stack: Path, connections: Connections)
     log.check(connections, "again and again")
 
 
-@pytest.mark.parametrize("point", ["bigquery.begun", "bigquery.first-load", "bigquery.loaded", "bigquery.merged"])
+@pytest.mark.parametrize("point", ["bigquery.begun", "bigquery.staged", "bigquery.loaded", "bigquery.merged"])
 def test_run_that_wakes_up_late_changes_nothing(point: str, log: Log, stack: Path, connections: Connections) -> None:
     """It sleeps before each of its effects, while another run with a longer range goes past it, and another after."""
     log.grow(connections)
@@ -106,13 +106,10 @@ def test_run_that_wakes_up_late_changes_nothing(point: str, log: Log, stack: Pat
     log.check(connections, f"after {point} woke up")
 
 
-@pytest.mark.parametrize(("load_rows", "bad"), [(25, 0.02), pytest.param(None, 0, marks=pytest.mark.slow)])
-def test_two_runs_at_once(
-    load_rows: int | None, bad: float, stack: Path, connections: Connections, topic: Callable[..., str]
-) -> None:
-    flow = bigquery_flow(topic(partitions=2), ["append", "upsert_delete"], max_records=60, load_rows=load_rows)
-    log = Log(flow, bad=bad)
-    for _ in range(1 if load_rows else 3):
+@pytest.mark.parametrize("bad", [0.02, pytest.param(0, marks=pytest.mark.slow)])
+def test_two_runs_at_once(bad: float, stack: Path, connections: Connections, topic: Callable[..., str]) -> None:
+    log = Log(bigquery_flow(topic(partitions=2), ["append", "upsert_delete"], max_records=60), bad=bad)
+    for _ in range(1 if bad else 3):
         log.grow(connections)
         for run in [log.flow.start(stack), log.flow.start(stack)]:
             end_of(run)
@@ -122,7 +119,7 @@ def test_two_runs_at_once(
         log.check(connections, "two at once")
 
 
-@pytest.mark.parametrize("point", ["bigquery.first-load", "bigquery.loaded", "bigquery.submitted", "bigquery.merged"])
+@pytest.mark.parametrize("point", ["bigquery.staged", "bigquery.loaded", "bigquery.submitted", "bigquery.merged"])
 def test_killed_bigquery(point: str, log: Log, stack: Path, connections: Connections) -> None:
     """The service dies while the run is between two of its steps, and comes back before the run goes on."""
     log.grow(connections)

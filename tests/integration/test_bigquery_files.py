@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 import pytest
+from google.cloud.bigquery import LoadJob
 from pyspark.sql import SparkSession
 
-from jobs.destinations.bigquery.rows import ChunkRows
+from jobs.destinations.bigquery.loading import Loader
 from resources.connections import BigQueryConnection, Connections
 from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, loads, rows, select
@@ -31,6 +33,17 @@ def topic_(topic: Callable[..., str]) -> str:
 def check(connections: Connections, flow: Flow, records: list[Record]) -> None:
     for mode in flow.modes:
         assert rows(connections, flow.table(mode)) == model.expected(records, mode), mode
+
+
+def _is_staged(job: LoadJob) -> bool:
+    """Of files that tasks have written for it."""
+    return all("/staging/" in path for path in job.source_uris or [""])
+
+
+def _left_in_staging(engine: Engine) -> list[Path]:
+    landed = engine.pipeline.intermediate
+    location = landed.catalog.require(landed.identifier).location().removeprefix("file://")
+    return list(Path(location, "staging").iterdir())
 
 
 def test_every_mode_takes_landed_files(connections: Connections, spark: SparkSession, topic_: str) -> None:
@@ -63,10 +76,13 @@ def test_rows_beside_dead_letters_are_sent(connections: Connections, spark: Spar
     produce(bootstrap(connections), topic_, records)
     engine.advance()
     check(connections, flow, clean + records)
-    assert sorted(bool(job.source_uris) for job in loads(connections, flow)) == [False, False, True, True]
+    assert sorted(_is_staged(job) for job in loads(connections, flow)) == [False, False, True, True]
+    assert _left_in_staging(engine) == []
 
 
-def test_rows_are_sent_where_bigquery_does_not_read(connections: Connections, spark: SparkSession, topic_: str) -> None:
+def test_a_worker_uploads_rows_where_bigquery_reads_nothing(
+    connections: Connections, spark: SparkSession, topic_: str
+) -> None:
     known = connections.get("bigquery", BigQueryConnection)
     without = with_connection(connections, "bigquery", known.model_copy(update={"reads": ["gs://"]}))
     flow = bigquery_flow(topic_, MODES)
@@ -90,12 +106,12 @@ def test_refused_files_are_followed_by_rows(
     flow = bigquery_flow(topic_, ["append", "upsert_delete"])
     records = random_changes(4, 100, 20, 2, bad=0)
     produce(bootstrap(connections), topic_, records)
-    monkeypatch.setattr(ChunkRows, "files", lambda *_: ["file:///nowhere/landed.parquet"])
+    monkeypatch.setattr(Loader, "landed_files", lambda *_: ["file:///nowhere/landed.parquet"])
     with caplog.at_level(logging.WARNING, "batchmerge"):
         Engine(flow, connections, spark).advance()
     assert "the landed files are not loaded as they are, rows are sent" in caplog.text
     check(connections, flow, records)
-    assert not any(job.source_uris for job in loads(connections, flow))
+    assert all(_is_staged(job) for job in loads(connections, flow))
 
 
 def test_columns_that_came_between_landing_and_merge(
@@ -121,4 +137,4 @@ def test_columns_that_came_between_landing_and_merge(
     found = select(connections, f"SELECT id, extra FROM `{flow.table('upsert_delete')}` ORDER BY id")
     expected = [{"id": n, "extra": f"e{n}" if n >= 5 else None} for n in [*range(15), 20]]
     assert found == expected
-    assert sorted(bool(job.source_uris) for job in loads(connections, flow)) == [False, True]
+    assert sorted(_is_staged(job) for job in loads(connections, flow)) == [False, True]

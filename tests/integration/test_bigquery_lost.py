@@ -44,13 +44,13 @@ def die_at(point: str, engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", ["bigquery.loaded", "bigquery.merged", pytest.param("bigquery.first-load", marks=pytest.mark.slow)]
+    "point", ["bigquery.loaded", "bigquery.merged", pytest.param("bigquery.staged", marks=pytest.mark.slow)]
 )
 def test_flush_whose_batches_are_not_landed_any_more(
     point: str, connections: Connections, spark: SparkSession, topic: Callable[..., str], batchmerge: Command
 ) -> None:
     """What was only loaded is thrown away; what was merged is known, although the state did not say so yet."""
-    flow = bigquery_flow(topic(partitions=2), ["append"], load_rows=25)
+    flow = bigquery_flow(topic(partitions=2), ["append"])
     engine = Engine(flow, connections, spark)
     records = tell(engine, 1)
     engine.advance()

@@ -102,7 +102,7 @@ class ClickHouse(KindUnderTest):
 class BigQuery(KindUnderTest):
     name = "bigquery"
     service = "bigquery"
-    layouts = ({"load_rows": 7, "cluster_by": ["id"]},)
+    layouts = ({"cluster_by": ["id"]},)
     unrepresentable = ("array<string>", ["a", None])
     mended: ClassVar[Mapping[str, object]] = {"null_elements": "drop"}
     letters_written = "bigquery.letters"

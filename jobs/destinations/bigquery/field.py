@@ -25,3 +25,8 @@ class Field:
         """As BigQuery's API has it; the client takes that wherever it takes a schema."""
         nested = {"fields": [field.to_api_repr() for field in self.fields]} if self.fields else {}
         return {"name": self.name, "type": self.field_type, "mode": self.mode, **nested}
+
+    @classmethod
+    def of(cls, field: AnyField) -> Field:
+        """A field that is present, as it travels to Spark's workers."""
+        return cls(field.name, field.field_type, field.mode, tuple(map(cls.of, field.fields)))

@@ -39,7 +39,7 @@ class BigQueryKind(Kind[BigQueryTable]):
     # The eight steps of a flush (`merge`).
     failpoints = (
         "bigquery.begun",
-        "bigquery.first-load",
+        "bigquery.staged",
         "bigquery.loaded",
         "bigquery.submitted",
         "bigquery.merged",

@@ -7,9 +7,9 @@ step                                after a crash there
 ==================================  ====================================================================================
 1  batch number                     landing has given it; nothing is in BigQuery yet
 2  previous flush complete          the state row says so: it moves only after its merge job is done
-3  load jobs, one per chunk         loads that are done keep their job ids: the next run gets 409, adopts the range that
-                                    the first of them fixed in its labels, and loads what is missing. A load that ran
-                                    twice all the same adds rows that the merge counts once (batch number and `i`)
+3  load job                         files that were written for it mean nothing without it. A load that is done keeps
+                                    its job id: the next run gets 409, and adopts the range in its labels. A load that
+                                    ran twice all the same adds rows that the merge counts once (batch number and `i`)
 4  rows are there                   load jobs skip the streaming buffer, so nothing is waited for; rows are counted
 5  merge job                        submitted or done: 409, the next run waits for it and takes its range from its
                                     labels; failed: BigQuery has done nothing of it, and the next attempt number is used
@@ -30,11 +30,11 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import MergeContext, Merged
-from jobs.destinations.bigquery.flush import Flush, Judged, adopted, applies, is_due, state_after, with_state
+from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due, state_after, with_state
+from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix
@@ -67,7 +67,7 @@ class Merging(Work):
             return None
         clock = Stages()
         failpoint("bigquery.begun")
-        wanted = Flush(tuple(batches), self.table.rows_a_load)
+        wanted = Flush(tuple(batches))
         attempts = self.attempts_on(row)
         job = attempts.closed(applies)
         if job is None:
@@ -97,7 +97,7 @@ class Merging(Work):
         return Merged(self.counts(job, flush.rows, Judged.of(job.labels)), str(job.job_id), clock.seconds)
 
     def _load(self, loader: Loader, row: StateRow, wanted: Flush) -> tuple[Flush, Judged]:
-        prefix = partial(load_prefix, self.pipeline, self.table.table, row.generation, row.next_batch)
+        prefix = load_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
         try:
             return loader.fill(wanted, prefix)
         except InvariantBroken:
@@ -132,7 +132,7 @@ class Merging(Work):
     def _apply(self, loader: Loader, row: StateRow, flush: Flush, judged: Judged) -> Job:
         text, values = self.bound(loader, row, flush)
         text = with_state(text, TableAt.after(row.at, flush.batches))
-        labels = {**flush.labels("merge", loader.context.run_id), **judged.labels()}
+        labels = {**flush.labels("merge", loader.rows.context.run_id), **judged.labels()}
 
         def submit(job_id: str) -> Job:
             job = self.bigquery.submit_query(job_id, text, values, labels)

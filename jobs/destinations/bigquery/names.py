@@ -73,9 +73,12 @@ def state_prefix(pipeline: str, table_id: str, incarnation: int) -> str:
     return f"batchmerge-{pipeline}-{mark}-state-{incarnation}"
 
 
-def load_prefix(pipeline: str, table: str, generation: str, batch: int, chunk: int) -> str:
-    """Prefix of the ids of one load's attempts. The generation's random id keeps different tables apart."""
-    return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-load-{batch}-{chunk}"
+def load_prefix(pipeline: str, table: str, generation: str, batch: int) -> str:
+    """Prefix of the ids of a load's attempts. The generation's random id keeps different tables apart.
+
+    The number at its end is of the time when a flush had several loads: this was the first.
+    """
+    return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-load-{batch}-0"
 
 
 def merge_prefix(pipeline: str, table: str, generation: str, batch: int) -> str:

@@ -173,7 +173,7 @@ class Preparation:
         return self._row()
 
     def _was_used(self, row: StateRow) -> bool:
-        prefix = load_prefix(self.pipeline, self.table.table, row.generation, row.next_batch, 0)
+        prefix = load_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
         loads = JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
         return row.committed is not None or loads.newest()[0] > 0 or self.merge_attempts(row).newest()[0] > 0
 

@@ -32,8 +32,7 @@ class Replaying(Work):
         row = self.expect(committed)
         clock = Stages()
         newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
-        loads = 1 + sum(b.counts.landed for b in batches) // self.table.rows_a_load
-        flush = Flush((newest,), self.table.rows_a_load, by_key=loads)
+        flush = Flush((newest,))
         known = self.side_table.attempts(batches[0].number, batches[-1].number)
         self.remember_deletes(self.loader(context, row.intermediate), row)
         staging = self._replay_table(row)
@@ -46,7 +45,7 @@ class Replaying(Work):
             job = clock.time("merge", lambda: self._replay(loader, row, flush))
         finally:
             self.bigquery.delete_table(staging)
-        newest_by = loader.refusal.attempt if self.table.mode.startswith("upsert") else None
+        newest_by = loader.rows.refusal.attempt if self.table.mode.startswith("upsert") else None
         self.side_table.forget(batches[0].number, batches[-1].number, known, newest_by)
         return Merged(self.counts(job, rows, judged), str(job.job_id), clock.seconds)
 
@@ -63,7 +62,7 @@ class Replaying(Work):
     def _replay(self, loader: Loader, row: StateRow, flush: Flush) -> Job:
         text, values = self.bound(loader, row, flush)
         token = uuid.uuid4().hex
-        labels = {**flush.labels("replay", loader.context.run_id), "batchmerge-replay": token}
+        labels = {**flush.labels("replay", loader.rows.context.run_id), "batchmerge-replay": token}
         job = self.attempts_on(row).step(
             lambda job_id: self.bigquery.submit_query(job_id, text, values, labels), applies
         )

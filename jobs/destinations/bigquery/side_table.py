@@ -17,10 +17,11 @@ from google.cloud import bigquery as google
 from google.cloud.bigquery import SchemaField
 
 from jobs.destinations import side_table
+from jobs.destinations.bigquery.staged_files import letters_as_loaded
 from jobs.destinations.refusal import LETTERS
 from jobs.destinations.side_table import Parameters
 from jobs.failpoints import failpoint
-from resources.bigquery import BigQuery
+from resources.bigquery import BigQuery, Job
 from sql import render
 
 _TYPES = {pa.string(): "STRING", pa.int32(): "INTEGER", pa.int64(): "INTEGER"}
@@ -49,14 +50,28 @@ class SideTable(side_table.SideTable):
         """Loads letters. What a run that dies here has loaded is taken away by the next one."""
         if not letters.num_rows:
             return
+        self._make()
+        file = io.BytesIO()
+        pq.write_table(letters_as_loaded(letters), file)
+        file.seek(0)
+        self._finish(self.bigquery.submit_load(self._job_id, file, self.name, _SCHEMA, labels), time_limit)
+
+    def add_files(self, files: Sequence[str], labels: Mapping[str, str], time_limit: float) -> None:
+        """Loads letters that tasks have written where BigQuery reads them."""
+        if files:
+            self._make()
+            job = self.bigquery.submit_load_from(self._job_id, files, self.name, _SCHEMA, labels)
+            self._finish(job, time_limit)
+
+    @property
+    def _job_id(self) -> str:
+        return f"batchmerge-{self.pipeline}-letters-{uuid.uuid4().hex}"
+
+    def _make(self) -> None:
         if not self._exists():
             self.bigquery.create_table(google.Table(self.bigquery.table_id(self.name), schema=_SCHEMA))
-        file = io.BytesIO()
-        pq.write_table(letters.cast(_plain(letters.schema)), file)
-        file.seek(0)
-        job = self.bigquery.submit_load(
-            f"batchmerge-{self.pipeline}-letters-{uuid.uuid4().hex}", file, self.name, _SCHEMA, labels
-        )
+
+    def _finish(self, job: Job, time_limit: float) -> None:
         failure = self.bigquery.wait(job, time_limit)
         if failure is not None:
             raise failure
@@ -86,8 +101,3 @@ class SideTable(side_table.SideTable):
 def _joined(given: Parameters) -> dict[str, int | str]:
     """The templates split what is several texts."""
     return {name: value if isinstance(value, int | str) else ",".join(value) for name, value in given.items()}
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """As BigQuery's INTEGER is read from Parquet."""
-    return pa.schema([f.with_type(pa.int64()) if pa.types.is_integer(f.type) else f for f in schema])

@@ -17,7 +17,6 @@ BigQueryType = Literal["JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTA
 _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _LABELS = "use lower case letters, digits, _ and -, at most 63, and begin the name with a letter"
-_ROWS_A_LOAD = 1_000_000
 
 
 class BigQueryTable(Table):
@@ -68,17 +67,6 @@ class BigQueryTable(Table):
         "the null out",
     )
     out_of_range: OutOfRange = out_of_range_option("dates and times outside of the years 1 to 9999")
-    load_rows: int | None = Field(
-        None,
-        gt=0,
-        description="most offsets in one load job, whose rows are sent; null: BigQuery reads the landed files itself "
-        "where it can, else 1000000",
-    )
-
-    @property
-    def rows_a_load(self) -> int:
-        """Most offsets in a load job whose rows are sent."""
-        return self.load_rows or _ROWS_A_LOAD
 
     @property
     def by_ingestion_time(self) -> bool:

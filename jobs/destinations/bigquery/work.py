@@ -18,14 +18,16 @@ from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.field import Field
-from jobs.destinations.bigquery.flush import Flush, Judged
+from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.geographies import Geographies
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.job_sequence import JobSequence
+from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.names import merge_prefix
 from jobs.destinations.bigquery.query_parameters import Binding, Values, has_kept, says_op
-from jobs.destinations.bigquery.rows import ChunkRows
+from jobs.destinations.bigquery.rows import RowShape
+from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState
@@ -110,29 +112,27 @@ class Work:
     def loader(self, context: MergeContext, intermediate: str, again: Reduction | None = None) -> Loader:
         schema, order = list(self.staged_table(intermediate).schema), self._order
         refusal = self._refusal(context.intermediate.landed().batches)
-        return Loader(
+        rows = SentRows(
             bigquery=self.bigquery,
             context=context,
             intermediate=intermediate,
             schema=schema,
             columns=self.columns,
-            rows=ChunkRows(
-                context=context,
-                table=self.table,
+            shape=RowShape(
                 columns=self.columns,
                 order_by=order.source if order else None,
-                where=self.where,
                 keeps=has_kept(schema) and may_leave_unchanged(self.spec, self.table, context.intermediate),
-                again=again,
                 judged=any(column.may_refuse for column in refusal.columns),
             ),
             table=self.table,
             where=self.where,
             refusal=refusal,
             side_table=self.side_table,
-            # Landed deletes may have a value: without `op` nothing would tell them from rows.
-            as_landed=again is None and self._takes_landed_rows and says_op(schema),
+            again=again,
         )
+        # Landed deletes may have a value: without `op` nothing would tell them from rows.
+        as_landed = again is None and self._takes_landed_rows and says_op(schema)
+        return Loader(rows, as_landed)
 
     def _refusal(self, batches: Sequence[LandedBatch]) -> Refusal:
         return Refusal(
@@ -157,9 +157,9 @@ class Work:
 
         Merged rows come along; the next clean-up takes them out.
         """
-        if row.committed is None or not lacks_deletes(self.staged_table(loader.intermediate)):
+        if row.committed is None or not lacks_deletes(self.staged_table(loader.rows.intermediate)):
             return
-        known = loader.context.intermediate.landed()
+        known = loader.rows.context.intermediate.landed()
         merged = tuple(b for b in known.batches if b.number <= row.committed.batch_number)
         if not known.complete or not merged:
             _LOG.warning(
@@ -171,8 +171,8 @@ class Work:
             )
         if merged:
             # What was refused of them was told when they were merged.
-            loader.copy(Flush(merged, self.table.rows_a_load), tells=False)
-        self.bigquery.update_table(*with_deletes(self.staged_table(loader.intermediate)))
+            loader.copy(Flush(merged), tells=False)
+        self.bigquery.update_table(*with_deletes(self.staged_table(loader.rows.intermediate)))
 
     def bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:
         """Rows without a unique key that come again are left out where the table has their coordinates."""
@@ -180,12 +180,12 @@ class Work:
         if loader.rows.again is not None and self.table.mode in ("append", "delete"):
             wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
             coordinates = tuple(c.name for c in self.columns if c.source in wanted)
-            landed = loader.context.intermediate.landed().batches
+            landed = loader.rows.context.intermediate.landed().batches
             recreated = joined(recreated, recreated_topics(map(CommittedState.after, landed)))
             require_batch_column(recreated, self.table, self.where)
         return self.binding.bound(
-            loader.intermediate,
-            loader.schema,
+            loader.rows.intermediate,
+            loader.rows.schema,
             flush.first.number,
             flush.last.number,
             coordinates,

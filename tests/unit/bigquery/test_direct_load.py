@@ -57,7 +57,6 @@ def test_types_that_loads_read_in_their_own_way(kind: str) -> None:
 @pytest.mark.parametrize(
     "parts",
     [
-        {"load_rows": 10},
         {"changes": {"order_by": "amount"}, "mode": "upsert"},
         {"route": {"topics": ["t", "u"]}},
         {"metadata_columns": ["offset"]},

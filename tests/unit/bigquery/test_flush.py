@@ -1,12 +1,10 @@
-"""When a flush is due, how it is cut into loads, and how its range is read back from a job's labels."""
+"""When a flush is due, and how its range is read back from a job's labels."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobs.batch import Counts, LandedBatch
 from jobs.destinations.bigquery.flush import Flush, adopted, is_due
@@ -46,39 +44,21 @@ def test_due(interval: int | None, threshold: int | None, age_ms: int, rows: int
     assert is_due(table(**options), batches, 1000 + age_ms) is due
 
 
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 30))
-def test_loads_cover_every_place_once(sizes: list[int], load_rows: int) -> None:
-    batches = tuple(landed(n + 5, size) for n, size in enumerate(sizes))
-    chunks = Flush(batches, load_rows).chunks()
-    places = [(b.number, i) for b, size in zip(batches, sizes, strict=True) for i in range(size)]
-    for place in places:
-        inside = [c.number for c in chunks if (c.first_batch, c.first_i) <= place < (c.last_batch, c.end_i)]
-        assert len(inside) == 1, place
-    for c in chunks:
-        assert sum((c.first_batch, c.first_i) <= p < (c.last_batch, c.end_i) for p in places) <= load_rows
-        parts = Flush(batches, load_rows).parts(c, 7)
-        assert [p for p in places if (c.first_batch, c.first_i) <= p < (c.last_batch, c.end_i)] == [
-            p for part in parts for p in places if (part.first_batch, part.first_i) <= p < (part.last_batch, part.end_i)
-        ]
-    assert [c.number for c in chunks] == list(range(len(chunks)))
-    assert chunks
-
-
 def test_labels_bring_the_flush_back() -> None:
     batches = [landed(n, 10) for n in range(3, 7)]
-    flush = Flush(tuple(batches[:3]), 4)
+    flush = Flush(tuple(batches[:3]))
     assert adopted(flush.labels("load", "run-1"), batches, "test") == flush
 
 
 @pytest.mark.parametrize("known", [[4, 5, 6], [3, 4], []])
 def test_flush_of_batches_that_are_gone(known: list[int]) -> None:
-    labels = Flush(tuple(landed(n, 10) for n in (3, 4, 5)), 4).labels("merge", "run")
+    labels = Flush(tuple(landed(n, 10) for n in (3, 4, 5))).labels("merge", "run")
     with pytest.raises(LineageBroken, match="not landed any more"):
         adopted(labels, [landed(n, 10) for n in known], "test")
 
 
 def test_labels_are_ones_that_bigquery_takes() -> None:
-    flush = Flush((landed(1, 1),), 1)
+    flush = Flush((landed(1, 1),))
     labels = flush.labels("load", "Run/With UPPER and " + "x" * 100)
     for name, value in labels.items():
         assert set(name + value) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_")

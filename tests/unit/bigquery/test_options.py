@@ -41,7 +41,6 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"table": "p.d.t"}, "pattern"),
     ({"intermediate_suffix": "a-b"}, "pattern"),
     ({"mode": "overwrite"}, "append"),
-    ({"load_rows": 0}, "greater than 0"),
     ({"column_types": {"name": "VARCHAR"}}, "JSON"),
     ({"null_elements": "keep"}, "refuse"),
 ]

@@ -1,0 +1,34 @@
+"""What was refused of the rows of loads, and how many were set to fit; jobs say it to others in labels. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PREFIX = "batchmerge-"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Counts of rows; of all loads together they are summed up."""
+
+    refused: int = 0
+    out_of_range: int = 0
+
+    def __add__(self, other: Judged) -> Judged:
+        return Judged(self.refused + other.refused, self.out_of_range + other.out_of_range)
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> Judged:
+        return cls(int(labels.get(PREFIX + "refused", 0)), int(labels.get(PREFIX + "out-of-range", 0)))
+
+    @staticmethod
+    def attempt_of(labels: Mapping[str, str]) -> str:
+        """Whose letters are those of a load's rows."""
+        return labels.get(PREFIX + "attempt", "")
+
+    def labels(self, attempt: str = "") -> dict[str, str]:
+        """Of a job; none where all rows are as they were landed."""
+        said = {"refused": self.refused, "out-of-range": self.out_of_range}
+        counts = {PREFIX + name: str(count) for name, count in said.items() if count}
+        return {**counts, **({PREFIX + "attempt": attempt} if attempt and counts else {})}

@@ -1,0 +1,203 @@
+"""Landed rows that BigQuery cannot load as they are: Spark's tasks make files of them, for one load job of all.
+
+Files go to a folder that BigQuery reads (`staged_files`). Without such a folder one task uploads them (`upload`).
+Either way no row passes through the run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from google.cloud.bigquery import SchemaField
+from pyiceberg.io import load_file_io
+from pyspark.sql import DataFrame
+
+from jobs.changes.columns import CHANGES
+from jobs.changes.files import LandedFiles
+from jobs.changes.planned_files import PlannedFiles
+from jobs.changes.reduction import Reduction
+from jobs.changes.routing import route_filter
+from jobs.destinations.base import MergeContext
+from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.direct_load import can_read
+from jobs.destinations.bigquery.field import Field
+from jobs.destinations.bigquery.flush import Flush
+from jobs.destinations.bigquery.rows import RowShape
+from jobs.destinations.bigquery.side_table import SideTable
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
+from jobs.destinations.bigquery.staging import Stager
+from jobs.destinations.bigquery.upload import UploadTask
+from jobs.destinations.refusal import Refusal
+from jobs.failpoints import failpoint
+from jobs.spark_tasks import Batches, told, told_by_tasks
+from resources.bigquery import BigQuery, Job
+from resources.errors import BatchmergeError
+from resources.iceberg_errors import catalog_errors
+from resources.spark import spark_errors
+
+_LOG = logging.getLogger("batchmerge")
+# A task of fewer rows would be over before it is worth its start.
+_WORTH_A_TASK = 50_000
+
+Parts = Callable[[Batches], Iterator[pa.Table]]
+
+
+@dataclass(frozen=True)
+class SentRows:
+    """The rows of flushes, on their way into one intermediate table.
+
+    Attributes:
+        schema: the intermediate table's, as it is now.
+        again: instead of a flush's own rows what a replay takes (`RowShape.again`).
+        refusal: how rows are judged before they are loaded.
+    """
+
+    bigquery: BigQuery
+    context: MergeContext
+    intermediate: str
+    schema: Sequence[SchemaField]
+    columns: Sequence[Column]
+    shape: RowShape
+    table: BigQueryTable
+    where: str
+    refusal: Refusal
+    side_table: SideTable
+    again: Reduction | None = None
+
+    def count(self, flush: Flush) -> int:
+        """How many landed rows of a flush the table takes."""
+        if route_filter(self.context.spec, self.table) is None:
+            return flush.rows
+        files, first, last = (
+            PlannedFiles.of(self.files(flush), flush.batches, []),
+            flush.first.number,
+            flush.last.number,
+        )
+        tasks = self._tasks(files, flush)
+
+        def counted(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for number in _numbers(batches):
+                yield told(str(sum(map(len, files.share(number, tasks).in_pieces(first, last)))))
+
+        with spark_errors(self.where):
+            return sum(map(int, told_by_tasks(self.context.spark.range(0, tasks, 1, tasks), counted)))
+
+    def load(self, job_id: str, flush: Flush, labels: Mapping[str, str], tells: bool) -> Job:
+        """The load job of rows that tasks write; the job that has this id already, where there is one."""
+        tells = tells and self.refusal.keeps_letters
+        folder = self._folder()
+        if folder is None:
+            return self._upload(job_id, flush, labels, tells)
+        staged = self.stage(flush, folder, tells)
+        failpoint("bigquery.staged")
+        try:
+            self.side_table.add_files(staged.letters, labels, self.table.time_limit_seconds)
+            said = {**labels, **staged.judged.labels(self.refusal.attempt)}
+            job = self.bigquery.submit_load_from(job_id, staged.files, self.intermediate, self.schema, said)
+            self.bigquery.wait(job, self.table.time_limit_seconds)
+            return job
+        finally:
+            self._remove(staged)
+
+    def stage(self, flush: Flush, folder: str, tells: bool) -> Staged:
+        """Has Spark's tasks write the rows of a flush to files in this folder.
+
+        Raises:
+            BadRecords, StorageError, Unavailable: what they met.
+        """
+        rows, parts = self._rows(flush)
+        task = StagingTask(self._rows_file, parts, folder, self._storage, tells)
+        with spark_errors(self.where):
+            return Staged.sum_of(told_by_tasks(rows, task) or self._told_of_nothing(task))
+
+    def _upload(self, job_id: str, flush: Flush, labels: Mapping[str, str], tells: bool) -> Job:
+        rows, parts = self._rows(flush, most_tasks=1)
+        task = UploadTask(
+            file=self._rows_file,
+            parts=parts,
+            bigquery=self.bigquery,
+            side_table=self.side_table,
+            intermediate=self.intermediate,
+            job_id=job_id,
+            labels=labels,
+            attempt=self.refusal.attempt,
+            seconds=self.table.time_limit_seconds,
+            tells=tells,
+        )
+        with spark_errors(self.where):
+            Staged.sum_of(told_by_tasks(rows, task) or self._told_of_nothing(task))
+        job = self.bigquery.find_job(job_id)
+        assert job, "a task has submitted it"
+        return job
+
+    def _told_of_nothing(self, task: StagingTask | UploadTask) -> list[str]:
+        """Without rows there may be no task, and a load has to have a file."""
+        return told_by_tasks(self.context.spark.range(1), replace(task, parts=lambda _batches: iter(())))
+
+    def _rows(self, flush: Flush, most_tasks: int | None = None) -> tuple[DataFrame, Parts]:
+        """What goes into tasks, and how they make rows of it: of the files themselves, or of what Spark finds."""
+        spark, shape = self.context.spark, self.shape
+        if self.again is not None:
+            with spark_errors(self.where):
+                found = shape.again(spark, self.again, flush.last.number)
+            return found.coalesce(1) if most_tasks == 1 else found, _as_tables
+        files = PlannedFiles.of(self.files(flush), flush.batches, shape.paths)
+        first, last, tasks = flush.first.number, flush.last.number, most_tasks or self._tasks(files, flush)
+
+        def read(batches: Batches) -> Iterator[pa.Table]:
+            for number in _numbers(batches):
+                yield from map(shape.of, files.share(number, tasks).in_pieces(first, last))
+
+        return spark.range(0, tasks, 1, tasks), read
+
+    def _tasks(self, files: PlannedFiles, flush: Flush) -> int:
+        most = int(self.context.spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        return max(1, min(most, len(files.files or ()), 1 + flush.rows // _WORTH_A_TASK))
+
+    @property
+    def _rows_file(self) -> RowsFile:
+        fields = tuple(map(Field.of, self.schema))
+        judges = self.refusal if self.shape.judged else None
+        return RowsFile(self.where, Stager(self.columns, fields, self.table), fields, judges)
+
+    def files(self, flush: Flush) -> LandedFiles:
+        files = LandedFiles.up_to(flush.last, self.context.intermediate)
+        return files.taking(CHANGES, route_filter(self.context.spec, self.table))
+
+    def _folder(self) -> str | None:
+        """Where tasks put files for BigQuery: beside the landed files, unless the connection names a place."""
+        known = self.bigquery.connection
+        if known.staging:
+            return f"{known.staging.rstrip('/')}/{self.context.pipeline}"
+        landed = self.context.intermediate
+        location = landed.catalog.require(landed.identifier).location()
+        # There the removal of orphans finds what a run that died has left.
+        return f"{location}/staging" if can_read([location], known.reads) else None
+
+    @property
+    def _storage(self) -> Mapping[str, str]:
+        landed = self.context.intermediate
+        return dict(landed.catalog.require(landed.identifier).io.properties)
+
+    def _remove(self, staged: Staged) -> None:
+        try:
+            with catalog_errors(self.where):
+                storage = load_file_io(dict(self._storage), staged.files[0])
+                for path in (*staged.files, *staged.letters):
+                    storage.delete(path)
+        except BatchmergeError as problem:
+            _LOG.warning("%s: files that were loaded are left in the staging folder: %s", self.where, problem)
+
+
+def _numbers(batches: Batches) -> Iterator[int]:
+    """Of the shares that a task has (`spark.range`)."""
+    for batch in batches:
+        yield from batch.column("id").to_pylist()
+
+
+def _as_tables(batches: Batches) -> Iterator[pa.Table]:
+    return (pa.Table.from_batches([batch]) for batch in batches)

@@ -1,0 +1,182 @@
+"""Rows that BigQuery cannot read from the landed files: Spark's tasks write them as Parquet, and tell the run of it.
+
+Files go to a folder that BigQuery reads, and one load job takes those of all tasks. What nobody loads means nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, load_file_io
+
+from jobs.destinations.bigquery.field import Field
+from jobs.destinations.bigquery.judged import Judged
+from jobs.destinations.bigquery.staging import Stager, arrow_type
+from jobs.destinations.refusal import LETTERS, Fit, Refusal
+from jobs.spark_tasks import Batches, told
+from resources.carried_errors import error_from_fields, error_to_fields, worst
+from resources.errors import BatchmergeError
+from resources.iceberg_errors import catalog_errors
+
+# Rows wait in memory until they make a row group.
+_GROUP_ROWS = 250_000
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What a task wrote, or all of them together.
+
+    Attributes:
+        rows: how many are in `files`.
+        files, letters: paths; of rows, and of the letters of those that are refused.
+        job: the load job that a task has submitted.
+    """
+
+    rows: int = 0
+    judged: Judged = field(default_factory=Judged)
+    files: tuple[str, ...] = ()
+    letters: tuple[str, ...] = ()
+    job: str = ""
+
+    def __add__(self, other: Staged) -> Staged:
+        both = (self.files + other.files, self.letters + other.letters)
+        return Staged(self.rows + other.rows, self.judged + other.judged, *both, self.job or other.job)
+
+    def told(self) -> pa.RecordBatch:
+        return told(json.dumps(asdict(self)))
+
+    @classmethod
+    def sum_of(cls, texts: Iterable[str]) -> Staged:
+        """What all tasks have told.
+
+        Raises:
+            BadRecords, StorageError, Unavailable: what they met; the worst of it.
+        """
+        found = [json.loads(text) for text in texts]
+        if errors := [error_from_fields(*one["error"]) for one in found if "error" in one]:
+            raise worst(errors)
+        parts = [
+            cls(one["rows"], Judged(**one["judged"]), tuple(one["files"]), tuple(one["letters"]), one["job"])
+            for one in found
+        ]
+        whole = sum(parts, cls())
+        # A load needs a file, and files without rows are of no other use.
+        files = [part.files for part in parts if part.rows] or [part.files for part in parts[:1]]
+        return replace(whole, files=tuple(chain.from_iterable(files)))
+
+
+@dataclass(frozen=True)
+class RowsFile:
+    """How the rows of one task become a Parquet file; travels to Spark's workers.
+
+    Attributes:
+        stager: shapes rows of `RowShape`. schema: of the intermediate table, as it is now.
+        refusal: how rows are judged; None: they are all taken.
+    """
+
+    where: str
+    stager: Stager
+    schema: tuple[Field, ...]
+    refusal: Refusal | None
+
+    def write(self, storage: FileIO, path: str, parts: Iterable[pa.Table]) -> tuple[Staged, pa.Table]:
+        """One file, however few rows there are; and the letters of what is refused.
+
+        Raises:
+            BadRecords: a row is, under the policy `fail`. StorageError, Unavailable: the file cannot be written.
+        """
+        rows, judged, letters = 0, Judged(), LETTERS.empty_table()
+        with catalog_errors(self.where), ExitStack() as opened:
+            writer: pq.ParquetWriter | None = None
+            for part in _grouped(parts):
+                fit = self.refusal.fit(part) if self.refusal else Fit(part, LETTERS.empty_table())
+                letters = pa.concat_tables([letters, fit.letters])
+                judged += Judged(fit.letters.num_rows, fit.out_of_range)
+                if fit.rows.num_rows:
+                    shaped = pa.Table.from_batches([self.stager.shape(b) for b in fit.rows.to_batches()])
+                    writer = writer or _open(storage, path, shaped.schema, opened)
+                    writer.write_table(shaped)
+                    rows += shaped.num_rows
+            if writer is None:
+                _open(storage, path, pa.schema([_empty(f) for f in self.schema]), opened)
+        return Staged(rows, judged, (path,)), letters
+
+
+@dataclass(frozen=True)
+class StagingTask:
+    """The function of a task: numbers of shares, or rows, in; one report out.
+
+    Attributes:
+        parts: makes rows of `RowShape` of what comes in.
+        folder: where files go.
+        storage: properties of the file system client. May hold secrets: never log them.
+        tells: letters of what is refused are written.
+    """
+
+    file: RowsFile
+    parts: Callable[[Batches], Iterator[pa.Table]]
+    folder: str
+    storage: Mapping[str, str] = field(repr=False)
+    tells: bool = True
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        try:
+            storage = load_file_io(dict(self.storage), self.folder)
+            written, letters = self.file.write(storage, self._new_path("rows"), self.parts(batches))
+            yield (written + Staged(letters=self._keep(storage, letters))).told()
+        except BatchmergeError as problem:
+            yield told_error(problem)
+
+    def _keep(self, storage: FileIO, letters: pa.Table) -> tuple[str, ...]:
+        if not (self.tells and letters.num_rows):
+            return ()
+        path = self._new_path("letters")
+        with catalog_errors(self.file.where), ExitStack() as opened:
+            plain = letters_as_loaded(letters)
+            _open(storage, path, plain.schema, opened).write_table(plain)
+        return (path,)
+
+    def _new_path(self, kind: str) -> str:
+        return f"{self.folder}/{kind}-{uuid.uuid4()}.parquet"
+
+
+def told_error(problem: BatchmergeError) -> pa.RecordBatch:
+    """What a task tells that has failed: the run raises it."""
+    return told(json.dumps({"error": list(error_to_fields(problem))}))
+
+
+def letters_as_loaded(letters: pa.Table) -> pa.Table:
+    """As BigQuery's INTEGER is read from Parquet."""
+    fields = [f.with_type(pa.int64()) if pa.types.is_integer(f.type) else f for f in letters.schema]
+    return letters.cast(pa.schema(fields))
+
+
+def _open(storage: FileIO, path: str, schema: pa.Schema, opened: ExitStack) -> pq.ParquetWriter:
+    stream = opened.enter_context(storage.new_output(path).create())
+    # It is read once, as a whole: dictionaries and statistics would cost time and give nothing.
+    writer = pq.ParquetWriter(stream, schema, compression="zstd", use_dictionary=False, write_statistics=False)
+    return opened.enter_context(writer)
+
+
+def _grouped(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, as so many together as make a row group."""
+    waiting, rows = list[pa.Table](), 0
+    for part in parts:
+        waiting.append(part)
+        rows += part.num_rows
+        if rows >= _GROUP_ROWS:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting, rows = [], 0
+    if rows:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _empty(field_: Field) -> pa.Field:
+    return pa.field(field_.name, arrow_type(field_), field_.mode != "REQUIRED")

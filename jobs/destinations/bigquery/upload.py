@@ -1,0 +1,53 @@
+"""Rows that a Spark task uploads itself, as one load job: where there is no folder that BigQuery reads."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.io import load_file_io
+
+from jobs.destinations.bigquery.side_table import SideTable
+from jobs.destinations.bigquery.staged_files import RowsFile, told_error
+from jobs.spark_tasks import Batches
+from resources.bigquery import BigQuery
+from resources.errors import BatchmergeError
+
+
+@dataclass(frozen=True)
+class UploadTask:
+    """The function of the one task that has all rows; like `StagingTask`.
+
+    Attributes:
+        labels: of the job, without what is told of rows that are refused.
+        attempt: who writes the letters.
+        seconds: how long the load of letters may take.
+    """
+
+    file: RowsFile
+    parts: Callable[[Batches], Iterator[pa.Table]]
+    bigquery: BigQuery
+    side_table: SideTable
+    intermediate: str
+    job_id: str
+    labels: Mapping[str, str]
+    attempt: str
+    seconds: float
+    tells: bool = True
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "rows.parquet"
+                written, letters = self.file.write(load_file_io({}, str(path)), str(path), self.parts(batches))
+                if self.tells:
+                    self.side_table.add(letters, self.labels, self.seconds)
+                labels = {**self.labels, **written.judged.labels(self.attempt)}
+                with path.open("rb") as rows:
+                    job = self.bigquery.submit_load(self.job_id, rows, self.intermediate, self.file.schema, labels)
+            yield replace(written, files=(), job=str(job.job_id)).told()
+        except BatchmergeError as problem:
+            yield told_error(problem)

@@ -1,0 +1,71 @@
+"""What tasks write for a load, and what they tell of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
+from jobs.destinations.bigquery.judged import Judged
+from jobs.destinations.bigquery.rows import RowShape
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
+from jobs.destinations.bigquery.staging import Stager
+from jobs.spark_tasks import Batches
+from resources.errors import BadRecords
+from tests.kit import specs
+from tests.kit.arrow import copied
+
+SPEC = specs.spec(specs.table("bigquery", "upsert_delete"), columns={"id": "long", "name": "string"}, key=specs.ID)
+TABLE = BigQueryTable.model_validate(specs.table("bigquery", "upsert_delete"))
+COLUMNS = destination_columns(SPEC, TABLE, "test")
+FIELDS = tuple(intermediate_fields(COLUMNS, None))
+
+
+def rows(first: int, end: int) -> pa.Table:
+    """As `RowShape` makes them."""
+    numbers = range(first, end)
+    times = pa.array([0] * len(numbers), pa.timestamp("us", "UTC"))
+    parts = {"c0": numbers, "c1": [f"n{n}" for n in numbers], "op": ["upsert"] * len(numbers)}
+    return pa.table({**parts, "partitionTime": times, "i": numbers, "batchNumber": [7] * len(numbers)})
+
+
+def _given(parts: Iterable[pa.Table], _batches: Batches) -> Iterator[pa.Table]:
+    return iter(parts)
+
+
+def told(tmp_path: Path, *parts: pa.Table) -> list[str]:
+    file = RowsFile("test", Stager(COLUMNS, FIELDS, TABLE), FIELDS, None)
+    task = copied(StagingTask(file, partial(_given, parts), f"file://{tmp_path}", {}))
+    return [batch.column("report")[0].as_py() for batch in task(iter(()))]
+
+
+def test_rows_are_in_one_file_as_the_intermediate_table_has_them(tmp_path: Path) -> None:
+    assert set(rows(0, 1).column_names) == set(RowShape(COLUMNS, None)._landed)
+    staged = Staged.sum_of(told(tmp_path, rows(0, 3), rows(3, 5)))
+    assert (staged.rows, staged.judged, staged.letters) == (5, Judged(), ())
+    (path,) = staged.files
+    found = pq.read_table(path.removeprefix("file://"))
+    assert found.column_names == [field.name for field in FIELDS]
+    assert found["value"].to_pylist()[4] == {"name": "n4"}
+
+
+def test_a_load_has_a_file_and_none_without_need(tmp_path: Path) -> None:
+    nothing = told(tmp_path)
+    (path,) = Staged.sum_of([*nothing, *nothing]).files
+    assert pq.read_table(path.removeprefix("file://")).num_rows == 0
+    some = Staged.sum_of([*nothing, *told(tmp_path, rows(0, 2))])
+    assert (some.rows, len(some.files)) == (2, 1)
+    assert some.files != (path,)
+
+
+def test_a_task_that_fails_tells_why() -> None:
+    with pytest.raises(BadRecords, match="what") as refused:
+        Staged.sum_of([json.dumps({"error": ["BadRecords", "what", "where", "how"]})])
+    assert refused.value.remedy == "how"
