@@ -1,0 +1,42 @@
+"""What reaches this process of the rows that it has moved: answers of Spark in bytes, and data files that it opens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFile
+from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
+
+
+@dataclass
+class Received:
+    """So far."""
+
+    bytes_from_spark: int = 0
+    data_files: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def received() -> Iterator[Received]:
+    """Counts while the context is open."""
+    found = Received()
+    send, open_ = ExecutePlanResponseReattachableIterator.send, PyArrowFile.open
+
+    def counted(answers: Any, value: Any) -> Any:
+        answer = send(answers, value)
+        found.bytes_from_spark += answer.ByteSize()
+        return answer
+
+    def noted(file: PyArrowFile, seekable: bool = True) -> Any:
+        if file.location.endswith(".parquet"):
+            found.data_files.append(file.location)
+        return open_(file, seekable)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ExecutePlanResponseReattachableIterator, "send", counted)
+        patch.setattr(PyArrowFile, "open", noted)
+        yield found
