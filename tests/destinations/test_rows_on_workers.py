@@ -7,7 +7,7 @@ import pytest
 from tests.destinations.conftest import MakeStory
 from tests.kit.received import Received, received
 from tests.kit.records import Record
-from tests.kit.story import Story, Target, on_targets
+from tests.kit.story import Story, Target, targets
 
 # 300 bytes each, which no compression makes small.
 ROWS, MOST_BYTES = 4_000, 64_000
@@ -33,7 +33,7 @@ def check(found: Received) -> None:
     assert found.data_files == []
 
 
-@on_targets(always="append upsert_delete")
+@pytest.mark.parametrize("target", [t for t in targets("append", "upsert_delete") if t.kind.by_workers], ids=str)
 def test_a_merge_and_a_replay_bring_no_rows_here(target: Target, story: Story) -> None:
     table = story.table(target)
     with received() as merging:

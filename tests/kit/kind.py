@@ -35,6 +35,7 @@ class KindUnderTest:
         letters_written: the boundary after which its side table has the letters of rows that are not committed yet.
         mended: options of a table that holds it, as it is or set to fit.
         maintained: its tables need upkeep.
+        by_workers: rows get into its tables from Spark's workers, not through the run.
         state_in_table: the committed state is part of the table, and is dropped with it.
         written: the boundary between the data's arrival in the system and the commit.
     """
@@ -49,6 +50,7 @@ class KindUnderTest:
     letters_written: str = ""
     mended: ClassVar[Mapping[str, object]] = {}
     maintained: bool = True
+    by_workers: bool = True
     state_in_table: bool = False
     written: str
 

@@ -92,21 +92,26 @@ class RowsFile:
         Raises:
             BadRecords: a row is, under the policy `fail`. StorageError, Unavailable: the file cannot be written.
         """
-        rows, judged, letters = 0, Judged(), LETTERS.empty_table()
+        rows, judged, letters = 0, Judged(), list[pa.Table]()
+
+        def shaped() -> Iterator[pa.Table]:
+            nonlocal judged
+            for part in parts:
+                fit = self.refusal.fit(part) if self.refusal else Fit(part, LETTERS.empty_table())
+                judged += Judged(fit.letters.num_rows, fit.out_of_range)
+                letters.append(fit.letters)
+                if fit.rows.num_rows:
+                    yield pa.Table.from_batches([self.stager.shape(b) for b in fit.rows.combine_chunks().to_batches()])
+
         with catalog_errors(self.where), ExitStack() as opened:
             writer: pq.ParquetWriter | None = None
-            for part in _grouped(parts):
-                fit = self.refusal.fit(part) if self.refusal else Fit(part, LETTERS.empty_table())
-                letters = pa.concat_tables([letters, fit.letters])
-                judged += Judged(fit.letters.num_rows, fit.out_of_range)
-                if fit.rows.num_rows:
-                    shaped = pa.Table.from_batches([self.stager.shape(b) for b in fit.rows.to_batches()])
-                    writer = writer or _open(storage, path, shaped.schema, opened)
-                    writer.write_table(shaped)
-                    rows += shaped.num_rows
+            for group in _grouped(shaped()):
+                writer = writer or _open(storage, path, group.schema, opened)
+                writer.write_table(group)
+                rows += group.num_rows
             if writer is None:
                 _open(storage, path, pa.schema([_empty(f) for f in self.schema]), opened)
-        return Staged(rows, judged, (path,)), letters
+        return Staged(rows, judged, (path,)), pa.concat_tables([LETTERS.empty_table(), *letters])
 
 
 @dataclass(frozen=True)
@@ -160,8 +165,8 @@ def letters_as_loaded(letters: pa.Table) -> pa.Table:
 
 def _open(storage: FileIO, path: str, schema: pa.Schema, opened: ExitStack) -> pq.ParquetWriter:
     stream = opened.enter_context(storage.new_output(path).create())
-    # It is read once, as a whole: dictionaries and statistics would cost time and give nothing.
-    writer = pq.ParquetWriter(stream, schema, compression="zstd", use_dictionary=False, write_statistics=False)
+    # It is read once, as a whole, and removed: what makes it small, or parts of it easy to find, would only cost time.
+    writer = pq.ParquetWriter(stream, schema, compression="snappy", use_dictionary=False, write_statistics=False)
     return opened.enter_context(writer)
 
 

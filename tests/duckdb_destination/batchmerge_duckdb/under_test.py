@@ -21,6 +21,7 @@ class DuckDb(KindUnderTest):
         UNCHANGED_COLUMNS: "`keep` needs the row before, and DuckDB",
     }
     maintained = False
+    by_workers = False
     written = "duckdb.written"
 
     def connection(self, home: Path) -> Mapping[str, object]:
