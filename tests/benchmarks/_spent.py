@@ -55,7 +55,12 @@ def spent(*roots: psutil.Process) -> Iterator[Spent]:
 
 def spark_server(home: Path) -> psutil.Process:
     """The Spark server of this data folder; the workers of Python are its children."""
-    (pid,) = [service.pid for service in stack.status(home) if service.name == "spark"]
+    return service(home, "spark")
+
+
+def service(home: Path, name: str) -> psutil.Process:
+    """A running service of this data folder."""
+    (pid,) = [one.pid for one in stack.status(home) if one.name == name]
     assert pid
     return psutil.Process(pid)
 

@@ -1,20 +1,17 @@
-"""Landed batches to BigQuery: rows a second into the intermediate table and seconds of MERGE, beside a bare emulator.
-
-Landed files are loaded as they are, as with a lake where BigQuery reads it; `--sent` also measures rows that Spark's
-tasks write as other files first. The bare load sends the same rows, as a Parquet file that is ready before the clock
-starts, to a table of the same schema; the bare MERGE is a statement of the same text on copies of both tables. All in
-turns in the same run. Asked for by the issue: at most 25% over, and at most 50% over for rows that are sent.
+"""Landed batches into the BigQuery emulator: the load of its intermediate table, and the MERGE, each beside the
+emulator alone. Landed files are loaded as they are, or Spark's tasks write others first. The bare load sends the same
+rows as a Parquet file that is ready; the bare statement has the same text and runs on copies of both tables. Every
+second key of a turn was in the turn before.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
-import statistics
-import sys
 import tempfile
 import time
 import uuid
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,47 +24,49 @@ from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.tables import destination_table, intermediate_table
 from jobs.pipeline import Pipeline
 from resources.connections import BigQueryConnection, Connections
+from tests.benchmarks._report import Measure, report
 from tests.benchmarks._workload import fill, pipeline, services
 from tests.kit.network import with_connection
 
 
-def flushes(connections: Connections, mode: str, rows: int, turns: int, sent: bool) -> None:
-    """Every second key of a turn was in the turn before: half inserts, half updates."""
-    topic = f"bq-{mode}-{rows}-{uuid.uuid4().hex[:6]}"
-    for turn in range(turns + 1):
-        fill(connections, topic, iter(range(turn * rows // 2, turn * rows // 2 + rows)))
-    table = {"kind": "bigquery", "mode": mode}
-    if sent:
+def measure(options: Namespace) -> Iterator[Measure]:
+    with services("kafka", "spark", "bigquery", home=options.home) as (_, connections):
         known = connections.get("bigquery", BigQueryConnection)
-        staged = known.model_copy(update={"reads": [], "staging": f"file://{tempfile.mkdtemp()}"})
-        connections = with_connection(connections, "bigquery", staged)
-    p = pipeline(connections, topic, [table], batch={"max_records": rows})
+        with tempfile.TemporaryDirectory() as folder:
+            reads_nothing = known.model_copy(update={"reads": [], "staging": f"file://{folder}"})
+            ways = {
+                "landed files": connections,
+                "files that tasks write": with_connection(connections, "bigquery", reads_nothing),
+            }
+            for mode in ("append", "upsert_delete"):
+                for way, connected in ways.items():
+                    yield from flushes(connected, mode, way, options.rows, options.turns)
+
+
+def flushes(connections: Connections, mode: str, way: str, rows: int, turns: int) -> Iterator[Measure]:
+    topic = f"bq-{mode}-{uuid.uuid4().hex[:6]}"
+    for turn in range(turns + 1):
+        fill(connections, topic, range(turn * rows // 2, turn * rows // 2 + rows), turn)
+    tables = [{"kind": "bigquery", "mode": mode}]
+    p = pipeline(connections, topic, tables, batch={"max_records": rows}, control={"enabled": False})
     (destination,) = p.destinations()
     assert isinstance(destination, BigQueryDestination)
-    ours: list[tuple[float, float, float]] = []
-    bare: list[tuple[float, float]] = []
+    ours, bare = list[tuple[float, float]](), list[tuple[float, float]]()
     for turn in range(turns + 1):
         list(protocol.land(p, 1))
         destination.prepare()
         copied = f"{destination.table.table}_bare_{turn}"
         _copy(destination, copied)
-        began = time.monotonic()
         merged = protocol.merge(p, destination)
-        whole = time.monotonic() - began
         assert merged is not None
-        seconds = merged.merged.seconds
         if turn:  # The first turn makes tables, sessions and workers.
-            ours.append((seconds["load"], seconds["merge"], whole))
+            seconds = merged.merged.seconds
+            ours.append((seconds["load"], seconds["merge"]))
             bare.append(_bare(destination, p, Flush(tuple(merged.batches)), copied))
-    load, merge, whole = (statistics.median(found) for found in zip(*ours, strict=True))
-    bare_load, bare_merge = (statistics.median(found) for found in zip(*bare, strict=True))
-    print(
-        f"{mode:14s} {rows:>9,} rows {'sent  ' if sent else 'landed'}  load {load:6.2f} s  "
-        f"{rows / load:>9,.0f} rows/s (bare {bare_load:6.2f} s, "
-        f"{load / bare_load - 1:+.0%})   MERGE {merge:6.2f} s (bare {bare_merge:6.2f} s, {merge / bare_merge - 1:+.0%})"
-        f"   whole {whole:6.2f} s   median of {turns}",
-        flush=True,
-    )
+    (load, merge), (bare_load, bare_merge) = (tuple(zip(*found, strict=True)) for found in (ours, bare))
+    what = f"{rows:,} rows into the BigQuery emulator, {mode}, from {way}"
+    yield Measure(what=f"{what}: load", unit="s", turns=load, beside={"a bare load": bare_load})
+    yield Measure(what=f"{what}: MERGE", unit="s", turns=merge, beside={"a bare statement": bare_merge})
 
 
 def _copy(destination: BigQueryDestination, to: str) -> None:
@@ -90,39 +89,31 @@ def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: s
         pq.write_table(pa.concat_tables(map(pq.read_table, Path(folder).iterdir())), file, compression="zstd")
     file.seek(0)
     config = LoadJobConfig(source_format="PARQUET", write_disposition="WRITE_APPEND")
-    began = time.monotonic()
-    job = bigquery.client.load_table_from_file(file, bigquery.table_id(staged), job_config=config)
-    assert bigquery.wait(job, 600) is None
-    load = time.monotonic() - began
+
+    def bare_load() -> None:
+        job = bigquery.client.load_table_from_file(file, bigquery.table_id(staged), job_config=config)
+        assert bigquery.wait(job, 600) is None
+
     text, _ = destination.merging.binding.bound(staged, loader.rows.schema, flush.first.number, flush.last.number)
     text = text.replace(f"`{bigquery.table_id(destination.table.table)}`", f"`{bigquery.table_id(target)}`")
-    values = [
-        ScalarQueryParameter("first", "INT64", flush.first.number),
-        ScalarQueryParameter("last", "INT64", flush.last.number),
-    ]
-    began = time.monotonic()
-    query = bigquery.client.query(text, job_config=QueryJobConfig(query_parameters=values))
-    assert bigquery.wait(query, 600) is None
-    merge = time.monotonic() - began
+    bounds = {"first": flush.first.number, "last": flush.last.number}
+    values = [ScalarQueryParameter(name, "INT64", number) for name, number in bounds.items()]
+
+    def bare_merge() -> None:
+        query = bigquery.client.query(text, job_config=QueryJobConfig(query_parameters=values))
+        assert bigquery.wait(query, 600) is None
+
+    found = _seconds(bare_load), _seconds(bare_merge)
     for table in (target, staged):
         bigquery.delete_table(table)
-    return load, merge
+    return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--sent", action="store_true", help="measure loads of rows that are sent as well")
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--home", type=Path, help="data folder of a running stack; left out: one of its own")
-    options = parser.parse_args()
-    with services("kafka", "spark", "bigquery", home=options.home) as (_, connections):
-        for rows in options.rows:
-            for mode in ("append", "upsert_delete"):
-                for sent in (False, True) if options.sent else (False,):
-                    flushes(connections, mode, rows, options.turns, sent)
-    return 0
+def _seconds(work: Callable[[], None]) -> float:
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report(__doc__, measure, rows=(1_000_000, 10_000), turns=(3, 1))

@@ -1,20 +1,18 @@
-"""Landed batches to ClickHouse: rows a second beside a bare `insert_arrow` of the same rows, and state writes a second.
-
-The bare insert is one process that sends the rows, read once before the clock starts, to a table of the same columns
-without deduplication; both are measured in turns in the same run. Asked for by the issue: at least half of it.
+"""Landed batches into ClickHouse, beside a bare `insert_arrow` of the same rows: one process that sends what it has in
+memory already, to a table of the same columns without deduplication. CPU is that of the server, Spark and the sender.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import sys
 import time
 import uuid
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import clickhouse_connect
+import psutil
 import pyarrow as pa
 
 from jobs import protocol
@@ -23,34 +21,65 @@ from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.lease import Lease
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
+from tests.benchmarks._report import Measure, report
+from tests.benchmarks._spent import Spent, service, spent
 from tests.benchmarks._workload import fill, pipeline, services
 
+_BARE = "a bare insert of the same Arrow rows"
 
-def merges(connections: Connections, mode: str, rows: int, chunk_rows: int, turns: int) -> None:
-    topic = f"ch-{mode}-{rows}"
-    fill(connections, topic, iter(range(rows * (turns + 1))))
-    table = {"kind": "clickhouse", "mode": mode, "chunk_rows": chunk_rows}
-    p = pipeline(connections, topic, [table], batch={"max_records": rows})
+
+def measure(options: Namespace) -> Iterator[Measure]:
+    with services("kafka", "spark", "clickhouse", home=options.home) as (home, connections):
+        for mode in ("append", "upsert_delete"):
+            yield from merges(home, connections, mode, options.rows, options.turns)
+        yield from merges(home, connections, "append", options.few, options.turns)
+        yield Measure(
+            what="compare-and-set writes of ClickHouse's state, with read-back",
+            unit="commits/s",
+            turns=(state_writes(connections, options.writes),),
+        )
+
+
+def merges(home: Path, connections: Connections, mode: str, rows: int, turns: int) -> Iterator[Measure]:
+    topic = f"ch-{mode}-{uuid.uuid4().hex[:6]}"
+    fill(connections, topic, range(rows * (turns + 1)))
+    tables = [{"kind": "clickhouse", "mode": mode}]
+    p = pipeline(connections, topic, tables, batch={"max_records": rows}, control={"enabled": False})
     (destination,) = p.destinations()
     assert isinstance(destination, ClickHouseDestination)
-    ours, bare = [], []
+    ours, bare = list[Spent](), list[Spent]()
+
+    def timed(work: Callable[[], object]) -> Spent:
+        with spent(psutil.Process(), service(home, "spark"), service(home, "clickhouse")) as found:
+            work()
+        return found
+
     for turn in range(turns + 1):
         list(protocol.land(p, 1))
-        began = time.monotonic()
-        protocol.merge(p, destination)
+        merged = timed(lambda: protocol.merge(p, destination))
         # The first turn makes tables, sessions and workers.
         if turn:
-            ours.append(time.monotonic() - began)
-            bare.append(_bare_insert(connections, destination, turn, rows))
-    own, other = rows / statistics.median(ours), rows / statistics.median(bare)
-    print(
-        f"{mode:14s} {rows:>9,} rows  {statistics.median(ours):6.2f} s  {own:>10,.0f} rows/s   bare insert_arrow "
-        f"{statistics.median(bare):6.2f} s  {other:>10,.0f} rows/s   ratio {own / other:.0%}   median of {turns}",
-        flush=True,
+            ours.append(merged)
+            bare.append(_bare_insert(connections, destination, turn, rows, timed))
+    what = f"{rows:,} landed rows into ClickHouse, {mode}"
+    yield Measure(
+        what=what,
+        unit="rows/s",
+        turns=tuple(rows / one.seconds for one in ours),
+        beside={_BARE: tuple(rows / one.seconds for one in bare)},
+        headline=mode == "append" and rows >= 100_000,
     )
+    cpu = tuple(one.cpu for one in ours)
+    yield Measure(what=what, unit="CPU s", turns=cpu, beside={_BARE: tuple(one.cpu for one in bare)})
 
 
-def _bare_insert(connections: Connections, destination: ClickHouseDestination, turn: int, rows: int) -> float:
+def _bare_insert(
+    connections: Connections,
+    destination: ClickHouseDestination,
+    turn: int,
+    rows: int,
+    timed: Callable[[Callable[[], object]], Spent],
+) -> Spent:
     known = connections.get("clickhouse", ClickHouseConnection)
     host, port = known.endpoints[0].split(":")
     password = known.password.get_secret_value() if known.password else ""
@@ -59,15 +88,14 @@ def _bare_insert(connections: Connections, destination: ClickHouseDestination, t
     data: pa.Table = client.query_arrow(f"SELECT * FROM {table} LIMIT {rows}", use_strings=True)
     client.command(f"CREATE TABLE {bare} AS {table}")
     client.command(f"ALTER TABLE {bare} MODIFY SETTING non_replicated_deduplication_window = 0")
-    began = time.monotonic()
-    client.insert_arrow(bare, data)
-    seconds = time.monotonic() - began
+    found = timed(lambda: client.insert_arrow(bare, data))
     assert client.query(f"SELECT count() FROM {bare}").result_rows[0][0] == rows
     client.command(f"DROP TABLE {bare} SYNC")
-    return seconds
+    return found
 
 
-def state_writes(connections: Connections, count: int) -> None:
+def state_writes(connections: Connections, count: int) -> float:
+    """A second."""
     known = connections.get("clickhouse", ClickHouseConnection)
     store = KeeperStore(ClickHouseServer("clickhouse", known, known.endpoints[0]), f"bench/{uuid.uuid4().hex}/1")
     store.prepare()
@@ -75,24 +103,8 @@ def state_writes(connections: Connections, count: int) -> None:
     began = time.monotonic()
     for n in range(count):
         lease = store.swap(lease, replace(lease, batch=n))
-    print(f"state writes   {count / (time.monotonic() - began):,.0f}/s (compare-and-set with read-back)", flush=True)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--chunk-rows", type=int, default=250_000)
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--home", type=Path, help="data folder of a running stack; left out: one of its own")
-    options = parser.parse_args()
-    with services("kafka", "spark", "clickhouse", home=options.home) as (_, connections):
-        print(f"chunks of {options.chunk_rows:,} offsets")
-        for mode in ("append", "upsert_delete"):
-            merges(connections, mode, options.rows, options.chunk_rows, options.turns)
-        merges(connections, "append", 1000, options.chunk_rows, 5)
-        state_writes(connections, 200)
-    return 0
+    return count / (time.monotonic() - began)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report(__doc__, measure, rows=(1_000_000, 10_000), few=(1000, 100), turns=(3, 1), writes=(200, 20))
