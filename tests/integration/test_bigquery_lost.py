@@ -43,9 +43,7 @@ def die_at(point: str, engine: Engine) -> None:
         raise AssertionError(f"{point} was not reached")
 
 
-@pytest.mark.parametrize(
-    "point", ["bigquery.loaded", "bigquery.merged", pytest.param("bigquery.staged", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("point", ["bigquery.loaded", "bigquery.merged"])
 def test_flush_whose_batches_are_not_landed_any_more(
     point: str, connections: Connections, spark: SparkSession, topic: Callable[..., str], batchmerge: Command
 ) -> None:
