@@ -5,10 +5,11 @@ Spark reaches the same catalog by `spark_settings`: the connection's name is the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 
 import sqlalchemy.exc
 from pyiceberg.catalog import Catalog, load_catalog
@@ -146,7 +147,7 @@ class IcebergCatalog:
         identifier: str,
         schema: Schema,
         partition: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        properties: dict[str, str] | None = None,
+        properties: Mapping[str, str] = MappingProxyType({}),
         sort: SortOrder = UNSORTED_SORT_ORDER,
     ) -> Table:
         """Creates the table, and its namespace where that is missing. Whoever loses a race gets the winner's table."""
@@ -156,9 +157,8 @@ class IcebergCatalog:
             with suppress(NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
                 self._catalog.create_namespace(namespace)
             try:
-                return self._catalog.create_table(
-                    identifier, schema=schema, partition_spec=partition, sort_order=sort, properties=properties or {}
-                )
+                # pyiceberg takes the format version out of what it is given.
+                return self._catalog.create_table(identifier, schema, None, partition, sort, dict(properties))
             except TableAlreadyExistsError:
                 return self._catalog.load_table(identifier)
 
