@@ -43,11 +43,11 @@ def spent(*roots: psutil.Process) -> Iterator[Spent]:
         while not ended.wait(_LOOK_EVERY):
             found.peak = max(found.peak, memory(found.roots))
 
-    watcher, began, before = threading.Thread(target=look), time.monotonic(), _cpu(roots)
+    watcher, began, before = threading.Thread(target=look), time.monotonic(), cpu_of(roots)
     watcher.start()
     try:
         yield found
-        found.seconds, found.cpu = time.monotonic() - began, _cpu(found.roots) - before
+        found.seconds, found.cpu = time.monotonic() - began, cpu_of(found.roots) - before
     finally:
         ended.set()
         watcher.join()
@@ -79,7 +79,7 @@ def _pss(process: psutil.Process) -> int:
     return 0
 
 
-def _cpu(roots: Iterable[psutil.Process]) -> float:
+def cpu_of(roots: Iterable[psutil.Process]) -> float:
     """So far; of those that have ended what their parents, or this process, have been told."""
     own = psutil.Process().cpu_times()
     total: float = own.children_user + own.children_system

@@ -1,7 +1,7 @@
 """Upserts of 10,000 changes, 10 % of them deletes, into Iceberg tables of growing size: a whole run with its checks.
 
 Random keys into rows in random order, neighbouring keys into rows in key order; by position deletes and by MERGE, in
-turn, so that what else the machine does meets both alike. Then how long a scan takes, before and after maintenance.
+turn, so that what else the machine does meets both alike. Then what a scan costs, before and after maintenance.
 """
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ import argparse
 import statistics
 import time
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import psutil
 import pyarrow as pa
 from confluent_kafka import Producer
 from pyiceberg.table import Table
@@ -23,10 +29,12 @@ from jobs.maintenance.run import maintain_table
 from jobs.pipeline import Pipeline
 from orchestration.components.merging import advance_or_replay
 from resources.connections import Connections, KafkaConnection
+from tests.benchmarks._spent import cpu_of, spark_server
 from tests.benchmarks._workload import PARTITIONS, fill, pipeline, services
 
 CHANGES = 10_000
 FILE_ROWS = 1_250_000
+KEYS = ["random", "neighbouring"]
 WRITES = {"position deletes": "merge_on_read", "copy on write": "copy_on_write"}
 
 
@@ -48,9 +56,10 @@ class Subject:
             return self.rng.choice(self.rows, CHANGES, replace=False)
         return np.arange(CHANGES) + self.rng.integers(0, self.rows - CHANGES)
 
-    def run(self, connections: Connections) -> None:
+    def run(self, server: psutil.Process, connections: Connections) -> None:
         produce(connections, self.topic, self.keys())
         destination = self.pipeline.destinations()[0]
+        spent = cpu_of([server]) + time.process_time()
         began = time.monotonic()
         assert [batch.counts.landed for batch in protocol.land(self.pipeline, 1)] == [CHANGES]
         landed = time.monotonic()
@@ -59,7 +68,8 @@ class Subject:
         assert done.merged
         assert done.merged.counts.changes == CHANGES
         self.seconds.append(ended - began)
-        parts = {"land": landed - began, "merge and checks": ended - landed, **done.merged.seconds}
+        spent = cpu_of([server]) + time.process_time() - spent
+        parts = {"CPU": spent, "land": landed - began, "merge and checks": ended - landed, **done.merged.seconds}
         self.stages.append(parts)
 
     def report(self) -> None:
@@ -96,7 +106,7 @@ def rows_of(ids: np.ndarray[Any, Any]) -> pa.Table:
 def subject(connections: Connections, rows: int, random: bool, how: str) -> Subject:
     """A new table with so many rows, which no batch has brought."""
     topic = f"upsert-{uuid.uuid4().hex[:8]}"
-    fill(connections, topic, iter(()))
+    fill(connections, topic, ())
     tables = [{"kind": "iceberg", "mode": "upsert_delete"}]
     p = pipeline(connections, topic, tables, batch={"max_records": CHANGES})
     spec = p.spec.model_copy(update={"tables": [p.spec.tables[0].model_copy(update={"write": WRITES[how]})]})
@@ -115,20 +125,43 @@ def load(table: Table, ids: np.ndarray[Any, Any]) -> None:
         table.append(rows_of(part).select(schema.names).cast(schema))
 
 
-def scans(one: Subject) -> str:
-    """Seconds of counting, of adding up a column, and of reading everything, each the best of three."""
+def scans(one: Subject, server: psutil.Process) -> dict[str, float]:
+    """CPU seconds of counting, of adding up a column, and of reading everything, each the best of three."""
     destination = one.pipeline.destinations()[0]
     spark = one.pipeline.spark("scan", destination)
     name = f"{one.pipeline.intermediate.catalog.name}.{destination.table.table}"
-    found = []
-    for what in ("count(*)", "sum(delay)", "count(hash(*))"):
-        turns = []
-        for _ in range(3):
-            began = time.monotonic()
-            spark.sql(f"SELECT {what} FROM {name}").collect()
-            turns.append(time.monotonic() - began)
-        found.append(f"{what} {min(turns):.2f}")
-    return ", ".join(found)
+    rows = destination.read(spark).known_count()
+    assert spark.table(name).count() == rows
+    by_spark = {"count": "count(*)", "sum": "sum(delay)", "full": "bit_xor(hash(*))"}
+    found = {
+        f"Spark {what}": _least(partial(cpu_of, [server]), spark.sql(f"SELECT {text} FROM {name}").collect)
+        for what, text in by_spark.items()
+    }
+    place = one.pipeline.intermediate.catalog.require(destination.table.table).metadata_location
+    text = f"SELECT bit_xor(hash(t)), count(*) FROM iceberg_scan('{place.removeprefix('file://')}') t"
+    with duckdb.connect(config={"allow_unsigned_extensions": True}) as db:
+        for extension in ("avro", "iceberg"):
+            db.execute(f"LOAD '{_extension(extension)}'")
+        assert db.execute(text).fetchall()[0][1] == rows
+        return {**found, "DuckDB full": _least(time.process_time, lambda: db.execute(text).fetchall())}
+
+
+def _least(clock: Callable[[], float], work: Callable[[], object]) -> float:
+    turns = []
+    for _ in range(3):
+        began = clock()
+        work()
+        turns.append(clock() - began)
+    return min(turns)
+
+
+def _extension(name: str) -> Path:
+    (folder,) = import_module(f"duckdb_extension_{name}").__path__
+    return next(Path(folder).rglob(f"{name}.duckdb_extension"))
+
+
+def shown(found: Mapping[str, float], fresh: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {seconds:.2f} ({seconds / fresh[name]:.2f} x)" for name, seconds in found.items())
 
 
 def main() -> None:
@@ -136,29 +169,32 @@ def main() -> None:
     parser.add_argument("--table-rows", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--how", nargs="*", choices=list(WRITES), default=list(WRITES))
+    parser.add_argument("--keys", nargs="*", choices=KEYS, default=KEYS)
     parser.add_argument("--maintain", action="store_true")
     wanted = parser.parse_args()
-    with services("kafka", "spark") as (_, connections):
-        measure(connections, wanted.table_rows, wanted.turns, wanted.how, wanted.maintain)
+    with services("kafka", "spark") as (home, connections):
+        for rows in wanted.table_rows:
+            for keys in wanted.keys:
+                measure(spark_server(home), connections, rows, keys, wanted)
 
 
-def measure(connections: Connections, sizes: list[int], turns: int, how: list[str], maintain: bool) -> None:
-    for rows in sizes:
-        for random in (True, False):
-            pair = [subject(connections, rows, random, one) for one in how]
-            fresh = scans(pair[0])
-            for turn in range(turns + 1):
-                for one in pair:
-                    one.run(connections)
-                    if turn == 0:
-                        one.seconds.clear()  # the first warms up
-                        one.stages.clear()
-            for one in pair:
-                one.report()
-            print(f"  scan, freshly written: {fresh}; after the batches: {scans(pair[0])}", flush=True)
-            if maintain:
-                done = list(maintain_table(pair[0].pipeline, pair[0].pipeline.destinations()[0]))
-                print(f"  {next(str(d) for d in done if d.task == 'compaction')}\n  then: {scans(pair[0])}", flush=True)
+def measure(server: psutil.Process, connections: Connections, rows: int, keys: str, wanted: argparse.Namespace) -> None:
+    all_ways = [subject(connections, rows, keys == "random", how) for how in wanted.how]
+    fresh = scans(all_ways[0], server)
+    for turn in range(wanted.turns + 1):
+        for one in all_ways:
+            one.run(server, connections)
+            if turn == 0:
+                one.seconds.clear()  # the first warms up
+                one.stages.clear()
+    print(f"CPU seconds of scans, freshly written: {shown(fresh, fresh)}")
+    for one in all_ways:
+        one.report()
+        print(f"  scans after {wanted.turns + 1} batches: {shown(scans(one, server), fresh)}", flush=True)
+        if wanted.maintain:
+            done = list(maintain_table(one.pipeline, one.pipeline.destinations()[0]))
+            print(f"  {next(str(d) for d in done if d.task == 'compaction')}")
+            print(f"  scans then: {shown(scans(one, server), fresh)}", flush=True)
 
 
 if __name__ == "__main__":
