@@ -18,6 +18,9 @@ from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
 _PARQUET = "write.parquet."
 # Rows wait in memory until they make a row group: as much of them in Arrow's form, and no more by Iceberg's own limit.
 _GROUP_BYTES, _GROUP_ROWS = 64 << 20, 1 << 20
+# A file of a sorted table ends with a sorted group of rows, once it is no small one: groups that compress well would
+# become a small file each.
+SORTED_FILE_BYTES = 4 << 20
 # Of a task that meets more partitions, the one that has waited longest ends its file.
 _OPEN_PARTITIONS = 32
 # A column whose values mostly differ costs time and space with a dictionary; looked at in the first rows only.
@@ -73,6 +76,7 @@ class _OpenFile:
         self._path = files.new_path(partition)
         self._columns = leaves(files.schema)
         self._most = files.number("write.target-file-size-bytes", 512 << 20)
+        self._enough = min(self._most, SORTED_FILE_BYTES) if files.sort else self._most
         self._waiting: list[pa.Table] = []
         self._bytes = self._rows = 0
         self._stream: Any = None
@@ -80,7 +84,7 @@ class _OpenFile:
 
     @property
     def is_full(self) -> bool:
-        return self._writer is not None and (bool(self._files.sort) or self._stream.tell() >= self._most)
+        return self._writer is not None and self._stream.tell() >= self._enough
 
     def add(self, rows: pa.Table) -> None:
         self._waiting.append(rows)

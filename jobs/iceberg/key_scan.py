@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
 from jobs.iceberg.partitioning import internal
-from jobs.iceberg.position_deletes import Positions, read_positions
+from jobs.iceberg.position_deletes import BaseFile, Positions, read_positions
 from jobs.spark_tasks import Batches
 from resources.iceberg_errors import catalog_errors
 
@@ -89,14 +89,6 @@ class Keys:
 
 
 @dataclass(frozen=True)
-class ScannedFile:
-    """A data file, and the delete files that are of it alone."""
-
-    path: str
-    deletes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class KeyScan:
     """The function of a task: numbers of shares in, rows of the keys out; no row that is deleted.
 
@@ -110,7 +102,7 @@ class KeyScan:
     where: str
     keys: Keys
     columns: pa.Schema
-    shares: Sequence[Sequence[ScannedFile]]
+    shares: Sequence[Sequence[BaseFile]]
     storage: Mapping[str, str] = field(repr=False)
 
     @property
@@ -125,7 +117,7 @@ class KeyScan:
                     for file in self.shares[number]:
                         yield from self._scan(file)
 
-    def _scan(self, file: ScannedFile) -> Iterator[pa.RecordBatch]:
+    def _scan(self, file: BaseFile) -> Iterator[pa.RecordBatch]:
         storage = load_file_io(dict(self.storage), file.path)
         with storage.new_input(file.path).open() as source:
             parquet = pq.ParquetFile(source)
@@ -176,9 +168,7 @@ class KeyScan:
         return len(self.keys.rows.column_names)
 
 
-def scanned_files(
-    data: Iterable[DataFile], deletes: Mapping[str, tuple[str, ...]], keys: Keys, schema: Schema
-) -> list[ScannedFile]:
+def may_hold(data: Iterable[DataFile], keys: Keys, schema: Schema) -> list[DataFile]:
     """The data files that may hold one of the keys, by their statistics."""
     fields = [schema.find_field(name) for name in keys.rows.column_names]
     found = []
@@ -191,7 +181,7 @@ def scanned_files(
             known = i in low and i in high
             bounds.append((from_bytes(kind, low[i]), from_bytes(kind, high[i])) if known else None)
         if keys.may_be_between(bounds):
-            found.append(ScannedFile(file.file_path, deletes.get(file.file_path, ())))
+            found.append(file)
     return found
 
 
@@ -219,5 +209,5 @@ def _column(table: pa.Table | None, name: str | None, field: pa.Field, rows: int
     return table[name].cast(field.type)
 
 
-def _gone(storage: FileIO, file: ScannedFile) -> Positions:
+def _gone(storage: FileIO, file: BaseFile) -> Positions:
     return np.concatenate([np.empty(0, np.int64), *(read_positions(storage, path) for path in file.deletes)])

@@ -30,17 +30,27 @@ Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class BaseFile:
+    """A data file of the snapshot that a commit starts from, and the delete files that are of it alone."""
+
+    path: str
+    rows: int
+    deletes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class NewDeletes:
-    """A position delete file that was written, as a task describes it to the run.
+    """Rows of a data file that go, as a task describes them to the run.
 
     Attributes:
         data_file: the one whose rows are gone.
+        path: the position delete file that was written; None where no row is left, so that the data file goes itself.
         rows: how many of its rows are gone, those included that were before.
         replaced: the delete files whose positions are in this one.
     """
 
     data_file: str
-    path: str
+    path: str | None
     rows: int
     size: int
     replaced: tuple[str, ...] = ()
@@ -51,6 +61,7 @@ class NewDeletes:
 
     def to_file(self, spec_id: int, partition: Record) -> DataFile:
         """As Iceberg's manifests have it; spec and partition are those of the data file."""
+        assert self.path is not None, "it was written"
         # Equal and uncut: readers take it for this data file alone.
         bound = {_PATH_ID: self.data_file.encode()}
         found = DataFile.from_args(
@@ -67,18 +78,18 @@ class NewDeletes:
         return found
 
 
-def write_deletes(
-    files: NewFiles, storage: FileIO, data_file: str, positions: Positions, before: Sequence[str]
-) -> NewDeletes:
-    """Writes the positions of one data file, and those of the delete files that it has already (`before`)."""
-    gone = _united([positions, *(read_positions(storage, path) for path in before)])
+def write_deletes(files: NewFiles, storage: FileIO, file: BaseFile, positions: Positions) -> NewDeletes:
+    """Writes these positions and those of the data file's own delete files; nothing where no row of it is left."""
+    gone = _united([positions, *(read_positions(storage, path) for path in file.deletes)])
+    if len(gone) == file.rows:
+        return NewDeletes(file.path, None, len(gone), 0, file.deletes)
     path = files.new_path((), "-deletes")
-    names = pa.DictionaryArray.from_arrays(np.zeros(len(gone), np.int32), [data_file])
+    names = pa.DictionaryArray.from_arrays(np.zeros(len(gone), np.int32), [file.path])
     with storage.new_output(path).create() as stream:
         rows = pa.Table.from_arrays([names, pa.array(gone)], schema=_SCHEMA)
         pq.write_table(rows, stream, compression="zstd", use_dictionary=["file_path"], store_schema=False)
         size = stream.tell()
-    return NewDeletes(data_file, path, len(gone), size, tuple(before))
+    return NewDeletes(file.path, path, len(gone), size, file.deletes)
 
 
 def _united(positions: Sequence[Positions]) -> Positions:

@@ -6,7 +6,8 @@ changes are merged again. No branch is needed, and nothing is left of a try that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +17,15 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from jobs.iceberg.append import Append
-from jobs.iceberg.key_scan import Keys, KeyScan, can_be_scanned_for, scanned_files
-from jobs.iceberg.position_deletes import NewDeletes, by_data_file, only_data_file
+from jobs.iceberg.folding import FoldTask, foldable, readable
+from jobs.iceberg.key_scan import Keys, KeyScan, can_be_scanned_for, may_hold
+from jobs.iceberg.position_deletes import BaseFile, NewDeletes, by_data_file, only_data_file
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_commit import Found
 from resources.errors import CommitFailed
 from resources.iceberg_errors import catalog_errors
+
+_TARGET_BYTES, _USUAL_TARGET = "write.target-file-size-bytes", 512 << 20
 
 
 def can_be_taken(table: Table) -> bool:
@@ -43,6 +47,10 @@ class RowDelta(Append):
 
     @cached_property
     def _deletes(self) -> list[NewDeletes]:
+        return []
+
+    @cached_property
+    def _folded(self) -> list[str]:
         return []
 
     @property
@@ -77,9 +85,12 @@ class RowDelta(Append):
         with catalog_errors(self.identifier):
             return list(live_files(self._table, self.base, content))
 
-    def deletes_by_data_file(self) -> Mapping[str, tuple[str, ...]]:
-        """Paths of the base's delete files that are of one data file alone, by its path."""
-        return by_data_file(self._base_deletes)
+    @cached_property
+    def base_files(self) -> Mapping[str, BaseFile]:
+        """The base's data files by path."""
+        own = by_data_file(self._base_deletes)
+        files = ((f.file_path, f.record_count) for f in self._base_data)
+        return {path: BaseFile(path, rows, own.get(path, ())) for path, rows in files}
 
     def scan_for(self, keys: pa.Table, others: Iterable[str], tasks: int) -> KeyScan | None:
         """How the rows of these keys are found in the base's files; None: by Spark alone.
@@ -94,34 +105,61 @@ class RowDelta(Append):
         mapped = "schema.name-mapping.default" in self.properties
         if mapped or not can_be_scanned_for(keys.schema) or not set(names) <= set(schema.names):
             return None
-        data = self._base_data
-        if any(only_data_file(deletes) is None for deletes in self._base_deletes):
-            return None
-        if any(file.file_format != FileFormat.PARQUET for file in data):
+        if self._has_shared_deletes or any(file.file_format != FileFormat.PARQUET for file in self._base_data):
             return None
         columns = pa.schema([schema.field(name).with_nullable(True) for name in names])
         wanted = Keys(keys.cast(pa.schema([pa.field(name, columns.field(name).type) for name in keys.column_names])))
-        files = scanned_files(data, self.deletes_by_data_file(), wanted, self._table.schema())
+        found = may_hold(self._base_data, wanted, self._table.schema())
+        files = [self.base_files[file.file_path] for file in found]
         shares = [files[n::tasks] for n in range(min(tasks, len(files)))]
         return KeyScan(self.identifier, wanted, columns, shares, self.files.storage)
+
+    @property
+    def _has_shared_deletes(self) -> bool:
+        """Whether some delete file of the base may be of several data files."""
+        return any(only_data_file(deletes) is None for deletes in self._base_deletes)
 
     def remove(self, described: Iterable[Mapping[str, Any]]) -> None:
         """Position delete files that were written (`NewDeletes`), for the commit."""
         self._deletes.extend(NewDeletes.from_json(file) for file in described)
 
+    def fold_task(self) -> FoldTask | None:
+        """How the base's small data files become few, without the rows that go; None where they are few."""
+        if self._has_shared_deletes:
+            return None
+        gone = {file.data_file: file for file in self._deletes}
+        left = [f for f in self._base_data if f.file_path not in gone or gone[f.file_path].path]
+        groups = foldable(left, self.files.spec.spec_id, self.files.number(_TARGET_BYTES, _USUAL_TARGET))
+        if not groups:
+            return None
+        self._folded.extend(file.file_path for group in groups for file in group)
+        files = [[self._after(self.base_files[file.file_path], gone) for file in group] for group in groups]
+        return FoldTask(self.identifier, self.files, readable(self._table.metadata), files)
+
+    def _after(self, file: BaseFile, gone: Mapping[str, NewDeletes]) -> BaseFile:
+        deletes = gone.get(file.path)
+        return replace(file, deletes=(deletes.path,)) if deletes and deletes.path else file
+
     def _found(self) -> Found:
         found = super()._found()
-        if not self._deletes:
-            return found
-        replaced = frozenset(path for file in self._deletes for path in file.replaced)
-        return Found(found.files, deletes=self._delete_files(), replaced=replaced)
+        replaced = {path for file in self._deletes for path in file.replaced}
+        dropped = {*self._folded, *(file.data_file for file in self._deletes if file.path is None)}
+        replaced.update(path for name in dropped for path in self.base_files[name].deletes)
+        removed = [
+            *(file for file in self._base_data if file.file_path in dropped),
+            *(file for file in self._base_deletes if file.file_path in replaced),
+        ]
+        if len(removed) < len(dropped) + len(replaced):
+            raise CommitFailed("files are replaced that the base does not have", where=self.identifier)
+        kept = [file for file in self._deletes if file.path and file.data_file not in dropped]
+        return Found(found.files, deletes=self._delete_files(kept), removed=removed)
 
-    def _delete_files(self) -> list[DataFile]:
+    def _delete_files(self, deletes: Sequence[NewDeletes]) -> list[DataFile]:
         spec = self._table.spec()
         if spec.is_unpartitioned():
-            return [file.to_file(spec.spec_id, Record()) for file in self._deletes]
-        wanted = {file.data_file for file in self._deletes}
+            return [file.to_file(spec.spec_id, Record()) for file in deletes]
+        wanted = {file.data_file for file in deletes}
         partitions = {f.file_path: (f.spec_id, f.partition) for f in self._base_data if f.file_path in wanted}
         if len(partitions) < len(wanted):
             raise CommitFailed("rows were found in files that the base does not have", where=self.identifier)
-        return [file.to_file(*partitions[file.data_file]) for file in self._deletes]
+        return [file.to_file(*partitions[file.data_file]) for file in deletes]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles
-from jobs.iceberg.position_deletes import Positions, write_deletes
+from jobs.iceberg.position_deletes import BaseFile, Positions, write_deletes
 from jobs.spark_tasks import Batches, told
 from resources.iceberg_errors import catalog_errors
 
@@ -66,12 +66,12 @@ class RowDeltaTask:
 
     Attributes:
         where: the table, for errors.
-        deletes: the delete files that a data file has already, by its path.
+        base: the data files that rows may be removed from, by path.
     """
 
     where: str
     files: NewFiles
-    deletes: Mapping[str, Sequence[str]]
+    base: Mapping[str, BaseFile]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         effect, gone = Effect(), dict[str, list[Positions]]()
@@ -83,7 +83,7 @@ class RowDeltaTask:
                     _note_gone(rows, gone)
             storage = self.files.open_storage()
             deletes = [
-                write_deletes(self.files, storage, path, np.concatenate(positions), self.deletes.get(path, ()))
+                write_deletes(self.files, storage, self.base[path], np.concatenate(positions))
                 for path, positions in gone.items()
             ]
         files = [file.to_json(self.files) for file in writer.written]

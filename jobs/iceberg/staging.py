@@ -1,16 +1,26 @@
-"""A snapshot that adds data and delete files: its manifests and manifest list, written and not yet committed.
+"""A snapshot that adds and removes files: its manifests and manifest list, written and not yet committed.
 
 pyiceberg's own commit of a snapshot retries on a moved head and so drops the requirement that makes it a
-compare-and-set; so only the staging half of it is used. It has no writer for deletes at all: they are put in here.
+compare-and-set; so only the staging half of it is used. It has no writer for deletes at all: they are put in here, and
+files that go are marked in the manifests that name them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriter,
+)
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Summary
@@ -29,22 +39,22 @@ def stage(
     target: str,
     files: Iterable[DataFile],
     deletes: Sequence[DataFile],
-    replaced: frozenset[str],
+    removed: Sequence[DataFile],
     summary: dict[str, str],
 ) -> tuple[list[TableUpdate], int]:
     """Writes them on top of the target's head.
 
     Args:
         deletes: delete files that are added.
-        replaced: paths of those that go with it.
+        removed: data and delete files of the head that go with it.
 
     Returns:
         The updates of the table's metadata, and the snapshot's id.
     """
     # Iceberg's own writers look for new deletes in snapshots of this operation, before they commit beside them.
-    operation = Operation.OVERWRITE if deletes or replaced else Operation.APPEND
+    operation = Operation.OVERWRITE if deletes or removed else Operation.APPEND
     producer = _Producer(operation, _Unchanged(table), table.io, snapshot_properties=summary, branch=target)
-    producer.deletes, producer.replaced = deletes, replaced
+    producer.deletes, producer.removed = deletes, removed
     for file in files:
         producer.append_data_file(file)
     updates, _ = producer._commit()
@@ -52,51 +62,63 @@ def stage(
 
 
 class _Producer(_FastAppendFiles):
-    """An append that may add and replace delete files."""
+    """An append that may add delete files, and remove files of either content."""
 
     deletes: Sequence[DataFile] = ()
-    replaced: frozenset[str] = frozenset()
+    removed: Sequence[DataFile] = ()
 
     def _existing_manifests(self) -> list[ManifestFile]:
         known = super()._existing_manifests()
-        if not (self.deletes or self.replaced):
+        if not (self.deletes or self.removed):
             return known
-        kept, by_spec = list[ManifestFile](), defaultdict[int, list[ManifestEntry]](list)
+        kept, again = list[ManifestFile](), defaultdict[tuple[ManifestContent, int], list[ManifestEntry]](list)
         for manifest in known:
-            entries = self._deletes_to_write_again(manifest)
-            if entries:
-                by_spec[manifest.partition_spec_id] += entries
+            if entries := self._to_write_again(manifest):
+                again[manifest.content, manifest.partition_spec_id] += entries
             else:
                 kept.append(manifest)
         for file in self.deletes:
             # No sequence number: it is inherited from the snapshot.
             added = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, sequence_number=None, data_file=file)
-            by_spec[file.spec_id].append(added)
-        return kept + [self._delete_manifest(spec, entries) for spec, entries in by_spec.items()]
+            again[ManifestContent.DELETES, file.spec_id].append(added)
+        return kept + [self._manifest(content, spec, entries) for (content, spec), entries in again.items()]
 
-    def _deletes_to_write_again(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        """The entries of a small manifest of deletes, or of one that names a replaced file."""
-        if manifest.content != ManifestContent.DELETES:
+    @cached_property
+    def _removed_paths(self) -> Mapping[ManifestContent, frozenset[str]]:
+        data = frozenset(f.file_path for f in self.removed if f.content == DataFileContent.DATA)
+        every = frozenset(f.file_path for f in self.removed)
+        return {ManifestContent.DATA: data, ManifestContent.DELETES: every - data}
+
+    def _to_write_again(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        """The entries of a manifest that names a removed file, and of a small one of deletes."""
+        removed, of_deletes = self._removed_paths[manifest.content], manifest.content == ManifestContent.DELETES
+        if not (removed or of_deletes):
             return []
         entries = manifest.fetch_manifest_entry(self._io)
-        small = len(entries) <= _MANIFEST_ENTRIES
-        return entries if small or any(e.data_file.file_path in self.replaced for e in entries) else []
+        small = of_deletes and len(entries) <= _MANIFEST_ENTRIES
+        return entries if small or any(e.data_file.file_path in removed for e in entries) else []
 
-    def _delete_manifest(self, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
-        output, spec = self.new_manifest_output(), self.spec(spec_id)
-        with DeleteManifestWriter(spec, self.schema(), output, self.snapshot_id, self._compression) as writer:
+    def _manifest(self, content: ManifestContent, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
+        with self._writer(content, spec_id) as writer:
             for entry in entries:
                 if entry.sequence_number is None:
                     writer.add(entry)
-                elif entry.data_file.file_path in self.replaced:
+                elif entry.data_file.file_path in self._removed_paths[content]:
                     writer.delete(entry)
                     self._deleted_data_files.add(entry.data_file)
                 else:
                     writer.existing(entry)
         return writer.to_manifest_file()
 
+    def _writer(self, content: ManifestContent, spec_id: int) -> ManifestWriter:
+        if content == ManifestContent.DATA:
+            return self.new_manifest_writer(self.spec(spec_id))
+        output = self.new_manifest_output()
+        return DeleteManifestWriter(self.spec(spec_id), self.schema(), output, self.snapshot_id, self._compression)
+
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        assert {file.file_path for file in self._deleted_data_files} == self.replaced, "they are live at the head"
+        gone, wanted = ({file.file_path for file in files} for files in (self._deleted_data_files, self.removed))
+        assert gone == wanted, "they are live at the head"
         # Only now, when the manifests are written: pyiceberg would take them for data files.
         self._added_data_files = [*self._added_data_files, *self.deletes]
         return super()._summary(snapshot_properties)

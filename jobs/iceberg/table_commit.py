@@ -47,14 +47,14 @@ class Found:
     Attributes:
         requirements, updates: of the same commit, beside those of the target.
         deletes: position delete files that are added.
-        replaced: paths of the delete files that go with it, because their positions are in those.
+        removed: data and delete files that go with it.
     """
 
     files: Sequence[DataFile]
     requirements: list[TableRequirement] = field(default_factory=list)
     updates: list[TableUpdate] = field(default_factory=list)
     deletes: Sequence[DataFile] = ()
-    replaced: frozenset[str] = frozenset()
+    removed: Sequence[DataFile] = ()
 
 
 class TableCommit(ABC):
@@ -183,7 +183,7 @@ class TableCommit(ABC):
     def _stage(self, found: Found, summary: dict[str, str]) -> tuple[list[TableUpdate], int]:
         """Writes the manifests and the manifest list of a snapshot, without committing it."""
         with catalog_errors(self.identifier):
-            return stage(self._table, self.target, found.files, found.deletes, found.replaced, summary)
+            return stage(self._table, self.target, found.files, found.deletes, found.removed, summary)
 
     def _publish(self, published: int, added: list[TableUpdate], mirrored: dict[str, str], found: Found) -> None:
         metadata = self._table.metadata

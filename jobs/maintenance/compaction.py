@@ -101,7 +101,7 @@ def drop_dangling_deletes(maintained: MaintainedTable) -> None:
     with catalog_errors(maintained.identifier):
         data = {file.file_path for file in live_files(table, ref.snapshot_id, ManifestContent.DATA)}
         deletes = list(live_files(table, ref.snapshot_id, ManifestContent.DELETES))
-        dangling = frozenset(f.file_path for f in deletes if (of := only_data_file(f)) and of not in data)
+        dangling = [f for f in deletes if (of := only_data_file(f)) and of not in data]
         if not dangling:
             return
         updates, snapshot = stage(table, maintained.branch, [], [], dangling, {})

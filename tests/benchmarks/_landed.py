@@ -42,7 +42,7 @@ def land_directly(p: Pipeline, count: int, rows: int, topic: str | None = None) 
             writer.write(conformed(_columns(landed, next(iter(known)), taken), files.arrow_schema))
         added = [data_file(file.to_json(files), files) for file in writer.written]
         at = StaticTable(table.name(), metadata, table.metadata_location, table.io, table.catalog)
-        made, _ = stage(at, "main", added, (), frozenset(), landed_to_properties(landed))
+        made, _ = stage(at, "main", added, (), (), landed_to_properties(landed))
         metadata = _applied(metadata, made)
         updates += made
     mirrored = SetPropertiesUpdate(updates=state_properties(CommittedState.after(landed), "main"))

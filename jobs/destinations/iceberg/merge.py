@@ -102,7 +102,7 @@ class Changes:
         # All rows of a data file to one task, which writes its one file of deletes; new rows to any.
         keys = (F.col(quote("spark", key)) for key in self.wanted.keys)
         place = F.coalesce("__file", F.pmod(F.xxhash64(*keys), F.lit(_WRITERS)).cast("string"))
-        task = RowDeltaTask(delta.identifier, delta.files, delta.deletes_by_data_file())
+        task = RowDeltaTask(delta.identifier, delta.files, delta.base_files)
         report = RowDeltaReport.sum_of(told_by_tasks(rows.repartition(place), task))
         self.spark.catalog.uncacheTable(_VIEW)
         if report.effect.changes != changes:
@@ -113,7 +113,13 @@ class Changes:
             )
         delta.add(report.files)
         delta.remove(report.deletes)
+        self._fold(delta)
         return report.effect
+
+    def _fold(self, delta: RowDelta) -> None:
+        if task := delta.fold_task():
+            groups = self.spark.range(0, len(task.groups), 1, len(task.groups))
+            delta.add(RowDeltaReport.sum_of(told_by_tasks(groups, task)).files)
 
     def _with_places(self, delta: RowDelta) -> tuple[DataFrame, int]:
         """The changes with the places of the rows that they replace, and how many changes there are."""

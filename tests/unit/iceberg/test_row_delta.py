@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.typedef import Record
+from pyiceberg.types import IntegerType
+from pyspark import cloudpickle
 
 from jobs.batch import CommittedState
 from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.folding import foldable
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.position_deletes import by_data_file, write_deletes
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
@@ -57,10 +61,9 @@ def remove(lake: IcebergCatalog, delta: RowDelta, positions: Sequence[int], file
     """Rows at these positions of the first data files, in the order that they were added in."""
     files = delta.files
     entries = [task.file.file_path for task in lake.require(NAME).scan().plan_files()]
-    before = delta.deletes_by_data_file()
     path = sorted(entries, key=lambda path: Path(path.removeprefix("file://")).stat().st_mtime_ns)[file]
     gone = np.array(positions, np.int64)
-    delta.remove([asdict(write_deletes(files, files.open_storage(), path, gone, before.get(path, ())))])
+    delta.remove([asdict(write_deletes(files, files.open_storage(), delta.base_files[path], gone))])
 
 
 CHANGES = pa.schema(
@@ -94,7 +97,7 @@ def test_a_task_writes_rows_and_places_and_counts_what_they_do(lake: IcebergCata
     ]
     rows = [dict(zip(CHANGES.names, change, strict=True)) for change in changes]
     batches = [pa.RecordBatch.from_pylist(part, CHANGES) for part in (rows[:3], rows[3:])]
-    told = list(RowDeltaTask(NAME, delta.files, delta.deletes_by_data_file())(batches))
+    told = list(RowDeltaTask(NAME, delta.files, delta.base_files)(batches))
     report = RowDeltaReport.sum_of([text for batch in told for text in batch["report"].to_pylist()])
     delta.add(report.files)
     delta.remove(report.deletes)
@@ -108,12 +111,16 @@ def publish(delta: RowDelta, batch: int) -> int:
     return delta.publish_append(state.to_properties(), state_properties(state, "main"), rebase=False)
 
 
-def totals(lake: IcebergCatalog) -> dict[str, Any]:
+def summary(lake: IcebergCatalog) -> Mapping[str, str]:
     snapshot = lake.require(NAME).current_snapshot()
     assert snapshot
     assert snapshot.summary
+    return snapshot.summary.additional_properties
+
+
+def totals(lake: IcebergCatalog) -> dict[str, int]:
     names = ("total-records", "total-delete-files", "total-position-deletes")
-    return {name: int(snapshot.summary.additional_properties[name]) for name in names}
+    return {name: int(summary(lake)[name]) for name in names}
 
 
 @pytest.mark.parametrize("by", [(), ("bucket(2, id)",)])
@@ -137,6 +144,83 @@ def test_each_data_file_has_one_delete_file_that_replaces_its_predecessor(
     deletes = list(live_files(table, snapshot.snapshot_id, ManifestContent.DELETES))
     assert [len(own) for own in by_data_file(deletes).values()] == [1]
     assert sum(m.content == ManifestContent.DELETES for m in snapshot.manifests(table.io)) == 1
+
+
+@pytest.mark.parametrize("by", [(), ("bucket(2, id)",)])
+def test_a_data_file_goes_with_its_last_row(lake: IcebergCatalog, by: Sequence[str]) -> None:
+    create(lake, by)
+    first = begin(lake, 0)
+    add(first, [(2, "a"), (2, "b")])
+    publish(first, 1)
+    for batch, gone in enumerate([0, 1], 2):
+        delta = begin(lake, batch - 1)
+        remove(lake, delta, [gone])
+        add(delta, [(2, f"of {batch}")])
+        publish(delta, batch)
+    assert rows_of(lake) == [(2, "of 2"), (2, "of 3")]
+    assert totals(lake) == {"total-records": 2, "total-delete-files": 0, "total-position-deletes": 0}
+    assert summary(lake)["deleted-data-files"] == "1"
+
+
+@pytest.mark.parametrize("by", [(), ("bucket(2, id)",)])
+def test_small_files_become_one_without_the_rows_that_go(lake: IcebergCatalog, by: Sequence[str]) -> None:
+    create(lake, by)
+    for batch in range(1, 17):
+        first = begin(lake, batch - 1)
+        assert first.fold_task() is None, "sixteen make one"
+        add(first, [(2, f"{batch}"), (2, f"again {batch}")])
+        publish(first, batch)
+    before = begin(lake, 16)
+    remove(lake, before, [0], file=3)
+    publish(before, 17)
+    with lake.require(NAME).update_schema() as update:
+        update.rename_column("name", "title")
+        update.add_column("more", IntegerType())
+    delta = begin(lake, 17)
+    remove(lake, delta, [0, 1], file=5)
+    remove(lake, delta, [1], file=7)
+    assert delta.fold_task() is None, "one of the sixteen is empty"
+    delta = begin(lake, 17)
+    remove(lake, delta, [0], file=5)
+    remove(lake, delta, [1], file=7)
+    fold = cloudpickle.loads(cloudpickle.dumps(delta.fold_task()))
+    assert len(fold.groups) == 1
+    told = list(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
+    delta.add(RowDeltaReport.sum_of([text for batch in told for text in batch["report"].to_pylist()]).files)
+    publish(delta, 18)
+    gone = {"4", "6", "again 8"}
+    kept = {f"{again}{batch}" for batch in range(1, 17) for again in ("", "again ")} - gone
+    found = lake.require(NAME).scan().to_arrow().to_pylist()
+    assert {row["title"] for row in found} == kept
+    assert len(found) == len(kept)
+    assert totals(lake) == {"total-records": len(kept), "total-delete-files": 0, "total-position-deletes": 0}
+    assert (summary(lake)["total-data-files"], summary(lake)["deleted-data-files"]) == ("1", "16")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "folded"),
+    [
+        ([1] * 15, []),
+        ([1] * 16, [16]),
+        ([1] * 100, [64]),
+        ([*[1] * 15, 5 << 20], []),
+        ([(4 << 20) - 1] * 20, [16]),
+    ],
+)
+def test_so_many_small_files_are_folded_by_one_batch(sizes: Sequence[int], folded: Sequence[int]) -> None:
+    def file(size: int) -> DataFile:
+        found = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path="f",
+            file_format=FileFormat.PARQUET,
+            partition=Record(),
+            record_count=9,
+            file_size_in_bytes=size,
+        )
+        found.spec_id = 0
+        return found
+
+    assert [len(group) for group in foldable(map(file, sizes), 0, 64 << 20)] == folded
 
 
 def test_whoever_computed_from_another_base_is_refused(lake: IcebergCatalog) -> None:

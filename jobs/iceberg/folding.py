@@ -1,0 +1,106 @@
+"""Small data files become one within a batch's commit, so that scans stay quick between two turns of maintenance.
+
+Sixteen small files of a partition are read, without their deleted rows, and written as one; their deletes go with them.
+A row is written again about once by each sixteen times that its file has grown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import create_mapping_from_schema
+from pyiceberg.typedef import Record
+
+from jobs.iceberg.file_writer import SORTED_FILE_BYTES, FileWriter, conformed
+from jobs.iceberg.new_files import NewFiles
+from jobs.iceberg.position_deletes import BaseFile
+from jobs.iceberg.row_delta_task import RowDeltaReport
+from jobs.spark_tasks import Batches, told
+from resources.iceberg_errors import catalog_errors
+
+_NAME_MAPPING = "schema.name-mapping.default"
+_TOGETHER = 16
+# Smaller in both. What a writer ends is larger in one of them, but for the last file of a fold: so the same rows are
+# not folded again and again.
+_SMALL_BYTES, _SMALL_ROWS = SORTED_FILE_BYTES, 1 << 18
+# One batch folds no more: what a table has brought with it is worked off little by little.
+_MOST_FILES, _MOST_BYTES = 4 * _TOGETHER, 16 * _SMALL_BYTES
+
+
+def foldable(files: Iterable[DataFile], spec_id: int, target_bytes: int) -> list[list[DataFile]]:
+    """Small files of one partition each, of which there are enough to become one; those with most files first.
+
+    Args:
+        spec_id: of the partition spec that new files have; others stay as they are.
+        target_bytes: how large data files of the table become.
+    """
+    groups = defaultdict[Any, list[DataFile]](list)
+    most = min(_SMALL_BYTES, target_bytes // _TOGETHER)
+    for file in files:
+        small = file.file_size_in_bytes < most and file.record_count < _SMALL_ROWS
+        if small and file.spec_id == spec_id and file.file_format == FileFormat.PARQUET:
+            groups[file.partition].append(file)
+    found, count, size = list[list[DataFile]](), 0, 0
+    for group in sorted(groups.values(), key=len, reverse=True):
+        part = list[DataFile]()
+        for file in group:
+            if count < _MOST_FILES and size + file.file_size_in_bytes <= _MOST_BYTES:
+                part.append(file)
+                count, size = count + 1, size + file.file_size_in_bytes
+        if len(part) >= _TOGETHER:
+            found.append(part)
+    return found
+
+
+@dataclass(frozen=True)
+class FoldTask:
+    """The function of a task: numbers of groups in, a report of the files that were written out.
+
+    Attributes:
+        where: the table, for errors.
+        metadata: of the table; no snapshots are needed.
+        groups: the files that become one, each with the delete files that it has after this batch.
+    """
+
+    where: str
+    files: NewFiles
+    metadata: TableMetadata
+    groups: Sequence[Sequence[BaseFile]]
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        with catalog_errors(self.where):
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield told(RowDeltaReport(files=self._fold(self.groups[number])).to_text())
+
+    def _fold(self, group: Sequence[BaseFile]) -> list[dict[str, Any]]:
+        scan = ArrowScan(self.metadata, self.files.open_storage(), self.files.schema, AlwaysTrue())
+        with FileWriter(self.files) as writer:
+            for file in group:
+                deletes = {_file(path, DataFileContent.POSITION_DELETES) for path in file.deletes}
+                for rows in scan.to_record_batches([FileScanTask(_file(file.path, DataFileContent.DATA), deletes)]):
+                    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+                    writer.write(conformed(columns, self.files.arrow_schema))
+        return [written.to_json(self.files) for written in writer.written]
+
+
+def readable(metadata: TableMetadata) -> TableMetadata:
+    """What a task needs of a table's metadata to read its files: those without field ids by name, and no history."""
+    mapping = {_NAME_MAPPING: create_mapping_from_schema(metadata.schema()).model_dump_json()}
+    left_out: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
+    return metadata.model_copy(update={**left_out, "properties": {**mapping, **metadata.properties}})
+
+
+def _file(path: str, content: DataFileContent) -> DataFile:
+    found = DataFile.from_args(content=content, file_path=path, file_format=FileFormat.PARQUET, partition=Record())
+    found.spec_id = 0
+    return found
