@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan, Or
 from pyiceberg.manifest import FileFormat
-from pyiceberg.table import DataScan, StaticTable
+from pyiceberg.table import DataScan, StaticTable, Table
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import CHANGES, REVISION
@@ -102,7 +102,7 @@ class LandedFiles:
         """The intermediate table as its metadata file says."""
         return StaticTable.from_metadata(self.metadata, dict(self.storage))
 
-    def scan(self, table: StaticTable, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
+    def scan(self, table: Table, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
         """The landed changes with these operations, no dead letters; each as it was read first, or by `revision`."""
         changes = And(where, _ONE_OF("op", self.operations), _ABSENT("error"))
         if any(field.name == REVISION.name for field in table.schema().fields):

@@ -29,18 +29,20 @@ class LandedFile:
     """What a manifest says of a file.
 
     Attributes:
+        size: in bytes.
         groups: how many row groups it has.
     """
 
     path: str
     rows: int
+    size: int
     groups: int
     bounds: Bounds
 
     @classmethod
     def of(cls, file: DataFile, schema: Schema) -> LandedFile:
         bounds = tuple(_bounds_of_file(file, schema))
-        return cls(file.file_path, file.record_count, len(file.split_offsets or [0]), bounds)
+        return cls(file.file_path, file.record_count, file.file_size_in_bytes, len(file.split_offsets or [0]), bounds)
 
     @property
     def place(self) -> tuple[int, int]:

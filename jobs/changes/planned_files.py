@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression, Or
 from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile
-from pyiceberg.table import StaticTable
+from pyiceberg.table import Table
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import REVISION
@@ -51,15 +51,22 @@ class PlannedFiles:
 
     @classmethod
     def of(
-        cls, landed: LandedFiles, batches: Sequence[LandedBatch], paths: Iterable[tuple[str, ...]] | None = None
+        cls,
+        landed: LandedFiles,
+        batches: Sequence[LandedBatch],
+        paths: Iterable[tuple[str, ...]] | None = None,
+        table: Table | None = None,
     ) -> PlannedFiles:
         """Plans the files of adjoining batches.
+
+        Args:
+            table: of the landed rows, where it is loaded already.
 
         Raises:
             StorageError, Unavailable: the manifests cannot be read.
         """
         with catalog_errors(landed.identifier):
-            table = landed.table()
+            table = table or landed.table()
             schemas = {s.snapshot_id: s.schema_id for s in table.metadata.snapshots}
             if {schemas.get(b.snapshot_id) for b in batches} != {schemas.get(landed.snapshot)}:
                 return cls(landed, None)
@@ -71,6 +78,11 @@ class PlannedFiles:
         found = [LandedFile.of(file, schema) for file in files]
         wanted_paths = None if paths is None else frozenset(paths)
         return cls(landed, tuple(sorted(found, key=lambda file: file.place)), wanted_paths)
+
+    @property
+    def bytes(self) -> int | None:
+        """How large the files are together; None where that is not known."""
+        return None if self.files is None else sum(file.size for file in self.files)
 
     def read(self, first: int, last: int, part: Ranges | None = None) -> LandedSlice:
         """The rows of these batches, ordered by batch and position; with `part` only those of these offsets.
@@ -144,7 +156,7 @@ class PlannedFiles:
         return pc.and_(wanted, _in_part(rows["kafka"], part)) if part is not None else wanted
 
 
-def _of_snapshots(landed: LandedFiles, table: StaticTable, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
+def _of_snapshots(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
     """Of a few batches what their own snapshots added: a scan would read the manifests of all that were ever landed.
 
     None where that is not all that was landed.
@@ -158,7 +170,7 @@ def _of_snapshots(landed: LandedFiles, table: StaticTable, batches: Sequence[Lan
     return files if whole and all(file.file_format == FileFormat.PARQUET for file in files) else None
 
 
-def _of_scan(landed: LandedFiles, table: StaticTable, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
+def _of_scan(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
     """None where they are not all Parquet files without deletes."""
     by_place = landed.revision is None
     wanted = of_batches(batches[0].number, batches[-1].number) if by_place else AlwaysTrue()
@@ -168,7 +180,7 @@ def _of_scan(landed: LandedFiles, table: StaticTable, batches: Sequence[LandedBa
     return [task.file for task in tasks]
 
 
-def _manifests(table: StaticTable, snapshot_id: int) -> list[ManifestFile]:
+def _manifests(table: Table, snapshot_id: int) -> list[ManifestFile]:
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     return snapshot.manifests(table.io) if snapshot else []
 

@@ -7,7 +7,8 @@ Parquet files with field ids, and deletes that are of one data file alone; what 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,11 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
-from pyiceberg.types import PrimitiveType
 
 from jobs.iceberg.partitioning import internal
 from jobs.iceberg.position_deletes import BaseFile, Positions, read_positions
@@ -30,6 +27,8 @@ from resources.iceberg_errors import catalog_errors
 
 FILE, POSITION = "_file", "_pos"
 _FIELD_ID = b"PARQUET:field_id"
+# Of a task that is alone: cores and storage have time for it.
+_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -47,23 +46,35 @@ class Keys:
         return [pc.unique(column) for column in self.rows.columns]
 
     @cached_property
-    def _numbers(self) -> pa.Array:
-        return pa.array(np.unique(self._number(self.rows.columns)))
+    def _parts(self) -> list[npt.NDArray[np.int64]]:
+        """The different numbers of the keys by their first column, by two, and so on."""
+        parts = list[npt.NDArray[np.int64]]()
+        before = np.zeros(len(self.rows), np.int64)
+        for column, distinct in zip(self.rows.columns, self._distinct, strict=True):
+            # Numbered anew after each column, so that they stay small.
+            part, before = np.unique(before * len(distinct) + _indices(column, distinct), return_inverse=True)
+            parts.append(part)
+        return parts
 
-    def _number(self, columns: Sequence[Any]) -> npt.NDArray[np.int64]:
-        """A number for each row, the same for the same values; below 0 where a value is in none of the keys."""
-        found = np.zeros(len(columns[0]), np.int64)
-        for column, distinct in zip(columns, self._distinct, strict=True):
-            places = pc.fill_null(pc.index_in(column, value_set=distinct), -1).to_numpy().astype(np.int64)
-            found = np.where((places < 0) | (found < 0), -1, found * len(distinct) + places)
-        return found
+    def number(self, columns: Sequence[Any]) -> npt.NDArray[np.int64]:
+        """Which of the different keys each row has, from 0; -1: none. Null is null."""
+        rows, found = np.arange(len(columns[0])), np.zeros(len(columns[0]), np.int64)
+        for column, distinct, part in zip(columns, self._distinct, self._parts, strict=True):
+            places = _indices(column if len(rows) == len(column) else column.take(pa.array(rows)), distinct)
+            wanted = np.where(places < 0, -1, found * len(distinct) + places)
+            at = np.minimum(np.searchsorted(part, wanted), len(part) - 1)
+            same = part[at] == wanted if len(part) else np.zeros(len(rows), bool)
+            rows, found = rows[same], at[same]
+        numbers = np.full(len(columns[0]), -1, np.int64)
+        numbers[rows] = found
+        return numbers
 
     def places_in(self, columns: Sequence[Any]) -> npt.NDArray[np.int64]:
         """Where in these columns there is one of the keys; null is null."""
         if len(columns) == 1:
             found = pc.is_in(columns[0], value_set=self._distinct[0])
         else:
-            found = pc.is_in(pa.array(self._number(columns)), value_set=self._numbers)
+            found = pa.array(self.number(columns) >= 0)
         places: npt.NDArray[np.int64] = pc.indices_nonzero(found).to_numpy().astype(np.int64)
         return places
 
@@ -80,8 +91,10 @@ class Keys:
 
         Values as Iceberg's metadata has them: days, micros.
         """
+        if not len(self.rows):
+            return False
         for bound, ordered, with_null in zip(bounds, self._ordered, self._with_null, strict=True):
-            if bound is None or with_null or not ordered or not isinstance(bound[0], type(ordered[0])):
+            if bound is None or with_null or not isinstance(bound[0], type(ordered[0])):
                 continue
             if bisect_left(ordered, bound[0]) >= bisect_right(ordered, bound[1]):
                 return False
@@ -116,6 +129,13 @@ class KeyScan:
                 for number in batch.column(0).to_pylist():
                     for file in self.shares[number]:
                         yield from self._scan(file)
+
+    def rows(self) -> pa.Table:
+        """What is in all shares, several files at a time."""
+        files = [file for share in self.shares for file in share]
+        with catalog_errors(self.where), ThreadPoolExecutor(_THREADS) as threads:
+            parts = threads.map(lambda file: list(self._scan(file)), files)
+            return pa.Table.from_batches([batch for part in parts for batch in part], self.schema)
 
     def _scan(self, file: BaseFile) -> Iterator[pa.RecordBatch]:
         storage = load_file_io(dict(self.storage), file.path)
@@ -168,26 +188,9 @@ class KeyScan:
         return len(self.keys.rows.column_names)
 
 
-def may_hold(data: Iterable[DataFile], keys: Keys, schema: Schema) -> list[DataFile]:
-    """The data files that may hold one of the keys, by their statistics."""
-    fields = [schema.find_field(name) for name in keys.rows.column_names]
-    found = []
-    for file in data:
-        low, high = file.lower_bounds or {}, file.upper_bounds or {}
-        bounds: list[tuple[Any, Any] | None] = []
-        for one in fields:
-            kind, i = one.field_type, one.field_id
-            assert isinstance(kind, PrimitiveType), "keys are single values"
-            known = i in low and i in high
-            bounds.append((from_bytes(kind, low[i]), from_bytes(kind, high[i])) if known else None)
-        if keys.may_be_between(bounds):
-            found.append(file)
+def _indices(column: Any, values: pa.Array) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy().astype(np.int64)
     return found
-
-
-def can_be_scanned_for(key: pa.Schema) -> bool:
-    """Whether equal values of these types are equal to the scan: NaN and -0.0 are not."""
-    return not any(pa.types.is_floating(f.type) or pa.types.is_nested(f.type) for f in key)
 
 
 def _names_by_id(file: pa.Schema, wanted: pa.Schema) -> dict[int, str]:

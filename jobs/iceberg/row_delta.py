@@ -18,7 +18,7 @@ from pyiceberg.typedef import Record
 
 from jobs.iceberg.append import Append
 from jobs.iceberg.folding import FoldTask, foldable, readable
-from jobs.iceberg.key_scan import Keys, KeyScan, can_be_scanned_for, may_hold
+from jobs.iceberg.key_search import KeySearch, can_be_searched, with_bounds
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, by_data_file, only_data_file
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_commit import Found
@@ -34,12 +34,14 @@ def can_be_taken(table: Table) -> bool:
     Where the partition spec has changed, files of the old one have partitions that we do not write.
     """
     metadata = table.metadata
-    return (
-        metadata.format_version == 2
-        and len(metadata.partition_specs) == 1
-        and metadata.properties.get("write.merge.mode", "copy-on-write") == "merge-on-read"
-        and metadata.properties.get("write.format.default", "parquet").lower() == "parquet"
-    )
+    wanted = metadata.properties.get("write.merge.mode", "copy-on-write") == "merge-on-read"
+    one_spec = len(metadata.partition_specs) == 1
+    return wanted and one_spec and knows_files(metadata.format_version, metadata.properties)
+
+
+def knows_files(format_version: int, properties: Mapping[str, str]) -> bool:
+    """Whether position deletes can be written for the data files of such a table."""
+    return format_version == 2 and properties.get("write.format.default", "parquet").lower() == "parquet"
 
 
 class RowDelta(Append):
@@ -92,27 +94,25 @@ class RowDelta(Append):
         files = ((f.file_path, f.record_count) for f in self._base_data)
         return {path: BaseFile(path, rows, own.get(path, ())) for path, rows in files}
 
-    def scan_for(self, keys: pa.Table, others: Iterable[str], tasks: int) -> KeyScan | None:
-        """How the rows of these keys are found in the base's files; None: by Spark alone.
+    def search_by(self, keys: Sequence[str], others: Iterable[str] = ()) -> KeySearch | None:
+        """How the rows of some keys are found in the base's files; None: by Spark alone.
 
         Args:
-            keys: a column for each column of the key.
+            keys: names of the key's columns.
             others: columns that are asked for beside them.
-            tasks: so many go through the files at most.
         """
         schema = self.files.arrow_schema
-        names = [*keys.column_names, *(name for name in others if name not in keys.column_names)]
+        names = [*keys, *(name for name in others if name not in keys)]
         mapped = "schema.name-mapping.default" in self.properties
-        if mapped or not can_be_scanned_for(keys.schema) or not set(names) <= set(schema.names):
+        if mapped or not set(names) <= set(schema.names):
+            return None
+        columns = pa.schema([schema.field(name).with_nullable(True) for name in names])
+        if not can_be_searched(pa.schema(list(columns)[: len(keys)])):
             return None
         if self._has_shared_deletes or any(file.file_format != FileFormat.PARQUET for file in self._base_data):
             return None
-        columns = pa.schema([schema.field(name).with_nullable(True) for name in names])
-        wanted = Keys(keys.cast(pa.schema([pa.field(name, columns.field(name).type) for name in keys.column_names])))
-        found = may_hold(self._base_data, wanted, self._table.schema())
-        files = [self.base_files[file.file_path] for file in found]
-        shares = [files[n::tasks] for n in range(min(tasks, len(files)))]
-        return KeyScan(self.identifier, wanted, columns, shares, self.files.storage)
+        files = with_bounds(self._base_data, self.base_files, keys, self._table.schema())
+        return KeySearch(self.identifier, columns, files, self.files.storage)
 
     @property
     def _has_shared_deletes(self) -> bool:

@@ -113,13 +113,15 @@ def test_merge_runs_again_on_another_writer(
     assert one.read("upsert_delete") == [(1, "a", 1.0), (99, "ours", 1.0)], "their row was there when ours was merged"
 
 
-def test_more_keys_than_are_scanned_for_are_joined_by_spark(
-    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("most", [0, 1000])
+def test_more_changes_than_one_task_reads_are_reduced_by_spark_and_more_keys_than_are_scanned_for_joined(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    one = engine("upsert_delete").with_table_options(write="merge_on_read")
+    one = engine("upsert_delete")
     one.tell(put(1), put(2), put(3))
     one.advance()
-    monkeypatch.setattr("jobs.destinations.iceberg.merge._SCANNED_KEYS", 0)
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._MOST_CHANGES", 0)
+    monkeypatch.setattr("jobs.destinations.iceberg.merge._SCANNED_KEYS", most)
     one.tell(put(2, "b"), Record(0, 1, None), put(4))
     one.advance()
     assert one.read("upsert_delete") == [(2, "b", 1.0), (3, "a", 1.0), (4, "a", 1.0)]

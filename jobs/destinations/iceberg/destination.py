@@ -17,6 +17,7 @@ from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination, MergeContext, Merged, Transaction
 from jobs.destinations.iceberg.columns import table_columns
+from jobs.destinations.iceberg.few_changes import few_changes
 from jobs.destinations.iceberg.maintain import maintain
 from jobs.destinations.iceberg.merge import Changes
 from jobs.destinations.iceberg.prepare import Preparation
@@ -106,6 +107,7 @@ class IcebergDestination(Destination):
         changes = self._changes(context, wanted)
         if self.table.mode == "append" and (landed := files_to_copy(context.intermediate, wanted, batches)):
             return self._append(context, committed, state, changes, mirrored, landed)
+        changes = replace(changes, few=partial(few_changes, context.intermediate, wanted, batches, changes.keeps))
         return self._write(context, committed, state, changes, mirrored)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:

@@ -9,7 +9,7 @@ log was cut into batches (DESIGN section 3).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,9 +19,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import MergeCounts
+from jobs.changes.last_changes import LastChanges
 from jobs.changes.reduction import Reduction
 from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.few_changes_task import FewChangesTask
 from jobs.iceberg.key_scan import KeyScan
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
@@ -53,6 +55,7 @@ class Changes:
         keeps: changes may leave columns as they were.
         missing: only rows that the table lacks; for replay of tables without a unique key.
         truncated_below: the table has rows of a smaller order, which go; None: it has none.
+        few: gives the same changes where they are so few and plain that one task can read and apply them.
         recreated: topics that were recreated since the table has rows (`jobs.lineage.recreated_topics`).
     """
 
@@ -63,6 +66,7 @@ class Changes:
     keeps: bool = False
     missing: bool = False
     truncated_below: int | None = None
+    few: Callable[[], LastChanges | None] | None = None
     recreated: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def missing_in(self, recreated: Mapping[str, Sequence[int]]) -> Changes:
@@ -96,14 +100,29 @@ class Changes:
 
     def write_to(self, delta: RowDelta) -> Effect:
         """Has Spark's tasks write the reduced changes, and where the rows are that they replace, for one commit."""
+        report = self._written_by_one(delta) or self._written_by_all(delta)
+        delta.add(report.files)
+        delta.remove(report.deletes)
+        self._fold(delta)
+        return report.effect
+
+    def _written_by_one(self, delta: RowDelta) -> RowDeltaReport | None:
+        changes = self.few() if self.few else None
+        search = delta.search_by(self.wanted.keys) if changes else None
+        if changes is None or search is None:
+            return None
+        task = FewChangesTask(changes, self.wanted.keys, self.null_safe, search, self._writing(delta))
+        told = told_by_tasks(self.spark.range(0, 1, 1, 1), task)
+        return RowDeltaReport.sum_of(told) if told else None
+
+    def _written_by_all(self, delta: RowDelta) -> RowDeltaReport:
         self._keep_at_hand(delta.path)
         rows, changes = self._with_places(delta)
         self._keep_tombstones()
         # All rows of a data file to one task, which writes its one file of deletes; new rows to any.
         keys = (F.col(quote("spark", key)) for key in self.wanted.keys)
         place = F.coalesce("__file", F.pmod(F.xxhash64(*keys), F.lit(_WRITERS)).cast("string"))
-        task = RowDeltaTask(delta.identifier, delta.files, delta.base_files)
-        report = RowDeltaReport.sum_of(told_by_tasks(rows.repartition(place), task))
+        report = RowDeltaReport.sum_of(told_by_tasks(rows.repartition(place), self._writing(delta)))
         self.spark.catalog.uncacheTable(_VIEW)
         if report.effect.changes != changes:
             raise InvariantBroken(
@@ -111,10 +130,10 @@ class Changes:
                 where=delta.identifier,
                 remedy="run again; if it stays, report it with the Spark server's log",
             )
-        delta.add(report.files)
-        delta.remove(report.deletes)
-        self._fold(delta)
-        return report.effect
+        return report
+
+    def _writing(self, delta: RowDelta) -> RowDeltaTask:
+        return RowDeltaTask(delta.identifier, delta.files, delta.base_files)
 
     def _fold(self, delta: RowDelta) -> None:
         if task := delta.fold_task():
@@ -131,9 +150,9 @@ class Changes:
         if len(keys) <= _SCANNED_KEYS and columns.issuperset(self.wanted.keys):
             others = [*([self.wanted.order_by] if self.wanted.order_by else []), *self._kept]
             tasks = parallelism(self.spark)
-            scan = delta.scan_for(keys, [name for name in others if name in columns], tasks)
-            if scan is not None:
-                return self._joined(self._scanned(scan), columns, bounded={}), len(keys)
+            search = delta.search_by(self.wanted.keys, [name for name in others if name in columns])
+            if search is not None:
+                return self._joined(self._scanned(search.scan_for(keys, tasks)), columns, bounded={}), len(keys)
         few = self._bounds["changes"] <= _BROADCAST_CHANGES
         return self._joined(delta.path, columns, broadcast=few, bounded=self._bounded), self._bounds["changes"]
 

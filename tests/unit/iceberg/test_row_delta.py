@@ -278,11 +278,13 @@ def test_scan_finds_the_rows_of_the_keys_that_are_not_deleted(
     keys = pa.Table.from_pylist(
         [dict(zip(names, key, strict=True)) for key in wanted], pa.schema([SCHEMA.field(n) for n in names])
     )
-    scan = delta.scan_for(keys, ["name"], tasks=4)
-    assert scan
+    search = delta.search_by(names, ["name"])
+    assert search
+    scan = search.scan_for(keys, tasks=4)
     assert len(scan.shares) == 1, "the other file has no such key"
     shares = pa.RecordBatch.from_pydict({"id": list(range(len(scan.shares)))})
     found = [row for batch in scan([shares]) for row in batch.to_pylist()]
+    assert scan.rows().to_pylist() == found
     expected = [(1, "a", 0), (4, "d", 2)] if len(names) == 1 else [(1, "a", 0)]
     assert [(row["id"], row["name"], row["_pos"]) for row in found] == expected
 
