@@ -27,8 +27,8 @@ from tests.kit.model import Row
 
 class Iceberg(KindUnderTest):
     name = "iceberg"
-    layouts = ({"partition_by": ["bucket(3, id)"]}, {"write": "merge_on_read", "partition_by": ["bucket(3, id)"]})
-    ways = ({}, {"write": "merge_on_read"})
+    layouts = ({"partition_by": ["bucket(3, id)"]}, {"write": "copy_on_write", "partition_by": ["bucket(3, id)"]})
+    ways = ({}, {"write": "copy_on_write"})
     state_in_table = True
     written = "merge.written"
 

@@ -26,7 +26,7 @@ def test_row_counts_follow_updates_and_deletes(
     flow = Flow(topic(partitions=2), ["upsert_delete"])
     name = flow.table("upsert_delete")
     tables: list[dict[str, object]] = [{"kind": kind, "table": name, "mode": "upsert_delete"} for kind in READ]
-    tables.append(tables[0] | {"table": f"{name}_merge_on_read", "write": "merge_on_read"})
+    tables.append(tables[0] | {"table": f"{name}_copy_on_write", "write": "copy_on_write"})
     flow.overrides["tables"] = tables
     records = random_changes(seed=3, count=400, keys=60, partitions=2)
     counts = set()

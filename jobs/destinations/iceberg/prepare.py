@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.evolution import plan_evolution
+from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
@@ -21,8 +22,9 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "50",
     "write.parquet.compression-codec": "zstd",
 }
-# A copy-on-write merge writes whole files again, sorted by key: so many bytes for a cluster of keys, however large the
-# table is. (Measured by tests/benchmarks/upsert.py. The second is of rows in memory, before they are compressed.)
+# A copy-on-write merge and maintenance write whole files again, sorted by key: so many bytes for a cluster of keys,
+# however large the table is. (Measured by tests/benchmarks/upsert.py. The second is of rows in memory, before they are
+# compressed.)
 _SMALL_FILES = {
     "write.target-file-size-bytes": str(64 * 1024 * 1024),
     "write.spark.advisory-partition-size-bytes": str(32 * 1024 * 1024),
@@ -74,12 +76,17 @@ class Preparation:
         spec = partition_spec(schema, self.table.partition_by)
         sort = sort_order(schema, self._sort_by)
         if not dry_run:
-            mode = _WRITE_MODES[self.table.write]
-            modes = {f"write.{operation}.mode": mode for operation in ("merge", "update", "delete")}
+            modes = {f"write.{operation}.mode": self._write_mode for operation in ("merge", "update", "delete")}
             usual = {**_PROPERTIES, **modes, **(_SMALL_FILES if self.table.needs_key else {})}
             self.catalog.create(self.table.table, schema, spec, {**usual, **self.table.properties}, sort)
         layout = f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else ""
         return [f"create {self._where}{layout}", *self._prepare_tombstones(dry_run)]
+
+    @property
+    def _write_mode(self) -> str:
+        properties = {**_PROPERTIES, **self.table.properties}
+        known = self.table.needs_key and knows_files(int(properties["format-version"]), properties)
+        return _WRITE_MODES[self.table.write or ("merge_on_read" if known else "copy_on_write")]
 
     @property
     def _sort_by(self) -> list[str]:

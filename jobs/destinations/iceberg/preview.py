@@ -1,4 +1,4 @@
-"""The MERGE of an Iceberg table, as far as the pipeline file alone tells it: for plans and people."""
+"""What a merge does to an Iceberg table, as SQL, as far as the pipeline file alone tells it: for plans and people."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.spec.pipeline import PipelineSpec
 from sql import render
 
+_ELSE = "-- Where the table takes position deletes, the same is written without a MERGE."
+
 
 def statement(spec: PipelineSpec, table: IcebergTable) -> str:
     """Empty for mode append: such a table gets data files."""
     key = spec.changes.key
     if table.mode == "append" or key is None:
         return ""
-    return render(
+    text = render(
         "spark",
         "merge",
         target=(table.connection, *table.table.split("."), "branch_…"),
@@ -28,3 +30,4 @@ def statement(spec: PipelineSpec, table: IcebergTable) -> str:
         kept=(),
         truncated_below=None,
     )
+    return text if table.write == "copy_on_write" else f"{text}\n{_ELSE}"

@@ -28,8 +28,10 @@ class IcebergTable(Table):
         description="columns that the files are sorted by, set when we create the table, so that a merge finds and "
         "rewrites few of them; left out: the key columns, or none for append",
     )
-    write: Literal["copy_on_write", "merge_on_read"] = Field(
-        "copy_on_write", description="how updates and deletes are written, set when we create the table"
+    write: Literal["copy_on_write", "merge_on_read"] | None = Field(
+        None,
+        description="how updates and deletes are written, set when we create the table; left out: merge_on_read where "
+        "we write position deletes (keyed tables of Parquet files, format version 2), else copy_on_write",
     )
     properties: dict[str, str] = Field(default_factory=dict, description="table properties, set when we create it")
     on_rollback: Literal["hold", "replay", "skip"] = Field(

@@ -30,7 +30,6 @@ def destination(lake: IcebergCatalog, value: dict[str, str] | None = None, **tab
 def test_table_is_made_with_key_layout_and_properties(lake: IcebergCatalog) -> None:
     options: dict[str, Any] = {
         "partition_by": ["day(at)"],
-        "write": "merge_on_read",
         "properties": {"write.parquet.compression-codec": "snappy"},
         "metadata_columns": ["partition", "batch"],
     }
@@ -45,6 +44,23 @@ def test_table_is_made_with_key_layout_and_properties(lake: IcebergCatalog) -> N
     assert table.properties["write.parquet.compression-codec"] == "snappy"
     assert destination(lake, **options).prepare() == [], "nothing is left to do"
     assert destination(lake, **options).committed() is None
+
+
+@pytest.mark.parametrize(
+    ("options", "mode"),
+    [
+        ({}, "merge-on-read"),
+        ({"write": "copy_on_write"}, "copy-on-write"),
+        ({"mode": "append"}, "copy-on-write"),
+        ({"properties": {"format-version": "1"}}, "copy-on-write"),
+        ({"properties": {"write.format.default": "orc"}}, "copy-on-write"),
+    ],
+)
+def test_keyed_tables_of_files_that_we_know_take_position_deletes(
+    lake: IcebergCatalog, options: dict[str, Any], mode: str
+) -> None:
+    destination(lake, **options).prepare()
+    assert lake.require("n.t").properties["write.merge.mode"] == mode
 
 
 @pytest.mark.parametrize(
