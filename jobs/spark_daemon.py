@@ -10,7 +10,13 @@ import gc
 from contextlib import suppress
 from importlib import import_module
 
-_LOADED = (".landing.task", ".changes.copy_task", ".changes.last_changes", ".iceberg.few_changes_task", ".iceberg.folding")
+_LOADED = (
+    ".landing.task",
+    ".changes.copy_task",
+    ".changes.last_changes",
+    ".iceberg.few_changes_task",
+    ".iceberg.folding",
+)
 
 
 def main() -> None:

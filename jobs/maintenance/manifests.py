@@ -28,7 +28,9 @@ def rewrite_manifests(spark: SparkSession, maintained: MaintainedTable, options:
 
 
 def _count(maintained: MaintainedTable) -> int:
+    """Of those that hold files: one that only tells of removed ones goes with the next commit."""
     table = maintained.load()
     with catalog_errors(maintained.identifier):
         snapshot = table.snapshot_by_name(maintained.branch)
-        return len(snapshot.manifests(table.io)) if snapshot else 0
+        found = snapshot.manifests(table.io) if snapshot else []
+        return sum(manifest.has_added_files() or manifest.has_existing_files() for manifest in found)
