@@ -107,6 +107,13 @@ class Encoded:
             fastavro.schemaless_writer(stream, schema, change if self.change else row)
             yield stream.getvalue()
 
+    @property
+    def value(self) -> dict[str, Any]:
+        """Of the pipeline file."""
+        registry = {"registry": "registry"} if self.type else {}
+        envelope = {"envelope": {"kind": "debezium"}} if self.change else {}
+        return {"format": self.format, "columns": COLUMNS, **registry, **envelope}
+
     def decoder(self) -> Decoder:
         descriptors = compiled((self.schema,), ("",)) if self.type == "PROTOBUF" else b""
         schemas = {1: RegisteredSchema(1, self.type, (self.schema,), ("",), descriptors)} if self.type else None
@@ -117,9 +124,11 @@ class Encoded:
         return Enveloped(kind, rules, lambda of, watch: decoder_for(self.format, of, registered=schemas, watch=watch))
 
 
+# Apicurio takes nothing for a JSON Schema that does not say so.
+_JSON_SCHEMA = '{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}'
 FORMATS = (
     Encoded("JSON", "json"),
-    Encoded("JSON, registry", "json", "JSON", schema='{"type": "object"}'),
+    Encoded("JSON, registry", "json", "JSON", schema=_JSON_SCHEMA),
     Encoded("connect_json", "connect_json", schema=json.dumps(_CONNECT_ROW, separators=(",", ":"))),
     Encoded("Avro, registry", "avro", "AVRO", schema=json.dumps(_ROW)),
     Encoded("Protobuf, registry", "protobuf", "PROTOBUF", schema=_PROTO_TEXT),

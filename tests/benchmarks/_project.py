@@ -13,6 +13,7 @@ from typing import Any
 
 import dagster as dg
 import psutil
+import yaml
 
 from orchestration.cli.instance import SETTINGS
 from resources.connections import Connections
@@ -43,18 +44,21 @@ class Project:
     connections: Connections
 
     @classmethod
-    def make(cls, home: Path, connections: Connections) -> Project:
-        """A new one on the services of this data folder."""
+    def make(cls, home: Path, connections: Connections, **others: dict[str, str]) -> Project:
+        """A new one on the services of this data folder, with other connections besides."""
         folder = home / new_name()
         (folder / "dagster").mkdir(parents=True)
         (folder / "dagster" / "dagster.yaml").write_text(SETTINGS.read_text())
+        known = yaml.safe_load((home / "connections.yaml").read_text())
+        known["connections"] |= others
+        (folder / "connections.yaml").write_text(yaml.safe_dump(known))
         return cls(folder, home, connections)
 
     @property
     def environment(self) -> dict[str, str]:
         return {
             "BATCHMERGE_HOME": str(self.home),
-            "BATCHMERGE_CONNECTIONS": str(self.home / "connections.yaml"),
+            "BATCHMERGE_CONNECTIONS": str(self.folder / "connections.yaml"),
             "BATCHMERGE_PIPELINES": str(self.folder / "pipelines"),
             "DAGSTER_HOME": str(self.folder / "dagster"),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -41,7 +41,18 @@ def services(*names: str, home: Path | None = None) -> Iterator[tuple[Path, Conn
                 stack.down(at, print)
 
 
-def fill(connections: Connections, topic: str, ids: Iterable[int], turn: int = 0, partitions: int = PARTITIONS) -> None:
+Write = Callable[[pa.Table], list[bytes]]
+"""The records of rows; it can be pickled."""
+
+
+def fill(
+    connections: Connections,
+    topic: str,
+    ids: Iterable[int],
+    turn: int = 0,
+    partitions: int = PARTITIONS,
+    write: Write = as_json,
+) -> None:
     """Produces one record per id, keyed by it, in the ids' order; a key stays in its partition. Makes the topic where
     there is none."""
     servers = connections.get("kafka", KafkaConnection).bootstrap_servers
@@ -50,22 +61,22 @@ def fill(connections: Connections, topic: str, ids: Iterable[int], turn: int = 0
         admin.create_topics([NewTopic(topic, partitions)])[topic].result(timeout=60)
     known = numbers(ids)
     if len(known) < _ONE_PROCESS:
-        _produce(servers, topic, known, turn, partitions)
+        _produce(servers, topic, known, turn, partitions, write)
         return
     # Two processes, each with partitions of its own.
     halves = [known[known % 2 == n] for n in range(2)]
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        for sent in [pool.submit(_produce, servers, topic, half, turn, partitions) for half in halves]:
+        for sent in [pool.submit(_produce, servers, topic, half, turn, partitions, write) for half in halves]:
             sent.result()
 
 
-def _produce(servers: str, topic: str, ids: Any, turn: int, partitions: int) -> None:
+def _produce(servers: str, topic: str, ids: Any, turn: int, partitions: int, write: Write) -> None:
     settings = {"linger.ms": 50, "queue.buffering.max.messages": _WAITING, "compression.type": "lz4"}
     producer = Producer({"bootstrap.servers": servers, **settings})
     for start in range(0, len(ids), _AT_ONCE):
         part = ids[start : start + _AT_ONCE]
         places = (part % partitions).tolist()
-        records = zip(as_json(pa.table({"id": part})), as_json(rows(part, turn)), places, strict=True)
+        records = zip(as_json(pa.table({"id": part})), write(rows(part, turn)), places, strict=True)
         messages = [{"key": key, "value": value, "partition": place} for key, value, place in records]
         sent = producer.produce_batch(topic, messages)
         assert sent == len(messages), f"{len(messages) - sent} records were not taken"

@@ -6,11 +6,10 @@ turn, so that what else the machine does meets both alike. Then what a scan cost
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -29,6 +28,7 @@ from jobs.maintenance.run import maintain_table
 from jobs.pipeline import Pipeline
 from orchestration.components.merging import advance_or_replay
 from resources.connections import Connections, KafkaConnection
+from tests.benchmarks._report import Measure, report
 from tests.benchmarks._spent import cpu_of, spark_server
 from tests.benchmarks._workload import PARTITIONS, fill, pipeline, services
 
@@ -47,8 +47,8 @@ class Subject:
     random: bool
     topic: str
     pipeline: Pipeline
+    how: str
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
-    seconds: list[float] = field(default_factory=list)
     stages: list[dict[str, float]] = field(default_factory=list)
 
     def keys(self) -> np.ndarray[Any, Any]:
@@ -62,20 +62,15 @@ class Subject:
         spent = cpu_of([server]) + time.process_time()
         began = time.monotonic()
         assert [batch.counts.landed for batch in protocol.land(self.pipeline, 1)] == [CHANGES]
-        landed = time.monotonic()
         done = advance_or_replay(self.pipeline, destination, None)
         ended = time.monotonic()
         assert done.merged
         assert done.merged.counts.changes == CHANGES
-        self.seconds.append(ended - began)
         spent = cpu_of([server]) + time.process_time() - spent
-        parts = {"CPU": spent, "land": landed - began, "merge and checks": ended - landed, **done.merged.seconds}
-        self.stages.append(parts)
+        self.stages.append({"seconds": ended - began, "CPU": spent})
 
-    def report(self) -> None:
-        parts = {name: statistics.median(s[name] for s in self.stages) for name in self.stages[0]}
-        shown = ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts.items())
-        print(f"{self.label:64s} {statistics.median(self.seconds):6.2f} s ({shown})", flush=True)
+    def all(self, stage: str) -> tuple[float, ...]:
+        return tuple(stages[stage] for stages in self.stages)
 
 
 def produce(connections: Connections, topic: str, keys: np.ndarray[Any, Any]) -> None:
@@ -116,7 +111,7 @@ def subject(connections: Connections, rows: int, random: bool, how: str) -> Subj
     ids = np.random.default_rng(0).permutation(rows) if random else np.arange(rows)
     load(table, ids)
     kind = "random" if random else "neighbouring"
-    return Subject(f"{CHANGES:,} {kind} keys into {rows:,} rows, {how}", rows, random, topic, p)
+    return Subject(f"{CHANGES:,} {kind} keys into {rows:,} rows", rows, random, topic, p, how)
 
 
 def load(table: Table, ids: np.ndarray[Any, Any]) -> None:
@@ -134,7 +129,7 @@ def scans(one: Subject, server: psutil.Process) -> dict[str, float]:
     assert spark.table(name).count() == rows
     by_spark = {"count": "count(*)", "sum": "sum(delay)", "full": "bit_xor(hash(*))"}
     found = {
-        f"Spark {what}": _least(partial(cpu_of, [server]), spark.sql(f"SELECT {text} FROM {name}").collect)
+        f"scan by Spark, {what}": _least(partial(cpu_of, [server]), spark.sql(f"SELECT {text} FROM {name}").collect)
         for what, text in by_spark.items()
     }
     place = one.pipeline.intermediate.catalog.require(destination.table.table).metadata_location
@@ -143,7 +138,7 @@ def scans(one: Subject, server: psutil.Process) -> dict[str, float]:
         for extension in ("avro", "iceberg"):
             db.execute(f"LOAD '{_extension(extension)}'")
         assert db.execute(text).fetchall()[0][1] == rows
-        return {**found, "DuckDB full": _least(time.process_time, lambda: db.execute(text).fetchall())}
+        return {**found, "scan by DuckDB, full": _least(time.process_time, lambda: db.execute(text).fetchall())}
 
 
 def _least(clock: Callable[[], float], work: Callable[[], object]) -> float:
@@ -160,42 +155,49 @@ def _extension(name: str) -> Path:
     return next(Path(folder).rglob(f"{name}.duckdb_extension"))
 
 
-def shown(found: Mapping[str, float], fresh: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {seconds:.2f} ({seconds / fresh[name]:.2f} x)" for name, seconds in found.items())
+def main(options: Namespace) -> Iterator[Measure]:
+    with services("kafka", "spark", home=options.home) as (home, connections):
+        for rows in options.table_rows:
+            for keys in options.keys:
+                yield from measure(spark_server(home), connections, rows, keys, options)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--table-rows", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--how", nargs="*", choices=list(WRITES), default=list(WRITES))
-    parser.add_argument("--keys", nargs="*", choices=KEYS, default=KEYS)
-    parser.add_argument("--maintain", action="store_true")
-    wanted = parser.parse_args()
-    with services("kafka", "spark") as (home, connections):
-        for rows in wanted.table_rows:
-            for keys in wanted.keys:
-                measure(spark_server(home), connections, rows, keys, wanted)
-
-
-def measure(server: psutil.Process, connections: Connections, rows: int, keys: str, wanted: argparse.Namespace) -> None:
-    all_ways = [subject(connections, rows, keys == "random", how) for how in wanted.how]
-    fresh = scans(all_ways[0], server)
-    for turn in range(wanted.turns + 1):
-        for one in all_ways:
-            one.run(server, connections)
+def measure(
+    server: psutil.Process, connections: Connections, rows: int, keys: str, options: Namespace
+) -> Iterator[Measure]:
+    ways = list(WRITES) if rows <= options.copied_up_to else ["position deletes"]
+    one, *others = [subject(connections, rows, keys == "random", how) for how in ways]
+    fresh = scans(one, server)
+    for turn in range(options.turns + 1):
+        for each in (one, *others):
+            each.run(server, connections)
             if turn == 0:
-                one.seconds.clear()  # the first warms up
-                one.stages.clear()
-    print(f"CPU seconds of scans, freshly written: {shown(fresh, fresh)}")
-    for one in all_ways:
-        one.report()
-        print(f"  scans after {wanted.turns + 1} batches: {shown(scans(one, server), fresh)}", flush=True)
-        if wanted.maintain:
-            done = list(maintain_table(one.pipeline, one.pipeline.destinations()[0]))
-            print(f"  {next(str(d) for d in done if d.task == 'compaction')}")
-            print(f"  scans then: {shown(scans(one, server), fresh)}", flush=True)
+                each.stages.clear()  # the first warms up
+    headline = rows == max(options.table_rows)
+    yield Measure(
+        what=one.label, unit="s", turns=one.all("seconds"), headline=headline,
+        beside={other.how: other.all("seconds") for other in others},
+    )  # fmt: skip
+    yield Measure(
+        what=f"{one.label}, CPU", unit="CPU s", turns=one.all("CPU"),
+        beside={other.how: other.all("CPU") for other in others},
+    )  # fmt: skip
+    yield from against(fresh, scans(one, server), f"{rows:,} rows after {options.turns + 1} batches of {keys} keys")
+    assert any(done.task == "compaction" for done in maintain_table(one.pipeline, one.pipeline.destinations()[0]))
+    yield from against(fresh, scans(one, server), f"{rows:,} rows after that, maintained")
+
+
+def against(fresh: Mapping[str, float], found: Mapping[str, float], what: str) -> Iterator[Measure]:
+    for name, seconds in found.items():
+        yield Measure(what=f"{name}, {what}, against freshly written", unit="times", turns=(seconds / fresh[name],))
 
 
 if __name__ == "__main__":
-    main()
+    report(
+        __doc__,
+        main,
+        table_rows=([100_000, 1_000_000, 10_000_000], [100_000]),
+        keys=(KEYS, ["random"]),
+        copied_up_to=(1_000_000, 0),
+        turns=(5, 1),
+    )
