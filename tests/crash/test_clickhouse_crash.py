@@ -134,9 +134,11 @@ def test_late_insert_of_a_dead_run_is_stopped(make_load: Callable[..., Load]) ->
     lease = KeeperStore(shard.server, shard.store.name).lease()
     assert lease
     assert lease.left_behind
-    row = {"id": 1, "name": "late" * 100, "amount": 1.0, "_topic": "t", "_partition": 0, "_offset": 0}
+    row = {"id": 1, "amount": 1.0, "_topic": "t", "_partition": 0, "_offset": 0}
+    columns = {name: [value] * 10_000 for name, value in row.items()}
+    columns["name"] = [f"late {os.urandom(200).hex()}" for _ in range(10_000)]  # stays large when it is compressed
     kinds = {c.name: c.arrow for c in shard.layout.columns}
-    body = to_arrow_file(pa.table({n: pa.array([row[n]] * 10_000, kinds[n]) for n in shard.statements.wire}))
+    body = to_arrow_file(pa.table({n: pa.array(columns[n], kinds[n]) for n in shard.statements.wire}))
     query_id = f"{shard.query_prefix}{lease.epoch}-late"
     connection = load.connections.get("clickhouse", ClickHouseConnection)
     asked = {
