@@ -26,6 +26,7 @@ from pyspark.errors.exceptions.connect import (
 )
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
 
 from resources.connections import SparkConnection
 from resources.errors import (
@@ -43,6 +44,9 @@ from resources.errors import (
 # whoever configures logging from a dict (Dagster does) enables all loggers again.
 for _logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "pyspark.sql.connect.logging"):
     PySparkLogger.getLogger(_logger).addFilter(lambda _record: False)
+
+# A session that ends, also one that Python's garbage collector takes, would close the threads that all sessions share.
+ExecutePlanResponseReattachableIterator.shutdown = lambda: None  # type: ignore[method-assign]
 
 _NAMESPACE = uuid.UUID("6c1f0f0e-5f0b-4a3e-9a51-6b61746d7267")
 _USER = "batchmerge"
@@ -143,11 +147,6 @@ def spark_errors(where: str) -> Iterator[None]:
         raise
     except (PySparkException, grpc.RpcError) as problem:
         raise _classified(str(problem), where) or _unclassified(problem, where) from problem
-    except RuntimeError as problem:
-        # A session that Python's garbage collector takes closes a pool of threads that all sessions share.
-        if "after shutdown" not in str(problem):
-            raise
-        raise TransientError(f"Spark's client was closed at work: {problem}", where=where) from problem
 
 
 def _unclassified(problem: Exception, where: str) -> BatchmergeError:

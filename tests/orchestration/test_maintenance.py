@@ -24,8 +24,9 @@ def _counts(observation: dg.AssetObservation) -> dict[str, int]:
 def test_maintenance_shows_what_it_did(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
     maintenance = {"compaction": {"min_input_files": 2}, "snapshots": {"keep_days": 1e-6, "keep_last": 1}}
     flow = Flow(topic(), ["upsert"], max_records=20, overrides={"maintenance": maintenance})
-    produce(bootstrap(connections), flow.topic, random_changes(seed=3, count=40, keys=9, partitions=1))
-    assert advance(instance, flow, until_caught_up=True).success
+    for seed in (3, 4):
+        produce(bootstrap(connections), flow.topic, random_changes(seed, count=20, keys=9, partitions=1))
+        assert advance(instance, flow, until_caught_up=True).success
 
     result = definitions(flow).resolve_job_def(f"{flow.name}_maintenance").execute_in_process(instance=instance)
 

@@ -22,6 +22,7 @@ from pyspark.errors.exceptions.connect import (
     SparkException,
     UnknownException,
 )
+from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
 
 from resources import errors
 from resources.bigquery_errors import bigquery_errors
@@ -139,7 +140,6 @@ class Lost(grpc.RpcError):
         pytest.param(LocalAnalysisException("no such column"), TerminalError, id="in process"),
         pytest.param(SparkConnectGrpcException("<_InactiveRpcError>"), Unavailable, id="no server"),
         pytest.param(Lost(), Unavailable, id="connection"),
-        pytest.param(RuntimeError("cannot schedule new futures after shutdown"), TransientError, id="collected"),
         pytest.param(RetriesExceeded(errorClass="RETRIES_EXCEEDED", messageParameters={}), Unavailable, id="gave up"),
     ],
 )
@@ -148,6 +148,12 @@ def test_spark_errors_become_ours(raised: Exception, becomes: type[BatchmergeErr
         raise raised
     assert type(caught.value) is becomes
     assert caught.value.where == "n.t"
+
+
+def test_a_session_that_ends_leaves_the_others_their_threads() -> None:
+    threads = ExecutePlanResponseReattachableIterator._get_or_create_release_thread_pool()
+    ExecutePlanResponseReattachableIterator.shutdown()
+    assert threads.submit(int).result() == 0
 
 
 def test_message_of_spark_is_its_first_line_only() -> None:
