@@ -92,7 +92,8 @@ class BatchRecords:
                 return [TaskReport.from_text(text) for text in told_by_tasks(records, task)]
             return self.reads(spark, WantedRead(self.kafka, self.batch.ranges, reads_headers(self.spec), task))
 
-        return self.registries.read(self.schema_ids, once)
+        topics = {tp.topic for tp, offsets in self.batch.ranges.items() if len(offsets)}
+        return self.registries.read(self.spec.source, topics, self.schema_ids, once)
 
     @property
     def _schema(self) -> pa.Schema:

@@ -9,7 +9,7 @@ and both are the same for all workers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -114,17 +114,23 @@ class Registries:
             found[row["registry"]].add(row["id"])
         return {name: self.of_ids(name, ids) for name, ids in found.items()}
 
-    def read(self, known: Ids, once: Callable[[Schemas], list[TaskReport]]) -> list[TaskReport]:
+    def read(
+        self, source: Source, topics: Collection[str], known: Ids, once: Callable[[Schemas], list[TaskReport]]
+    ) -> list[TaskReport]:
         """Has records read, once more where they have ids that the registries know and that were not known yet.
 
         Args:
-            known: ids of earlier batches.
+            topics: of the records.
+            known: ids of earlier batches; where there are none, the topics' newest schemas are tried.
             once: reads them with these schemas.
 
         Raises:
             Unavailable: a registry does not answer. ConfigurationError: it refuses the credentials.
         """
-        schemas = {name: self.of_ids(name, known.get(name, ())) for name in self.by_name}
+        schemas = {
+            name: self.of_ids(name, known[name]) if known.get(name) else self._newest(name, source, topics)
+            for name in self.by_name
+        }
         reports = once(schemas)
         met = joined(report.schema_ids for report in reports)
         new = {name: self.of_ids(name, ids.difference(schemas[name])) for name, ids in met.items()}
@@ -133,6 +139,18 @@ class Registries:
             reports = once(schemas)
         there = {name: met[name].intersection(schemas[name]) for name in met}
         return [replace(report, schema_ids=there) for report in reports]
+
+    def _newest(self, name: str, source: Source, topics: Collection[str]) -> dict[int, RegisteredSchema]:
+        """Those of the topics' subjects, as producers name them who say nothing else."""
+        where = SchemaIds.of(source)
+        wanted = [
+            f"{topic}-{column}"
+            for column, by_topic in (where.registries if where else {}).items()
+            for topic in topics
+            if by_topic.get(topic, by_topic[None]) == name
+        ]
+        found = (self.by_name[name].latest(subject) for subject in wanted)
+        return {stored.id: registered(stored) for stored in found if stored}
 
     def of_ids(self, name: str, ids: Iterable[int]) -> dict[int, RegisteredSchema]:
         """Those of one registry that it knows; raises as `schemas_of` does."""

@@ -12,7 +12,7 @@ from tests.kit.arrow import kafka_records
 
 
 class Known:
-    """A registry of these ids."""
+    """A registry of these ids; the newest of them is the subject's `t-value`."""
 
     def __init__(self, *ids: int) -> None:
         self.ids, self.asked = ids, list[int]()
@@ -20,6 +20,9 @@ class Known:
     def by_id(self, schema_id: int) -> StoredSchema | None:
         self.asked.append(schema_id)
         return StoredSchema(schema_id, "AVRO", ('"string"',), ("",)) if schema_id in self.ids else None
+
+    def latest(self, subject: str) -> StoredSchema | None:
+        return self.by_id(self.ids[-1]) if subject == "t-value" else None
 
 
 def encoded(schema_id: int, rest: bytes = b"x") -> bytes:
@@ -50,15 +53,18 @@ def test_records_are_read_again_only_for_a_schema_that_is_new() -> None:
     registry = Known(5, 6)
     registries = Registries({"one": cast(SchemaRegistry, registry)})
     passes = list[list[int]]()
+    source = Source.model_validate(
+        {"topics": ["t", "u"], "value": {"format": "avro", "registry": "one", "columns": {"id": "long"}}}
+    )
 
-    def meeting(*ids: int) -> list[list[int]]:
+    def meeting(*ids: int, known: tuple[int, ...] = (5,), topic: str = "t") -> list[list[int]]:
         passes.clear()
 
         def once(schemas: Schemas) -> list[TaskReport]:
             passes.append(sorted(schemas["one"]))
             return [TaskReport(schema_ids={"one": frozenset(ids)}), TaskReport()]
 
-        told = registries.read({"one": frozenset([5])}, once)
+        told = registries.read(source, {topic}, {"one": frozenset(known)}, once)
         assert told[0].schema_ids["one"] <= {5, 6}
         return passes
 
@@ -66,3 +72,6 @@ def test_records_are_read_again_only_for_a_schema_that_is_new() -> None:
     assert meeting(5, 6) == [[5], [5, 6]]
     assert meeting(5, 99) == [[5]], "one that no registry knows makes dead letters at once"
     assert registry.asked[-1] == 99
+    assert meeting(6, known=()) == [[6]], "the newest schema of a topic is tried where none is known"
+    assert meeting(5, 6, known=()) == [[6], [5, 6]]
+    assert meeting(6, known=(), topic="u") == [[], [6]]
