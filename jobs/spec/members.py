@@ -43,10 +43,12 @@ class Refused:
     mistakes: Sequence[Mistake]
 
     def error(self, pipeline: str) -> ConfigurationError:
+        remedies = dict.fromkeys(mistake.remedy for mistake in self.mistakes if mistake.remedy)
+        alone = f"for this topic alone under `overrides`, `{self.topic}`; or write `leave_out: true` there"
         return ConfigurationError(
-            "; ".join(mistake.sentence for mistake in self.mistakes),
-            where=f"pipeline {pipeline}, topic {self.topic}",
-            remedy=f"say what is otherwise for it under `overrides`, `{self.topic}`, or `leave_out: true` there",
+            "; ".join(mistake.placed for mistake in self.mistakes),
+            where=f"pipeline {pipeline}",
+            remedy=f"{'; '.join(remedies) or 'mend it'}, {alone}",
         )
 
 

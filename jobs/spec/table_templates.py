@@ -61,7 +61,7 @@ def rendered(template: str, words: Words) -> str:
     if missing:
         whose, text = next((whose, words[word]) for word, whose in _WHOLE.items() if word in words)
         what = f"`{{{missing[0]}}}` stands for nothing in {whose} {text}, which has {_parts(text)}"
-        raise Mistakes([Mistake((), what, "name this topic's tables under `overrides`, or leave the topic out there")])
+        raise Mistakes([Mistake((), what, "write a name that does without it")])
     return _PLACEHOLDER.sub(lambda match: words[match[1]], template)
 
 

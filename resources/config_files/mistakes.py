@@ -41,12 +41,16 @@ class Mistake:
         return replace(self, path=path + self.path, goes_by=tuple(path + other for other in self.goes_by))
 
     @property
+    def placed(self) -> str:
+        """What is wrong where, without the remedy."""
+        return f"{shown_path(self.path)}: {self.what}" if self.path else self.what
+
+    @property
     def sentence(self) -> str:
-        place = f"{shown_path(self.path)}: " if self.path else ""
         if not self.remedy:
-            return f"{place}{self.what}"
+            return self.placed
         advice = self.remedy[0].upper() + self.remedy[1:] if self.remedy.endswith("?") else f"Fix: {self.remedy}"
-        return f"{place}{self.what}. {advice}"
+        return f"{self.placed}. {advice}"
 
 
 class Mistakes(ValueError):

@@ -125,6 +125,14 @@ def test_a_name_that_a_system_does_not_allow_is_refused_and_the_others_go_on() -
     assert len(expanded("shop.public.2024", "shop.public.orders").members) == 1
 
 
+@pytest.mark.parametrize("topics", [("other",), ("shop.public.2024",), ("shop.a.lines", "shop.b.lines")])
+def test_what_is_refused_is_told_once(topics: tuple[str, ...]) -> None:
+    text = refusal(*topics, source={"pattern": r"other|shop\.(?P<schema>\w+)\.(?P<table>.+)"})
+
+    assert text.count("Fix: ") == 1
+    assert text.endswith(f"for this topic alone under `overrides`, `{topics[-1]}`; or write `leave_out: true` there")
+
+
 def test_a_topic_that_appears_later_is_read_from_its_first_record() -> None:
     at_once, later = expanded(
         "shop.a.one", "shop.a.two", later=frozenset({"shop.a.two"}), source={"start": "latest"}
