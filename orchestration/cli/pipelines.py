@@ -21,7 +21,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.time_limit import with_timeout
 from orchestration.cli.dagster_state import DagsterState, dagster_state
 from orchestration.components.metadata import caught_up_through, lag_behind
-from orchestration.files import open_members, open_pipeline, pipeline_names, pipeline_spec
+from orchestration.files import open_members, open_pipeline, pipeline_file, pipeline_names, pipeline_spec, split_name
 from orchestration.names import resident_job, table_key
 from orchestration.pauses import Pauses
 from orchestration.sensors.busy import paused_reason
@@ -90,11 +90,20 @@ class Status(BaseModel):
     pipelines: list[PipelineStatus] = []
 
 
-def pipeline_status() -> Status:
-    """All pipelines. What does not answer is reported as such, within seconds; without connections there is nothing."""
-    if not connections_path().exists():
+def pipeline_status(only: Sequence[str] = ()) -> Status:
+    """All pipelines. What does not answer is reported as such, within seconds; without connections there is nothing.
+
+    Args:
+        only: these pipelines, or topics of them.
+
+    Raises:
+        ConfigurationError: one of them is none, or its file is wrong.
+    """
+    if not only and not connections_path().exists():
         return Status()
-    connections, names = load_connections(), pipeline_names()
+    for name in only:
+        pipeline_file(name)
+    connections, names = load_connections(), only or pipeline_names()
     state = dagster_state(_specs(names))
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda name: _status(name, connections, state), names))
@@ -106,12 +115,13 @@ def _specs(names: Sequence[str]) -> dict[str, PipelineSpec]:
     found = {}
     for name in names:
         with suppress(BatchmergeError):
-            found[name] = pipeline_spec(name)
+            found[split_name(name)[0]] = pipeline_spec(name)
     return found
 
 
 def _status(name: str, connections: Connections, state: DagsterState) -> PipelineStatus:
-    pauses = state.pauses.get(name) or Pauses(name)
+    pipeline = split_name(name)[0]
+    pauses = state.pauses.get(pipeline) or Pauses(pipeline)
     try:
         spec = pipeline_spec(name)
         members = open_members(name, connections)
@@ -123,9 +133,9 @@ def _status(name: str, connections: Connections, state: DagsterState) -> Pipelin
         name=name,
         tables=tables,
         paused=paused is not None,
-        starts=f"nothing starts: {paused}" if paused else _starts(name, spec, state),
-        runs=state.runs.get(name, []),
-        last_error=state.errors.get(name),
+        starts=f"nothing starts: {paused}" if paused else _starts(pipeline, spec, state),
+        runs=state.runs.get(pipeline, []),
+        last_error=state.errors.get(pipeline),
     )
 
 

@@ -30,11 +30,14 @@ stale keys: keys whose newest change is a dead letter or refused, so that the ta
 
 
 @click.command()
+@click.argument("pipelines", nargs=-1)
 @click.option("--watch", is_flag=True, help="Look again every two seconds, until Ctrl-C.")
-def status(watch: bool) -> None:
+def status(pipelines: tuple[str, ...], watch: bool) -> None:
     """Show each service (state, process id, address, log) and each pipeline: whether it starts by itself or who has
     paused it, its last error, and per table the batch, how far it is behind, up to when it is complete, and its dead
     letters.
+
+    With PIPELINES only those, and no services. PIPELINE/TOPIC (`for_each`) is about that topic alone.
 
     Exit code 3 if a service that was started does not answer, or a table cannot be asked.
     """
@@ -42,7 +45,8 @@ def status(watch: bool) -> None:
     from orchestration.cli.pipelines import pipeline_status
 
     while True:
-        services, found = stack.status(data_folder()), pipeline_status()
+        services = [] if pipelines else stack.status(data_folder())
+        found = pipeline_status(pipelines)
         lines = [*map(_service, services), *_pipelines(found)]
         if watch:
             click.clear()

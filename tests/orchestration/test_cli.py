@@ -72,7 +72,7 @@ def test_help_says_what_it_does_and_takes(name: str) -> None:
 
 
 def test_a_day_of_a_pipeline(
-    connections: Connections, topic: Topic, declared: Callable[[Flow], str], call: Call
+    connections: Connections, topic: Topic, declared: Callable[[Flow], str], call: Call, tmp_path: Path
 ) -> None:
     flow = Flow(topic(), ["upsert_delete"], max_records=6, overrides={"retry": {"max_retries": 0}})
     name, table = declared(flow), flow.table("upsert_delete")
@@ -94,6 +94,16 @@ def test_a_day_of_a_pipeline(
     assert f"pipeline {name}: its schedule (*/5 * * * *) starts runs" in told
     assert re.search(r"batch 1, 4 records(?: and \d+ \w+)? behind, complete through 20", told)
     assert "complete through: every record up to this time is in the table" in told
+    specs.write(tmp_path / "defs", "another", flow.spec_document)
+    code, told, _ = call("status", name, "--json")
+    assert (code, [one["name"] for one in json.loads(told)["pipelines"]]) == (0, [name])
+    assert json.loads(told)["services"] == []
+    assert [one["name"] for one in json.loads(call("status", "another", name, "--json")[1])["pipelines"]] == [
+        "another",
+        name,
+    ]
+    code, told, error = call("status", "no_such_pipeline")
+    assert (code, told, "there is no pipeline named 'no_such_pipeline'" in error) == (2, "", True)
     code, _, progress = call("run", name, "--until-caught-up")
     assert (code, "4 records wait in Kafka: 1 batch is landed first, then the table takes" in progress) == (0, True)
     assert rows(connections, table) == [(n, f"n{n + 5}", 1.0) for n in range(5)]
