@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 Batches = Iterable[pa.RecordBatch]
 _TELLS = pa.schema([pa.field("report", pa.string(), nullable=False)])
+
+
+def numbered(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
+    """Numbers from 0, for tasks that know by them what to do: a task for each, or so many tasks together."""
+    return spark.range(0, count, 1, tasks or count)
+
+
+def numbers(batches: Batches) -> Iterator[int]:
+    """Those of a task (`numbered`)."""
+    for batch in batches:
+        yield from batch.column("id").to_pylist()
 
 
 def told(text: str) -> pa.RecordBatch:

@@ -215,7 +215,16 @@ class BigQuery:
 
     def _appending(self, schema: Sequence[Any], labels: Mapping[str, str]) -> bigquery.LoadJobConfig:
         """Parquet into a table that exists."""
-        config = _appending(labels)
+        parquet = bigquery.ParquetOptions()
+        parquet.enable_list_inference = True
+        config = bigquery.LoadJobConfig(
+            source_format=bigquery.SourceFormat.PARQUET,
+            write_disposition=bigquery.WriteDisposition.WRITE_APPEND,
+            create_disposition=bigquery.CreateDisposition.CREATE_NEVER,
+            decimal_target_types=["NUMERIC", "BIGNUMERIC"],
+            labels=dict(labels),
+        )
+        config.parquet_options = parquet
         # Given a schema, the emulator takes BYTES in Parquet for base64; the table's own schema does as well there.
         if not (self.connection.endpoint and _has_bytes(schema)):
             config.schema = [field.to_api_repr() for field in schema]
@@ -264,21 +273,6 @@ class BigQuery:
             pause = min(pause * 1.5, 5)
             job.reload(**self._options)
         return bool(job.state == "DONE")
-
-
-def _appending(labels: Mapping[str, str]) -> bigquery.LoadJobConfig:
-    """Parquet into a table that exists."""
-    parquet = bigquery.ParquetOptions()
-    parquet.enable_list_inference = True
-    config = bigquery.LoadJobConfig(
-        source_format=bigquery.SourceFormat.PARQUET,
-        write_disposition=bigquery.WriteDisposition.WRITE_APPEND,
-        create_disposition=bigquery.CreateDisposition.CREATE_NEVER,
-        decimal_target_types=["NUMERIC", "BIGNUMERIC"],
-        labels=dict(labels),
-    )
-    config.parquet_options = parquet
-    return config
 
 
 def _has_bytes(fields: Sequence[Any]) -> bool:

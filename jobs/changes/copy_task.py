@@ -21,8 +21,8 @@ from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.iceberg.append import Append
 from jobs.iceberg.file_writer import FileWriter, conformed
-from jobs.iceberg.new_files import NewFiles
-from jobs.spark_tasks import Batches, told, told_by_tasks
+from jobs.iceberg.new_files import NewFiles, writes_parquet
+from jobs.spark_tasks import Batches, numbered, numbers, told, told_by_tasks
 from resources.iceberg_errors import catalog_errors
 from resources.spark import parallelism
 
@@ -46,9 +46,8 @@ class CopyTask:
     shares: int
 
     def __call__(self, batches: Batches) -> Iterator[Any]:
-        for numbers in batches:
-            for number in numbers.column("id").to_pylist():
-                yield told(json.dumps(self._share(number)))
+        for number in numbers(batches):
+            yield told(json.dumps(self._share(number)))
 
     def _share(self, number: int) -> list[dict[str, Any]]:
         with catalog_errors(self.where), FileWriter(self.files) as writer:
@@ -68,8 +67,7 @@ def files_to_copy(landed: LandedRows, wanted: Reduction, batches: Sequence[Lande
 
 def takes_copies(table: Table) -> bool:
     """Of a table with partitions or an order Spark brings together first what belongs into a file."""
-    as_parquet = table.properties.get("write.format.default", "parquet").lower() == "parquet"
-    return as_parquet and table.spec().is_unpartitioned() and table.sort_order().is_unsorted
+    return writes_parquet(table.properties) and table.spec().is_unpartitioned() and table.sort_order().is_unsorted
 
 
 def copy(spark: SparkSession, landed: PlannedFiles, wanted: Reduction, append: Append) -> int:
@@ -78,6 +76,6 @@ def copy(spark: SparkSession, landed: PlannedFiles, wanted: Reduction, append: A
     shares = max(1, min(len(landed.files or ()), parallelism(spark)))
     columns = {column.name: column.path for column in wanted.columns}
     task = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, shares)
-    for text in told_by_tasks(spark.range(0, shares, 1, shares), task):
+    for text in told_by_tasks(numbered(spark, shares), task):
         append.add(json.loads(text))
     return append.rows

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
+from jobs.iceberg.statistics import bounds_of
 from jobs.offsets import OffsetRange, TopicPartition
 
 Ranges = Mapping[TopicPartition, OffsetRange]
@@ -41,7 +40,7 @@ class LandedFile:
 
     @classmethod
     def of(cls, file: DataFile, schema: Schema) -> LandedFile:
-        bounds = tuple(_bounds_of_file(file, schema))
+        bounds = tuple(bounds_of(file, schema.find_field(name)) for name in _BOUNDED)
         return cls(file.file_path, file.record_count, file.file_size_in_bytes, len(file.split_offsets or [0]), bounds)
 
     @property
@@ -83,16 +82,6 @@ def _may_hold(bounds: Bounds, first: int, last: int, part: Ranges | None) -> boo
 
 def _overlap(bounds: tuple[int, int] | None, first: int, last: int) -> bool:
     return bounds is None or (bounds[0] <= last and first <= bounds[1])
-
-
-def _bounds_of_file(file: DataFile, schema: Schema) -> Iterator[tuple[int, int] | None]:
-    low, high = file.lower_bounds or {}, file.upper_bounds or {}
-    for name in _BOUNDED:
-        field = schema.find_field(name)
-        known = field.field_id in low and field.field_id in high
-        kind: Any = field.field_type
-        found: Any = [from_bytes(kind, bound[field.field_id]) for bound in (low, high)] if known else None
-        yield found and tuple(found)
 
 
 def _bounds_of_group(file: pq.ParquetFile, group: int) -> Bounds:

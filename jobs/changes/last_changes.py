@@ -40,9 +40,7 @@ class LastChanges:
         landed = self.files.read(self.first, self.last)
         if self.may_keep and "kept" in landed.columns and _some_keep(landed):
             return None
-        rows = pa.table(
-            {c.name: landed.at(c.path) for c in self.columns} | {"__op": landed.at(("op",)).cast(pa.string())}
-        )
+        rows = pa.table({c.name: landed.at(c.path) for c in self.columns} | {"__op": landed.plain(("op",))})
         return rows.take(last_of_each([rows[c.name] for c in self.columns if c.is_key]))
 
 

@@ -38,6 +38,13 @@ from resources.errors import BadRecords
 
 # Columns of the rows that are judged, beside the table's own.
 TOPIC, PARTITION, OFFSET, BATCH, DELETED = "__topic", "__partition", "__offset", "__batch", "__deleted"
+# Where in a landed row (`LandedSlice.at`) the first four are.
+LANDED_AT: Mapping[str, tuple[str, ...]] = {
+    TOPIC: ("kafka", "topic"),
+    PARTITION: ("kafka", "partition"),
+    OFFSET: ("kafka", "offset"),
+    BATCH: ("batchNumber",),
+}
 
 # Of the side table. `key` and `row` are JSON text, `attempt` is who wrote the letter.
 LETTERS = pa.schema(

@@ -75,7 +75,7 @@ class _OpenFile:
         self._files, self._storage, self._partition = files, storage, partition
         self._path = files.new_path(partition)
         self._columns = leaves(files.schema)
-        self._most = files.number("write.target-file-size-bytes", 512 << 20)
+        self._most = files.target_bytes
         self._enough = min(self._most, SORTED_FILE_BYTES) if files.sort else self._most
         self._waiting: list[pa.Table] = []
         self._bytes = self._rows = 0

@@ -24,7 +24,7 @@ from jobs.iceberg.file_writer import SORTED_FILE_BYTES, FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles
 from jobs.iceberg.position_deletes import BaseFile
 from jobs.iceberg.row_delta_task import RowDeltaReport
-from jobs.spark_tasks import Batches, told
+from jobs.spark_tasks import Batches, numbers, told
 from resources.iceberg_errors import catalog_errors
 
 _NAME_MAPPING = "schema.name-mapping.default"
@@ -78,9 +78,8 @@ class FoldTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         with catalog_errors(self.where):
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield told(RowDeltaReport(files=self._fold(self.groups[number])).to_text())
+            for number in numbers(batches):
+                yield told(RowDeltaReport(files=self._fold(self.groups[number])).to_text())
 
     def _fold(self, group: Sequence[BaseFile]) -> list[dict[str, Any]]:
         scan = ArrowScan(self.metadata, self.files.open_storage(), self.files.schema, AlwaysTrue())

@@ -22,7 +22,7 @@ from pyiceberg.io import FileIO, load_file_io
 
 from jobs.iceberg.partitioning import internal
 from jobs.iceberg.position_deletes import BaseFile, Positions, read_positions
-from jobs.spark_tasks import Batches
+from jobs.spark_tasks import Batches, numbers
 from resources.iceberg_errors import catalog_errors
 
 FILE, POSITION = "_file", "_pos"
@@ -125,10 +125,9 @@ class KeyScan:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         with catalog_errors(self.where):
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    for file in self.shares[number]:
-                        yield from self._scan(file)
+            for number in numbers(batches):
+                for file in self.shares[number]:
+                    yield from self._scan(file)
 
     def rows(self) -> pa.Table:
         """What is in all shares, several files at a time."""

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.types import PrimitiveType
 
 from jobs.iceberg.key_scan import Keys, KeyScan
 from jobs.iceberg.position_deletes import BaseFile
+from jobs.iceberg.statistics import bounds_of
 
 Bounds = tuple[Any, Any] | None
 
@@ -51,16 +50,7 @@ def with_bounds(
 ) -> list[tuple[BaseFile, Sequence[Bounds]]]:
     """The data files with the bounds of these columns; None where they are not known."""
     fields = [schema.find_field(name) for name in names]
-    found = list[tuple[BaseFile, Sequence[Bounds]]]()
-    for file in data:
-        low, high = file.lower_bounds or {}, file.upper_bounds or {}
-        bounds = list[Bounds]()
-        for one in fields:
-            kind, i = one.field_type, one.field_id
-            assert isinstance(kind, PrimitiveType), "keys are single values"
-            bounds.append((from_bytes(kind, low[i]), from_bytes(kind, high[i])) if i in low and i in high else None)
-        found.append((base[file.file_path], bounds))
-    return found
+    return [(base[file.file_path], [bounds_of(file, one) for one in fields]) for file in data]
 
 
 def can_be_searched(key: pa.Schema) -> bool:

@@ -32,6 +32,13 @@ from jobs.iceberg.partitioning import Values
 from jobs.iceberg.statistics import ColumnStatistics
 from resources.errors import ConfigurationError
 
+_FORMAT = "write.format.default"
+
+
+def writes_parquet(properties: Mapping[str, str]) -> bool:
+    """Whether the data files of a table with these properties are to be Parquet."""
+    return properties.get(_FORMAT, "parquet").lower() == "parquet"
+
 
 @dataclass(frozen=True)
 class NewFiles:
@@ -57,11 +64,11 @@ class NewFiles:
             ConfigurationError: its files are not to be Parquet.
         """
         metadata = table.metadata
-        if (wanted := metadata.properties.get("write.format.default", "parquet").lower()) != "parquet":
+        if not writes_parquet(metadata.properties):
             raise ConfigurationError(
-                f"its data files are to be {wanted}, and batches are landed as Parquet",
+                f"its data files are to be {metadata.properties[_FORMAT]}, and batches are landed as Parquet",
                 where=".".join(table.name()),
-                remedy="remove the table's property `write.format.default`",
+                remedy=f"remove the table's property `{_FORMAT}`",
             )
         return cls(
             metadata.location,
@@ -88,6 +95,11 @@ class NewFiles:
             return place.new_data_location(name)
         folders: Any = _Folders(self.spec.partition_to_path(Record(*partition), self.schema))
         return place.new_data_location(name, folders)
+
+    @property
+    def target_bytes(self) -> int:
+        """How large a data file is to become."""
+        return self.number("write.target-file-size-bytes", 512 << 20)
 
     def number(self, name: str, default: int) -> int:
         """A property of the table that is a number."""

@@ -19,13 +19,12 @@ from pyiceberg.typedef import Record
 from jobs.iceberg.append import Append
 from jobs.iceberg.folding import FoldTask, foldable, readable
 from jobs.iceberg.key_search import KeySearch, can_be_searched, with_bounds
+from jobs.iceberg.new_files import writes_parquet
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, by_data_file, only_data_file
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_commit import Found
 from resources.errors import CommitFailed
 from resources.iceberg_errors import catalog_errors
-
-_TARGET_BYTES, _USUAL_TARGET = "write.target-file-size-bytes", 512 << 20
 
 
 def can_be_taken(table: Table) -> bool:
@@ -41,7 +40,7 @@ def can_be_taken(table: Table) -> bool:
 
 def knows_files(format_version: int, properties: Mapping[str, str]) -> bool:
     """Whether position deletes can be written for the data files of such a table."""
-    return format_version == 2 and properties.get("write.format.default", "parquet").lower() == "parquet"
+    return format_version == 2 and writes_parquet(properties)
 
 
 class RowDelta(Append):
@@ -129,7 +128,7 @@ class RowDelta(Append):
             return None
         gone = {file.data_file: file for file in self._deletes}
         left = [f for f in self._base_data if f.file_path not in gone or gone[f.file_path].path]
-        groups = foldable(left, self.files.spec.spec_id, self.files.number(_TARGET_BYTES, _USUAL_TARGET))
+        groups = foldable(left, self.files.spec.spec_id, self.files.target_bytes)
         if not groups:
             return None
         self._folded.extend(file.file_path for group in groups for file in group)

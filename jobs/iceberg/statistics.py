@@ -12,9 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow.parquet as pq
+from pyiceberg.conversions import from_bytes
 from pyiceberg.io.pyarrow import MetricModeTypes, MetricsMode, StatsAggregator, match_metrics_mode
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, IcebergType, ListType, MapType, PrimitiveType, StringType, StructType
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+)
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
 _METRICS = "write.metadata.metrics."
@@ -53,6 +64,13 @@ class ColumnStatistics:
     nulls: dict[int, int] = field(default_factory=dict)
     lower: dict[int, bytes] = field(default_factory=dict)
     upper: dict[int, bytes] = field(default_factory=dict)
+
+
+def bounds_of(file: DataFile, column: NestedField) -> tuple[Any, Any] | None:
+    """The smallest and largest value of a column of single values; None where they are not known."""
+    low, high, i, kind = file.lower_bounds or {}, file.upper_bounds or {}, column.field_id, column.field_type
+    assert isinstance(kind, PrimitiveType), "a column of single values"
+    return (from_bytes(kind, low[i]), from_bytes(kind, high[i])) if i in low and i in high else None
 
 
 def leaves(schema: Schema) -> list[Leaf]:

@@ -48,7 +48,7 @@ class Cursors:
     @classmethod
     def of_records(cls, raw: pa.Array) -> Cursors:
         """At the beginning of each record of a binary array without nulls."""
-        ends, data = _bounds(raw)
+        ends, data = value_bounds(raw)
         padded = np.zeros(int(ends[-1] - ends[0]) + _PADDING, np.uint8)
         if data is not None:
             padded[:-_PADDING] = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
@@ -156,13 +156,13 @@ class Cursors:
 def cut(raw: pa.Array, first: int, last: int) -> pa.Array:
     """The values of a binary array without so many bytes at their beginnings and ends; null stays null."""
     # `binary_slice` of Arrow asks for too much memory where no end is given.
-    bounds, data = _bounds(raw)
+    bounds, data = value_bounds(raw)
     start = np.minimum(bounds[:-1] + first, bounds[1:])
     found = _between(data, start, np.maximum(bounds[1:] - last, start))
     return pc.if_else(raw.is_valid(), found, pa.scalar(None, pa.binary())) if raw.null_count else found
 
 
-def _bounds(raw: pa.Array) -> tuple[Ints, pa.Buffer | None]:
+def value_bounds(raw: pa.Array) -> tuple[Ints, pa.Buffer | None]:
     """Where each value of a binary array begins, and the last one ends, in its bytes."""
     _, offsets, data = raw.buffers()
     if not len(raw):

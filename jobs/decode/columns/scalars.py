@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.columns.cursors import Ints
+from jobs.decode.columns.cursors import Ints, value_bounds
 from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
 from jobs.decode.json_wire import declared_binary, declared_time
 from jobs.schema.wire import Wire
@@ -110,10 +110,10 @@ def _unscaled(wire: Wire) -> Cast | None:
 def _little(raw: pa.Array, lengths: Ints, widest: int) -> npt.NDArray[np.uint8]:
     """Sixteen bytes, little end first, for each number of at most `widest` bytes, big end first."""
     found = np.zeros((len(raw), 16), np.uint8)
-    _, offsets, data = raw.buffers()
+    bounds, data = value_bounds(raw)
     if not widest or data is None:
         return found
-    ends = np.frombuffer(offsets, np.int32)[raw.offset + 1 : raw.offset + len(raw) + 1].astype(np.int64)
+    ends = bounds[1:]
     held = np.frombuffer(data, np.uint8)
     last = np.maximum(ends - 1, 0)
     sign = np.where((lengths > 0) & (held[np.maximum(ends - lengths, 0).clip(max=len(held) - 1)] >= 0x80), 0xFF, 0)

@@ -15,15 +15,9 @@ from jobs.changes.columns import KEPT
 from jobs.changes.files import LandedSlice
 from jobs.changes.reduction import Reduction
 from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC
+from jobs.destinations.refusal import BATCH, DELETED, LANDED_AT, OFFSET, PARTITION, TOPIC
 from sql import quote
 
-_PLACES = {
-    TOPIC: ("kafka", "topic"),
-    PARTITION: ("kafka", "partition"),
-    OFFSET: ("kafka", "offset"),
-    BATCH: ("batchNumber",),
-}
 _LANDED = ("partitionTime", "i", "batchNumber")
 # More than a batch has positions, so that batch and position together are one number in the same order.
 _POSITIONS = 2**40
@@ -50,7 +44,7 @@ class RowShape:
         rows = {f"c{n}": c.source for n, c in enumerate(self.columns)}
         order = {"orderBy": self.order_by} if self.order_by else {}
         kept = {KEPT.name: (KEPT.name,)} if self.keeps else {}
-        places = _PLACES if self.judged else {}
+        places = LANDED_AT if self.judged else {}
         return {**rows, "op": ("op",), **order, **kept, **{name: (name,) for name in _LANDED}, **places}
 
     @property
@@ -59,7 +53,7 @@ class RowShape:
         return list(self._landed.values())
 
     def of(self, landed: LandedSlice) -> pa.Table:
-        rows = {name: _plain(landed.at(path)) for name, path in self._landed.items()}
+        rows = {name: landed.plain(path) for name, path in self._landed.items()}
         if self.judged:
             rows[DELETED] = pc.equal(rows["op"], "delete").cast(pa.int32())
         return pa.table(rows)
@@ -91,8 +85,3 @@ def _origin() -> list[SparkColumn]:
     places = {TOPIC: kafka["topic"], PARTITION: kafka["partition"], OFFSET: kafka["offset"], BATCH: F.col("__batch")}
     deleted = (F.col("__op") == "delete").cast("int").alias(DELETED)
     return [*(place.alias(name) for name, place in places.items()), deleted]
-
-
-def _plain(values: pa.Array) -> pa.Array:
-    """Texts as such, which may have been read as numbers of a few."""
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 from pyiceberg.io import load_file_io
+from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
 from jobs.changes.columns import CHANGES
@@ -33,11 +35,11 @@ from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.upload import UploadTask
 from jobs.destinations.refusal import Refusal
 from jobs.failpoints import failpoint
-from jobs.spark_tasks import Batches, told, told_by_tasks
+from jobs.spark_tasks import Batches, numbered, numbers, told, told_by_tasks
 from resources.bigquery import BigQuery, Job
 from resources.errors import BatchmergeError
 from resources.iceberg_errors import catalog_errors
-from resources.spark import spark_errors
+from resources.spark import parallelism, spark_errors
 
 _LOG = logging.getLogger("batchmerge")
 # A task of fewer rows would be over before it is worth its start.
@@ -80,11 +82,11 @@ class SentRows:
         tasks = self._tasks(files, flush)
 
         def counted(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for number in _numbers(batches):
+            for number in numbers(batches):
                 yield told(str(sum(map(len, files.share(number, tasks).in_pieces(first, last)))))
 
         with spark_errors(self.where):
-            return sum(map(int, told_by_tasks(self.context.spark.range(0, tasks, 1, tasks), counted)))
+            return sum(map(int, told_by_tasks(numbered(self.context.spark, tasks), counted)))
 
     def load(self, job_id: str, flush: Flush, labels: Mapping[str, str], tells: bool) -> Job:
         """The load job of rows that tasks write; the job that has this id already, where there is one."""
@@ -110,7 +112,7 @@ class SentRows:
             BadRecords, StorageError, Unavailable: what they met.
         """
         rows, parts = self._rows(flush)
-        task = StagingTask(self._rows_file, parts, folder, self._storage, tells)
+        task = StagingTask(self._rows_file, parts, folder, dict(self._landed.io.properties), tells)
         with spark_errors(self.where):
             return Staged.sum_of(told_by_tasks(rows, task) or self._told_of_nothing(task))
 
@@ -136,7 +138,7 @@ class SentRows:
 
     def _told_of_nothing(self, task: StagingTask | UploadTask) -> list[str]:
         """Without rows there may be no task, and a load has to have a file."""
-        return told_by_tasks(self.context.spark.range(1), replace(task, parts=lambda _batches: iter(())))
+        return told_by_tasks(numbered(self.context.spark, 1), replace(task, parts=lambda _batches: iter(())))
 
     def _rows(self, flush: Flush, most_tasks: int | None = None) -> tuple[DataFrame, Parts]:
         """What goes into tasks, and how they make rows of it: of the files themselves, or of what Spark finds."""
@@ -149,14 +151,13 @@ class SentRows:
         first, last, tasks = flush.first.number, flush.last.number, most_tasks or self._tasks(files, flush)
 
         def read(batches: Batches) -> Iterator[pa.Table]:
-            for number in _numbers(batches):
+            for number in numbers(batches):
                 yield from map(shape.of, files.share(number, tasks).in_pieces(first, last))
 
-        return spark.range(0, tasks, 1, tasks), read
+        return numbered(spark, tasks), read
 
     def _tasks(self, files: PlannedFiles, flush: Flush) -> int:
-        most = int(self.context.spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        return max(1, min(most, len(files.files or ()), 1 + flush.rows // _WORTH_A_TASK))
+        return max(1, min(parallelism(self.context.spark), len(files.files or ()), 1 + flush.rows // _WORTH_A_TASK))
 
     @property
     def _rows_file(self) -> RowsFile:
@@ -173,30 +174,22 @@ class SentRows:
         known = self.bigquery.connection
         if known.staging:
             return f"{known.staging.rstrip('/')}/{self.context.pipeline}"
-        landed = self.context.intermediate
-        location = landed.catalog.require(landed.identifier).location()
+        location = self._landed.location()
         # There the removal of orphans finds what a run that died has left.
         return f"{location}/staging" if can_read([location], known.reads) else None
 
-    @property
-    def _storage(self) -> Mapping[str, str]:
-        landed = self.context.intermediate
-        return dict(landed.catalog.require(landed.identifier).io.properties)
+    @cached_property
+    def _landed(self) -> Table:
+        return self.context.intermediate.catalog.require(self.context.intermediate.identifier)
 
     def _remove(self, staged: Staged) -> None:
         try:
             with catalog_errors(self.where):
-                storage = load_file_io(dict(self._storage), staged.files[0])
+                storage = load_file_io(dict(self._landed.io.properties), staged.files[0])
                 for path in (*staged.files, *staged.letters):
                     storage.delete(path)
         except BatchmergeError as problem:
             _LOG.warning("%s: files that were loaded are left in the staging folder: %s", self.where, problem)
-
-
-def _numbers(batches: Batches) -> Iterator[int]:
-    """Of the shares that a task has (`spark.range`)."""
-    for batch in batches:
-        yield from batch.column("id").to_pylist()
 
 
 def _as_tables(batches: Batches) -> Iterator[pa.Table]:

@@ -24,17 +24,13 @@ from jobs.destinations.clickhouse.insertion import (
     run_tasks,
 )
 from jobs.destinations.clickhouse.steps import Chunk
-from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC
+from jobs.destinations.refusal import DELETED, LANDED_AT
 from jobs.offsets import OffsetRange
+from jobs.spark_tasks import numbered, numbers
 from jobs.spec.columns import RowColumn
+from resources.spark import parallelism
 
-_PLACES = {
-    TOPIC: ("kafka", "topic"),
-    PARTITION: ("kafka", "partition"),
-    OFFSET: ("kafka", "offset"),
-    BATCH: ("batchNumber",),
-    POSITION: ("i",),
-}
+_PLACES = {**LANDED_AT, POSITION: ("i",)}
 
 
 @dataclass(frozen=True)
@@ -59,8 +55,8 @@ class RowShape:
         return [*(c.path for c in self.columns), *ordered_by, *_PLACES.values(), ("op",)]
 
     def of(self, landed: LandedSlice) -> pa.Table:
-        rows = {c.name: _plain(landed.at(c.path)) for c in self.columns}
-        rows |= {name: _plain(landed.at(path)) for name, path in _PLACES.items()}
+        rows = {c.name: landed.plain(c.path) for c in self.columns}
+        rows |= {name: landed.plain(path) for name, path in _PLACES.items()}
         if self.order_by:
             rows[ORDER] = _as_integer(landed.at(self.order_by.path))
         if self.deletes:
@@ -84,8 +80,8 @@ class LandedSlices:
             Interrupted, Unavailable, TerminalError: what the tasks met; the worst of it.
         """
         count = len(insertion.chunks)
-        tasks = min(count, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1))
-        return run_tasks(self.spark.range(0, count, 1, tasks), self._task(insertion), where)
+        rows = numbered(self.spark, count, min(count, parallelism(self.spark)))
+        return run_tasks(rows, self._task(insertion), where)
 
     def _task(self, insertion: Insertion) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         # No reference to the session may travel.
@@ -96,15 +92,9 @@ class LandedSlices:
             return lambda: shape.of(files.read(chunk.first, chunk.last, spans if chunk.is_part else None))
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            numbers = (number for batch in batches for number in batch.column("id").to_pylist())
-            yield from insertion.run((number, rows_of(insertion.chunks[number])) for number in numbers)
+            yield from insertion.run((number, rows_of(insertion.chunks[number])) for number in numbers(batches))
 
         return run
-
-
-def _plain(values: pa.Array) -> pa.Array:
-    """Texts as such, which may have been read as numbers of a few."""
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def _as_integer(value: pa.Array) -> pa.Array:

@@ -105,7 +105,8 @@ class IcebergDestination(Destination):
             known = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
             mirrored |= recreated_properties(known, recreated, self.pipeline, self.table.branch)
         changes = self._changes(context, wanted)
-        if self.table.mode == "append" and (landed := files_to_copy(context.intermediate, wanted, batches)):
+        if self.table.mode == "append":
+            landed = partial(files_to_copy, context.intermediate, wanted, batches)
             return self._append(context, committed, state, changes, mirrored, landed)
         changes = replace(changes, few=partial(few_changes, context.intermediate, wanted, batches, changes.keeps))
         return self._write(context, committed, state, changes, mirrored)
@@ -175,13 +176,13 @@ class IcebergDestination(Destination):
         state: CommittedState,
         changes: Changes,
         mirrored: dict[str, str],
-        landed: PlannedFiles | None = None,
+        landed: Callable[[], PlannedFiles | None] = lambda: None,
     ) -> Merged:
         clock, table = Stages(), self.catalog.require(self.table.table)
         commit: Append | Attempt
-        if landed and takes_copies(table):
+        if takes_copies(table) and (files := landed()):
             commit = append = self._commit(Append, committed, context.transaction, table)
-            write = partial(copy, context.spark, landed, changes.wanted, append)
+            write = partial(copy, context.spark, files, changes.wanted, append)
         else:
             commit = attempt = self._commit(Attempt, committed, context.transaction, table)
             write = partial(changes.append_to, attempt)

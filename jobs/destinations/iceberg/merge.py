@@ -29,7 +29,7 @@ from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.rows import with_all_columns
 from jobs.schema.types import type_name
-from jobs.spark_tasks import plain_function, told_by_tasks
+from jobs.spark_tasks import numbered, plain_function, told_by_tasks
 from resources.errors import InvariantBroken
 from resources.spark import parallelism
 from sql import quote, render
@@ -112,7 +112,7 @@ class Changes:
         if changes is None or search is None:
             return None
         task = FewChangesTask(changes, self.wanted.keys, self.null_safe, search, self._writing(delta))
-        told = told_by_tasks(self.spark.range(0, 1, 1, 1), task)
+        told = told_by_tasks(numbered(self.spark, 1), task)
         return RowDeltaReport.sum_of(told) if told else None
 
     def _written_by_all(self, delta: RowDelta) -> RowDeltaReport:
@@ -137,7 +137,7 @@ class Changes:
 
     def _fold(self, delta: RowDelta) -> None:
         if task := delta.fold_task():
-            groups = self.spark.range(0, len(task.groups), 1, len(task.groups))
+            groups = numbered(self.spark, len(task.groups))
             delta.add(RowDeltaReport.sum_of(told_by_tasks(groups, task)).files)
 
     def _with_places(self, delta: RowDelta) -> tuple[DataFrame, int]:
@@ -166,7 +166,7 @@ class Changes:
         """The rows that the scan finds as a view; None where no file can hold any."""
         if not scan.shares:
             return None
-        shares = self.spark.range(0, len(scan.shares), 1, len(scan.shares))
+        shares = numbered(self.spark, len(scan.shares))
         kind = from_arrow_schema(scan.schema, prefer_timestamp_ntz=True)
         shares.mapInArrow(plain_function(scan), kind).createOrReplaceTempView(_FOUND)
         return (_FOUND,)
