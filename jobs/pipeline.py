@@ -17,7 +17,6 @@ from jobs.first_offsets import first_offsets
 from jobs.highest_batch import highest_of
 from jobs.known_topics import remember
 from jobs.landing.intermediate import IntermediateTable
-from jobs.landing.landing_table import LandingTable
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.sample import sampled_columns, sampled_key
@@ -77,7 +76,7 @@ class Pipeline:
     def __post_init__(self) -> None:
         self.kafka = self.connections.opened(self.spec.source.connection, KafkaConnection, KafkaCluster)
         self._declared = self.spec
-        self.intermediate = self._landing_table()
+        self.intermediate = self._intermediate()
         self.resolve()
 
     def resolve(self) -> None:
@@ -86,7 +85,7 @@ class Pipeline:
         opens_columns = adds_columns(self._declared) or key_is_open(self._declared)
         if not (opens_columns or self.spec.new_tables):
             return
-        columns, names = self._place.found()
+        columns, names = self.intermediate.found()
         if names.keys() - self.names.keys():
             remember(self.name, names)
         self.names = names
@@ -96,7 +95,7 @@ class Pipeline:
     def _take(self, resolved: PipelineSpec) -> None:
         if resolved.source != self.spec.source:
             self.spec = resolved
-            self.intermediate = self._landing_table()
+            self.intermediate = self._intermediate()
 
     def take_key(self) -> bool:
         """Takes over the key that the newest records have, where it is open; True if so.
@@ -145,17 +144,10 @@ class Pipeline:
         found = sampled_columns(keyed, self.kafka, self._topics(), Registries(self.registries()))
         return replace(self, spec=found.spec), found
 
-    @property
-    def _place(self) -> IntermediateTable:
-        """`<pipeline>_<suffix>`: landed batches, or only dead letters (`intermediate.direct`)."""
+    def _intermediate(self) -> IntermediateTable:
         connection = self.spec.intermediate.connection
         catalog = self.connections.opened(connection, IcebergConnection, IcebergCatalog)
         return IntermediateTable(self.name, self.spec, catalog, Registries(self.registries()), self.reads)
-
-    def _landing_table(self) -> LandingTable:
-        if not self.spec.intermediate.direct:
-            return self._place
-        return self.destination_of(self.spec.tables[0]).as_landing(self._place)
 
     def registries(self) -> dict[str, SchemaRegistry]:
         """The Schema Registries that the source names, by connection."""

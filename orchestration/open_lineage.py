@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from jobs.destinations.base import Destination
 from jobs.iceberg import FORMAT
-from jobs.landing.landing_table import LandingTable
+from jobs.landing.intermediate import IntermediateTable
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import RowColumn
 from resources.connections import KafkaConnection
@@ -55,7 +55,7 @@ def topics(pipeline: Pipeline) -> list[Dataset]:
     return [Dataset(f"kafka://{server}", name) for name in ([source.pattern] if source.pattern else source.topics)]
 
 
-def landing(place: LandingTable) -> Dataset:
+def landing(place: IntermediateTable) -> Dataset:
     return Dataset(f"{FORMAT}://{place.catalog.name}", place.identifier)
 
 

@@ -1,4 +1,4 @@
-"""What destinations read from: landed batches and their rows, whichever table they are in."""
+"""What destinations read from: landed batches and their rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LandedSnapshot(NamedTuple):
 
 
 class LandedRows(Protocol):
-    """A table of landed changes (`jobs.changes.columns`): the intermediate table, or one that stands in for it."""
+    """A table of landed changes (`jobs.changes.columns`): the intermediate table."""
 
     @property
     def identifier(self) -> str:

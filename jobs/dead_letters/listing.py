@@ -22,11 +22,11 @@ def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
     found = []
     table = _table(pipeline)
     if table is not None:
-        with spark_errors(dead_letter_table(pipeline)):
+        with spark_errors(pipeline.intermediate.identifier):
             revised = _is_revised(table)
             text = render("spark", "quarantined", table=pipeline.intermediate.path, revised=revised)
             rows = _session(pipeline).sql(text).collect()
-        found = [DeadLetterGroup(dead_letter_table(pipeline), **row.asDict()) for row in rows]
+        found = [DeadLetterGroup(pipeline.intermediate.identifier, **row.asDict()) for row in rows]
     return [*found, *(group for d in pipeline.destinations() for group in d.dead_letter_groups())]
 
 
@@ -42,7 +42,7 @@ def letters(
     table = _table(pipeline)
     if table is None:
         return
-    where, revised = dead_letter_table(pipeline), _is_revised(table)
+    where, revised = pipeline.intermediate.identifier, _is_revised(table)
     text = render(
         "spark", "dead_letters", table=pipeline.intermediate.path, values=values, headers=False, revised=revised
     )
@@ -56,11 +56,6 @@ def letters(
             yield DeadLetter(table=where, **fields)
 
 
-def dead_letter_table(pipeline: Pipeline) -> str:
-    """The Iceberg table of the dead letters: those of its rows whose `error` is not null."""
-    return ".".join(pipeline.intermediate.path[1:])
-
-
 def open_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST) -> DataFrame | None:
     """Rows of ``dead_letters.sql.j2`` with values and headers; None where nothing is landed."""
     table = _table(pipeline)
@@ -72,7 +67,7 @@ def open_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: 
 
 
 def _table(pipeline: Pipeline) -> Table | None:
-    table = pipeline.intermediate.catalog.load(dead_letter_table(pipeline))
+    table = pipeline.intermediate.catalog.load(pipeline.intermediate.identifier)
     return table if table is not None and table.current_snapshot() is not None else None
 
 

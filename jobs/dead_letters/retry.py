@@ -11,21 +11,18 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import Batch, CommittedState, Counts
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.dead_letter import DeadLetter
-from jobs.dead_letters.listing import dead_letter_table, open_letters
+from jobs.dead_letters.listing import open_letters
 from jobs.dead_letters.redecode import Redecoded, landed_again, redecode
 from jobs.iceberg import spark_writes
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.schema import arrow_schema
-from jobs.landing.direct import DirectLanding
-from jobs.landing.landing_table import Rows
 from jobs.landing.new_tables import known_names, name_rule
 from jobs.landing.ranges import LandedRanges
 from jobs.landing.task import Selection
@@ -65,7 +62,7 @@ def retry(pipeline: Pipeline) -> Retried:
     for destination in pipeline.destinations():
         check_coordinates(pipeline, destination)
     pipeline.intermediate.prepare()
-    done = retry_on_conflict(lambda: _land(pipeline), most_attempts(pipeline), dead_letter_table(pipeline))
+    done = retry_on_conflict(lambda: _land(pipeline), most_attempts(pipeline), pipeline.intermediate.identifier)
     applied = merge_tables(pipeline)
     if done is None:
         return Retried(applied=applied)
@@ -81,12 +78,12 @@ def _land(pipeline: Pipeline) -> Redecoded | None:
     pipeline.check_generation(committed)
     if committed is None:
         return None
-    with spark_errors(dead_letter_table(pipeline)):
+    with spark_errors(place.identifier):
         spark = pipeline.spark("dead-letters", place.catalog)
         letters = _letters(pipeline, spark, committed)
         if letters is None:
             return None
-        table = place.catalog.require(dead_letter_table(pipeline))
+        table = place.catalog.require(place.identifier)
         names = name_rule(pipeline.spec, known_names(table.properties, pipeline.name))
         with redecode(pipeline, spark, letters, committed, arrow_schema(table), names) as redecoded:
             if redecoded.changed:
@@ -98,33 +95,14 @@ def _land(pipeline: Pipeline) -> Redecoded | None:
 
 def _letters(pipeline: Pipeline, spark: SparkSession, committed: CommittedState) -> DataFrame | None:
     """The open dead letters that can be tried."""
-    place = pipeline.intermediate
-    if isinstance(place, DirectLanding):
-        letters = open_letters(pipeline, spark, last=committed.batch_number)
-        return None if letters is None else _of_committed(spark, letters, committed, place)
     # Of batches that retention has removed it is not known any more what came after them.
-    known = place.landed().batches
+    known = pipeline.intermediate.landed().batches
     return open_letters(pipeline, spark, known[0].number, committed.batch_number) if known else None
-
-
-def _of_committed(
-    spark: SparkSession, letters: DataFrame, committed: CommittedState, place: DirectLanding
-) -> DataFrame:
-    """Dead letters of records of the present topics, in a batch that is committed.
-
-    By offset: dead letters are published before their batch, which may be cut otherwise when it is landed after all.
-    """
-    since = place.present_since()
-    rows = [(tp.topic, tp.partition, end, since.get(tp.topic, 0)) for tp, end in committed.offsets.items()]
-    ends = spark.createDataFrame(rows, "`topic` string, `partition` int, `end` bigint, `first` bigint")
-    same = (letters["topic"] == ends["topic"]) & (letters["partition"] == ends["partition"])
-    taken = (letters["offset"] < ends["end"]) & (letters["batch"] >= ends["first"])
-    return letters.join(ends, same & taken, "left_semi")
 
 
 @dataclass(frozen=True)
 class _Letters:
-    """Dead letters that have something new to say (`jobs.landing.landing_table.Readings`)."""
+    """Dead letters that have something new to say (`jobs.landing.readings.Readings`)."""
 
     spark: SparkSession
     letters: DataFrame
@@ -132,16 +110,13 @@ class _Letters:
     redecoded: Redecoded
     from_letters: bool = True
 
-    def write(
-        self, commit: Append | Attempt, columns: pa.Schema, selection: Selection, made: Rows | None = None
-    ) -> LandedRanges:
+    def write(self, commit: Append | Attempt, selection: Selection) -> LandedRanges:
         assert isinstance(commit, Attempt), "letters are read by Spark, which writes to a branch"
-        rows = landed_again(self.spark, self.letters, self.batch, columns)
+        rows = landed_again(self.spark, self.letters, self.batch, commit.schema)
         wanted = F.coalesce(F.col("op").isin(*selection.operations), F.lit(False))
         if selection.bad_records:
             wanted |= F.col("error").isNotNull()
-        chosen = rows.where(wanted)
-        spark_writes.append(made(chosen) if made else chosen, commit.path, commit.summary)
+        spark_writes.append(rows.where(wanted), commit.path, commit.summary)
         changed, recovered = (sum(found.values()) for found in (self.redecoded.changed, self.redecoded.recovered))
         counts = Counts(changed, recovered, changed - recovered, recovered=changed)
         return LandedRanges(counts, self.redecoded.brought)

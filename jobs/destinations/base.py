@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from jobs.destinations.leases import LeaseState
     from jobs.destinations.reading import TableReader
     from jobs.destinations.side_table import SideTable
-    from jobs.landing.intermediate import IntermediateTable
-    from jobs.landing.landing_table import LandingTable
     from jobs.maintenance.report import Done
     from jobs.spec.pipeline import PipelineSpec
     from jobs.spec.tables import Table
@@ -267,11 +265,3 @@ class Destination(ABC):
             ConfigurationError: the connection's system cannot.
         """
         raise NotImplementedError(f"{self.table.kind} does not commit tables together")
-
-    def as_landing(self, dead_letters: IntermediateTable) -> LandingTable:
-        """The table itself as the place where batches are landed (`lands_directly`).
-
-        Args:
-            dead_letters: where records go that cannot be read.
-        """
-        raise NotImplementedError(f"{self.table.kind} is no place to land in")

@@ -61,7 +61,6 @@ class Capabilities:
         counts_keys_at_merge: `Destination.touched_duplicates` is cheap enough to be asked after every merge; otherwise
             only `verify` asks for duplicate keys.
         commits_together: `Destination.transaction` commits several tables of one connection at once.
-        lands_directly: an append table can stand in for the intermediate table (`Destination.as_landing`).
         refuses: there are rows that can be landed and that its system cannot store (`jobs.destinations.refusal`).
         nullable_nested: a struct, array or map may be null in a table; otherwise those that records bring are `text`.
         tells_topics_apart: rows of a recreated topic are told from those of the topic before it of that name, or
@@ -78,7 +77,6 @@ class Capabilities:
     keeps_unchanged_columns: bool = False
     counts_keys_at_merge: bool = False
     commits_together: bool = False
-    lands_directly: bool = False
     refuses: bool = False
     nullable_nested: bool = True
     tells_topics_apart: bool = False

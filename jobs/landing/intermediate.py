@@ -29,10 +29,10 @@ from jobs.iceberg.history import (
 )
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.landing.batch_records import BatchRecords
-from jobs.landing.landing_table import Readings
 from jobs.landing.new_columns import Written, write_with_new_columns
 from jobs.landing.new_tables import NameRule, known_names, name_rule, tell_new_tables
 from jobs.landing.ranges import LandedRanges, land_ranges
+from jobs.landing.readings import Readings
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries, known_ids, tell_schema_ids
 from jobs.landing.task import Selection
@@ -226,7 +226,7 @@ class IntermediateTable:
                 kafka, spec, batch, append.schema, self.registries, {}, refused, names, schema_ids=ids,
                 reads=self.reads,
             )  # fmt: skip
-            return records, append, land_ranges(spark, records, append, selection, not selection.bad_records)
+            return records, append, land_ranges(spark, records, append, selection)
 
         with spark_errors(self.identifier):
             _, append, landed = write_with_new_columns(self.spec, write, self._follow)
@@ -244,7 +244,7 @@ class IntermediateTable:
             writes = Attempt if readings.from_letters else Append
             commit = writes(self.catalog, self.identifier, self.pipeline, committed)
             failpoint("land.begun")
-            written = readings.write(commit, commit.schema, Selection(READINGS, keeps_bad))
+            written = readings.write(commit, Selection(READINGS, keeps_bad))
             failpoint("land.written")
         named = tell_new_tables(commit, written.report, batch.number)
         watermark = committed.watermark.truncated(written.report.truncated_below)

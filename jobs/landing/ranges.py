@@ -1,8 +1,7 @@
 """Landing the offset ranges of a batch: written by Spark's tasks, counted, checked, and not yet published.
 
-Whatever reads a batch from Kafka does it here: landing into the intermediate table, landing straight into a
-destination (`intermediate.direct`), and a replay from Kafka, whose records have their places already. They differ in
-which records they write, as which columns.
+Whatever reads a batch from Kafka does it here: landing, and a replay from Kafka, whose records have their places
+already. They differ in which records they write.
 """
 
 from __future__ import annotations
@@ -33,13 +32,8 @@ class LandedRanges:
     report: TaskReport = field(default_factory=TaskReport)
 
 
-def land_ranges(
-    spark: SparkSession, records: BatchRecords, append: Append, selection: Selection, skip: bool
-) -> LandedRanges:
+def land_ranges(spark: SparkSession, records: BatchRecords, append: Append, selection: Selection) -> LandedRanges:
     """Writes the selected records of the batch to files that the append will commit; checks that none is missing.
-
-    Args:
-        skip: nothing is kept of bad records, here or elsewhere: they count as skipped, not as quarantined.
 
     Raises:
         InvariantBroken: the counts do not add up. BadRecords: the policy is `fail`, or there are too many.
@@ -49,8 +43,8 @@ def land_ranges(
     records.check_topics()
     found = sum_up(reports, records.batch.ranges, append.identifier)
     append.add(found.files)
-    elsewhere = 0 if selection.bad_records or skip else found.outcome.quarantined
-    counts = check(records.batch, records.readings, append.identifier, found, append.rows + elsewhere, skip)
+    skip = not selection.bad_records
+    counts = check(records.batch, records.readings, append.identifier, found, append.rows, skip)
     refuse_bad_records(records.spec, records.batch, counts, append.identifier, lambda: records.bad(spark))
     return LandedRanges(counts, found)
 

@@ -19,17 +19,15 @@ from resources.iceberg_errors import catalog_errors
 
 @dataclass(frozen=True)
 class Selection:
-    """Which of the shaped records are written, and as which columns.
+    """Which of the shaped records are written.
 
     Attributes:
         operations: the ops whose records are written; any other op counts as filtered.
         bad_records: dead letters are written.
-        columns: by name where each column of the table is in a landed row; None: the table has landed rows.
     """
 
     operations: tuple[str, ...]
     bad_records: bool
-    columns: Mapping[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,10 +62,7 @@ class LandingTask:
     def columns(self, rows: pa.RecordBatch) -> Mapping[str, pa.Array]:
         """What the table's columns have of landed rows."""
         constants = {name: pa.repeat(value, rows.num_rows) for name, value in self.constants.items()}
-        landed = {**constants, **{name: rows.column(name) for name in rows.schema.names}}
-        if self.selection.columns is None:
-            return landed
-        return {name: _at(landed, path) for name, path in self.selection.columns.items()}
+        return {**constants, **{name: rows.column(name) for name in rows.schema.names}}
 
 
 class OpenTask:
@@ -95,8 +90,3 @@ class OpenTask:
             rows = rows.filter(chosen)
         if rows.num_rows:
             self._writer.write(conformed(self._task.columns(rows), self._task.files.arrow_schema))
-
-
-def _at(columns: Mapping[str, pa.Array], path: tuple[str, ...]) -> pa.Array:
-    head, *parts = path
-    return pc.struct_field(columns[head], parts) if parts else columns[head]

@@ -58,7 +58,7 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
     expired = expire_these(spark, maintained, ids) if oldest.number > landed[0].number else {}
     known = pipeline.intermediate.landed().batches
     rows = _delete(spark, maintained, "batchNumber", known[0].number, dead_letters=False, landed=landed)
-    rows += retire_dead_letters(spark, maintained, options)["rows deleted"]
+    rows += _retire_dead_letters(spark, maintained, options)["rows deleted"]
     return {"batches removed": len(landed) - len(known), "batches kept": len(known), "rows deleted": rows, **expired}
 
 
@@ -75,7 +75,7 @@ def _committed(pipeline: Pipeline) -> list[CommittedState | None]:
     return states
 
 
-def retire_dead_letters(spark: SparkSession, maintained: MaintainedTable, options: Landed) -> Mapping[str, int]:
+def _retire_dead_letters(spark: SparkSession, maintained: MaintainedTable, options: Landed) -> Mapping[str, int]:
     """Deletes dead letters after a time of their own; nobody may have read them yet, so by default never."""
     if options.dead_letters_keep_days is None:
         return {"rows deleted": 0}

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from jobs.destinations.base import Destination
-from jobs.landing.direct import DirectLanding
-from jobs.landing.intermediate import IntermediateTable
 from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.maintenance.report import Done
-from jobs.maintenance.retention import retire, retire_dead_letters
+from jobs.maintenance.retention import retire
 from jobs.maintenance.upkeep import done, keep_up
 from jobs.pipeline import Pipeline
 
@@ -18,11 +16,8 @@ LANDING = "maintenance of landing"
 
 
 def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
-    """The intermediate table; of a pipeline with `intermediate.direct` the table of its dead letters."""
-    place, options = pipeline.intermediate, pipeline.spec.maintenance
-    direct = isinstance(place, DirectLanding)
-    table = place.dead_letters if isinstance(place, DirectLanding) else place
-    assert isinstance(table, IntermediateTable)
+    """The intermediate table."""
+    table, options = pipeline.intermediate, pipeline.spec.maintenance
     maintained = MaintainedTable(
         pipeline=pipeline.name,
         catalog=table.catalog,
@@ -36,13 +31,9 @@ def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
         return
     spark = pipeline.spark(LANDING, table.catalog)
     landed = options.landed
-    retention = (
-        partial(retire_dead_letters, spark, maintained, landed)
-        if direct
-        else partial(retire, spark, pipeline, maintained, landed)
-    )
+    retention = partial(retire, spark, pipeline, maintained, landed)
     yield from done(maintained.identifier, [("landed", landed.enabled, retention)])
-    known = [] if direct else pipeline.intermediate.landed().batches
+    known = table.landed().batches
     yield from keep_up(spark, maintained, options, known[0].snapshot_id if known else None)
 
 

@@ -18,18 +18,15 @@ from datetime import datetime
 from functools import reduce
 from operator import or_
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch
+from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.listing import open_letters
-from jobs.iceberg import spark_writes
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.landing.batch_records import BatchRecords
-from jobs.landing.landing_table import Rows
 from jobs.landing.new_tables import known_names, name_rule
 from jobs.landing.places import Places, landed_from, places
 from jobs.landing.ranges import LandedRanges, land_ranges
@@ -162,7 +159,7 @@ def _check_order(pipeline: Pipeline, committed: CommittedState) -> None:
 
 @dataclass(frozen=True)
 class _KafkaRecords:
-    """The records of some ranges, read by Spark (`jobs.landing.landing_table.Readings`)."""
+    """The records of some ranges, read by Spark (`jobs.landing.readings.Readings`)."""
 
     pipeline: Pipeline
     batch: Batch
@@ -170,16 +167,15 @@ class _KafkaRecords:
     places: Places
     from_letters: bool = False
 
-    def write(
-        self, commit: Append | Attempt, columns: pa.Schema, selection: Selection, made: Rows | None = None
-    ) -> LandedRanges:
+    def write(self, commit: Append | Attempt, selection: Selection) -> LandedRanges:
+        assert isinstance(commit, Append), "tasks write files of what they read"
         pipeline, spec = self.pipeline, self.pipeline.spec
         spark = pipeline.spark("landing", pipeline.intermediate.catalog)
         records = BatchRecords(
             pipeline.kafka,
             spec,
             replace(self.batch, ranges=self.ranges),
-            columns,
+            commit.schema,
             Registries(pipeline.registries()),
             # A replay makes no columns: where one would be missing, a dead letter says so.
             refused_fields={},
@@ -189,25 +185,11 @@ class _KafkaRecords:
             schema_ids=known_ids(commit.properties, pipeline.name),
         )
         recovered = self._letters(spark)
-        if isinstance(commit, Append):
-            skip = spec.on_bad_record == "skip"
-            landed = land_ranges(spark, records, commit, selection, skip)
-            if names := records.names_after(landed.report):
-                commit.start_over()
-                landed = land_ranges(spark, replace(records, names=names), commit, selection, skip)
-            return replace(landed, counts=replace(landed.counts, recovered=recovered))
-        assert made, "rows that are missing are found by Spark"
-        rows, op = records.shaped(spark), F.col("op")
-        good = F.coalesce(op.isin(*selection.operations), F.lit(False))
-        spark_writes.append(made(rows.where(good)), commit.path, commit.summary)
-        records.check_topics()
-        found = rows.agg(
-            F.count("*").alias("read"),
-            F.count_if(good).alias("landed"),
-            F.count_if(F.col("error").isNotNull()).alias("bad"),
-        ).collect()[0]
-        filtered = found["read"] - found["landed"] - found["bad"]
-        return LandedRanges(Counts(found["read"], found["landed"], found["bad"], filtered, recovered=recovered))
+        landed = land_ranges(spark, records, commit, selection)
+        if names := records.names_after(landed.report):
+            commit.start_over()
+            landed = land_ranges(spark, replace(records, names=names), commit, selection)
+        return replace(landed, counts=replace(landed.counts, recovered=recovered))
 
     def _letters(self, spark: SparkSession) -> int:
         """How many dead letters have these places."""

@@ -58,12 +58,6 @@ def _replay(
     before: Callable[[LandedBatch], bool],
 ) -> Replayed | None:
     """`before`: what is wanted begins before this batch, the oldest one that is known."""
-    if pipeline.spec.intermediate.direct:
-        raise ConfigurationError(
-            "the pipeline has no intermediate table (`intermediate.direct`), so there is nothing to replay from",
-            where=f"pipeline {pipeline.name}",
-            remedy=f"read from Kafka again: `batchmerge replay {pipeline.name} --kafka-from …`",
-        )
     check_coordinates(pipeline, destination)
 
     def once() -> Replayed | None:

@@ -148,9 +148,6 @@ def added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
     if spec.source.transform:
         what = "records cannot bring columns where a transform names them itself"
         yield Mistake(path, what, "declare `columns`, and use `rescue`, `ignore` or `fail`")
-    if spec.intermediate.direct and not spec.source.value.columns:
-        what = "a table that is written at once needs a column to begin with"
-        yield Mistake(("intermediate", "direct"), what, "declare one in `source.value.columns`, or leave `direct` out")
     for number, table in enumerate(spec.tables):
         if not table.evolve.add_columns:
             what = "`source.value.unknown_fields: add` adds columns, and this table takes none"

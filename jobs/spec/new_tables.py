@@ -132,7 +132,6 @@ def new_tables_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
     beside = {
         "source.for_each": spec.source.for_each,
         "commit: together": spec.commit == "together",
-        "intermediate.direct": spec.intermediate.direct,
         "interval": spec.interval,
     }
     for other in (other for other, there in beside.items() if there):

@@ -25,7 +25,7 @@ from jobs.spec.overrides import Override
 from jobs.spec.rules import mistakes
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
-from resources.config_files.mistakes import refuse
+from resources.config_files.mistakes import Mistake, Mistakes, refuse
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -61,11 +61,15 @@ class Intermediate(Spec):
     suffix: str = Field(
         "tmp", pattern=r"^[A-Za-z0-9_]+$", description="the table is <pipeline>_<suffix>", examples=["tmp"]
     )
-    direct: bool = Field(
-        False,
-        description="the only table, append-only in Iceberg, is written at once; dead letters still go to "
-        "<pipeline>_<suffix>. Faster; nothing to replay from",
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_direct(cls, given: Any) -> Any:
+        """An option of earlier versions: a lone table was written without an intermediate one."""
+        if isinstance(given, dict) and "direct" in given:
+            remedy = "leave it out; where it was true, go on with `batchmerge offsets reset <pipeline> --to committed`"
+            raise Mistakes([Mistake(("direct",), "every batch is landed in the intermediate table now", remedy)])
+        return given
 
 
 class Freshness(Spec):

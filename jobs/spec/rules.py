@@ -72,33 +72,14 @@ def _tables(spec: PipelineSpec) -> Iterator[Mistake]:
             )
 
 
-def _direct(spec: PipelineSpec) -> Iterator[Mistake]:
-    only = spec.tables[0]
-    if not spec.intermediate.direct:
-        return
-    if len(spec.tables) > 1 or not kind_of(only).capabilities.lands_directly or only.mode != "append":
-        able = one_of([kind.title for kind in kinds().values() if kind.capabilities.lands_directly])
-        yield Mistake(
-            ("intermediate", "direct"),
-            f"it works with one table alone, in {able} and of mode append",
-            "leave `direct` out",
-        )
-    elif only.connection != spec.intermediate.connection:
-        yield Mistake(
-            ("intermediate", "direct"),
-            f"the table is in {only.connection}, and what is landed in {spec.intermediate.connection}",
-            "name the same connection in both",
-        )
-
-
 def _together(spec: PipelineSpec) -> Iterator[Mistake]:
     places = {(t.kind, t.connection) for t in spec.tables}
     able = [kind.title for kind in kinds().values() if kind.capabilities.commits_together]
     alone = len(places) > 1 or not kind_of(spec.tables[0]).capabilities.commits_together
-    if spec.commit == "together" and (alone or spec.intermediate.direct):
+    if spec.commit == "together" and alone:
         yield Mistake(
             ("commit",),
-            f"`together` needs tables of one {one_of(able)} connection, and an intermediate table",
+            f"`together` needs tables of one {one_of(able)} connection",
             "use `each`, or make two pipelines",
         )
     elif spec.commit == "together" and spec.source.for_each:
@@ -181,10 +162,9 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((*_ALL_COLUMNS, KEY, OP), _named_columns),
     ((*_ALL_COLUMNS, KEY, OP), _options_of_kinds),
     ((KEY,), _tables),
-    ((_TABLES,), _direct),
-    ((_TABLES, ("intermediate", "direct")), _together),
+    ((_TABLES,), _together),
     ((_TABLES, *_TOPICS, KEY, ORDER), _order),
-    ((*_VALUE, _TABLES, ("intermediate", "direct"), ORDER), keep_mistakes),
+    ((*_VALUE, _TABLES, ORDER), keep_mistakes),
     ((*_VALUE, _TABLES, *_TOPICS, ORDER, ("route_by",)), truncate_mistakes),
     ((_TABLES,), _maintenance),
     ((("cron",), ("trigger",), ("commit",), ("source", "for_each")), _interval),

@@ -96,7 +96,6 @@ def _obstacles(spec: PipelineSpec) -> list[str]:
         f"goes by the order of arrival, and a change of an older {order} can arrive late (changes.order_by)": bool(
             order and any(map(can_keep, spec.tables))
         ),
-        "needs an intermediate table (intermediate.direct only appends)": spec.intermediate.direct,
         "cannot tell what a transform makes of a value that is not there (source.transform)": bool(
             spec.source.transform
         ),

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from jobs.batch import CommittedState
 from jobs.destinations.base import Destination
-from jobs.landing.landing_table import LandingTable
+from jobs.landing.intermediate import IntermediateTable
 from jobs.members import Members, Seen
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
@@ -180,7 +180,7 @@ def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
     return "; ".join([f"{' and '.join(on)} {what if len(on) == 1 else 'start runs'}"] * bool(on) + off)
 
 
-def _quarantined(place: LandingTable) -> int:
+def _quarantined(place: IntermediateTable) -> int:
     return sum(batch.counts.quarantined - batch.counts.recovered for batch in place.landed().batches)
 
 

@@ -32,8 +32,7 @@ def stay_merging(stay: Staying) -> None:
                 merged = _merge(stay, pipeline, destination)
                 done = merged.since(done) if merged else done
             first = False
-            # A table that is landed in directly has news without a merge.
-            if stay.is_due(done is not None or pipeline.spec.intermediate.direct):
+            if stay.is_due(done is not None):
                 _tell(stay, pipeline, destination, done)
                 done = None
         if pipeline and destination and done:

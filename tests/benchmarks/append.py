@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import uuid
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tests.benchmarks._iceberg_sink import VERSION, SinkRun, run_sink
 from tests.benchmarks._project import Project, Run
 from tests.benchmarks._report import Measure, report
 from tests.benchmarks._workload import fill, services
 
-DIRECT = "`intermediate.direct`"
 _TABLES = [{"kind": "iceberg", "mode": "append"}]
 
 
@@ -30,48 +29,43 @@ def measure(options: Namespace) -> Iterator[Measure]:
         fill(connections, topic, range(rows))
         project = Project.make(home, connections)
 
-        def ours(log: str, direct: bool) -> Run:
-            return project.run(project.add(log, _TABLES, changes={}, intermediate={"direct": direct}))
+        def ours(log: str) -> Run:
+            return project.run(project.add(log, _TABLES, changes={}))
 
-        ours(warm, False), ours(warm, True)
-        default, direct = list[Run](), list[Run]()
+        ours(warm)
+        default = list[Run]()
         sinks: dict[str, list[SinkRun]] = {_sink(seconds): [] for seconds in options.commits}
         for _ in range(options.turns):
-            default.append(ours(topic, False))
-            direct.append(ours(topic, True))
+            default.append(ours(topic))
             for seconds in options.commits:
                 sinks[_sink(seconds)].append(run_sink(home, connections, topic, rows, 1000 * seconds))
     what = f"append of {rows:,} records, default settings"
-    others: dict[str, Sequence[Run | SinkRun]] = {DIRECT: direct, **sinks}
     yield Measure(
         what=f"{what}, while it works",
         unit="records/s",
         turns=tuple(rows / run.working for run in default),
-        beside={
-            DIRECT: tuple(rows / run.working for run in direct),
-            **{name: tuple(rate for run in runs for rate in run.steady) for name, runs in sinks.items()},
-        },
+        beside={name: tuple(rate for run in runs for rate in run.steady) for name, runs in sinks.items()},
         headline=True,
     )
     yield Measure(
         what=f"{what}, with the start",
         unit="records/s",
         turns=tuple(rows / run.whole.seconds for run in default),
-        beside={name: tuple(rows / run.whole.seconds for run in runs) for name, runs in others.items()},
+        beside={name: tuple(rows / run.whole.seconds for run in runs) for name, runs in sinks.items()},
         headline=True,
     )
     yield Measure(
         what=f"{what}, CPU",
         unit="CPU s per million",
         turns=tuple(run.whole.cpu / rows * 1e6 for run in default),
-        beside={name: tuple(run.whole.cpu / rows * 1e6 for run in runs) for name, runs in others.items()},
+        beside={name: tuple(run.whole.cpu / rows * 1e6 for run in runs) for name, runs in sinks.items()},
         headline=True,
     )
     yield Measure(
         what=f"{what}, most memory (PSS)",
         unit="MB",
         turns=tuple(run.whole.peak for run in default),
-        beside={name: tuple(run.whole.peak for run in runs) for name, runs in others.items()},
+        beside={name: tuple(run.whole.peak for run in runs) for name, runs in sinks.items()},
         headline=True,
     )
 

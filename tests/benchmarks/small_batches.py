@@ -41,37 +41,30 @@ def measure(options: Namespace) -> Iterator[Measure]:
     rows, behind, partitions = options.rows, options.behind, options.partitions
     with services("kafka", "spark", home=options.home) as (_, connections):
         subjects = {
-            "default": new(connections, {}),
-            "direct": new(connections, {"intermediate": {"direct": True}}),
+            "default": new(connections),
             "behind": behind_many(connections, behind),
-            "partitions": new(connections, {}, partitions),
+            "partitions": new(connections, partitions),
         }
         for _ in range(options.turns + 2):
             for subject in subjects.values():
                 subject.batch(connections, rows)
     turns = {name: tuple(subject.seconds[2:]) for name, subject in subjects.items()}  # the first two warm up
     what = f"a batch of {rows:,} records, engine alone"
-    yield Measure(
-        what=f"{what}, default settings",
-        unit="s",
-        turns=turns["default"],
-        beside={"`intermediate.direct`": turns["direct"]},
-        headline=True,
-    )
+    yield Measure(what=f"{what}, default settings", unit="s", turns=turns["default"], headline=True)
     first = {"the first batches of a topic with 4 partitions": turns["default"]}
     yield Measure(what=f"{what}, {behind:,} landed batches behind it", unit="s", turns=turns["behind"], beside=first)
     yield Measure(what=f"{what}, of {partitions:,} topic-partitions", unit="s", turns=turns["partitions"], beside=first)
 
 
-def new(connections: Connections, parts: dict[str, object], partitions: int = PARTITIONS) -> Subject:
+def new(connections: Connections, partitions: int = PARTITIONS) -> Subject:
     topic = f"small-{uuid.uuid4().hex[:8]}"
     fill(connections, topic, (), partitions=partitions)
-    return Subject(pipeline(connections, topic, _TABLES, changes={}, **parts), topic, partitions, [])
+    return Subject(pipeline(connections, topic, _TABLES, changes={}), topic, partitions, [])
 
 
 def behind_many(connections: Connections, count: int) -> Subject:
     """So many batches of one record a partition are landed, and in the table."""
-    subject = new(connections, {})
+    subject = new(connections)
     fill(connections, subject.topic, range(count * PARTITIONS))
     land_directly(subject.pipeline, count, PARTITIONS, subject.topic)
     assert protocol.merge(subject.pipeline, subject.pipeline.destinations()[0])

@@ -297,17 +297,10 @@ def whole(records: Sequence[Record]) -> list[Record]:
     return made
 
 
-@pytest.mark.parametrize(
-    ("point", "direct"),
-    [
-        *((point, False) for point in (*failpoints.REVISION, "clickhouse.inserted", "bigquery.loaded")),
-        *((point, True) for point in failpoints.REVISION[:2]),
-    ],
-)
-def test_killed_retry(point: str, direct: bool, new_log: NewLog) -> None:
+@pytest.mark.parametrize("point", [*failpoints.REVISION, "clickhouse.inserted", "bigquery.loaded"])
+def test_killed_retry(point: str, new_log: NewLog) -> None:
     """The next retry goes on: every dead letter that can be read now is in every table, once and in its place."""
-    tables = [Target(KINDS["iceberg"], "append")] if direct else targets()
-    log = new_log(tables, **({"intermediate": {"direct": True}} if direct else {}))
+    log = new_log(targets())
     source = dict(log.flow.spec_document["source"])  # type: ignore[call-overload]
     log.edit(source={**source, **narrow("int")})
     for seed in (1, 2):
@@ -323,22 +316,9 @@ def test_killed_retry(point: str, direct: bool, new_log: NewLog) -> None:
     assert sum(group.records for group in summary(log.pipeline)) == model.bad(log.records)
 
 
-@pytest.mark.parametrize("point", failpoints.LANDING)
-def test_killed_direct_landing(point: str, new_log: NewLog) -> None:
-    """Dead letters are published before their batch: neither lost nor doubled."""
-    log = new_log([Target(KINDS["iceberg"], "append")], intermediate={"direct": True})
-    log.bad = 0.1
-    log.grow()
-    log.kill(point)
-    log.finish(point)
-    assert sum(group.records for group in summary(log.pipeline)) == model.bad(log.records)
-
-
-@pytest.mark.parametrize("direct", [False, True], ids=["landed", "direct"])
-def test_killed_between_new_columns_and_their_batch(direct: bool, new_log: NewLog) -> None:
+def test_killed_between_new_columns_and_their_batch(new_log: NewLog) -> None:
     """The tables have the columns and not yet the batch: the next run lands it with the same columns."""
-    tables = [Target(KINDS["iceberg"], "append")] if direct else targets()
-    log = new_log(tables, **({"intermediate": {"direct": True}} if direct else {}))
+    log = new_log(targets())
     source = dict(log.flow.spec_document["source"])  # type: ignore[call-overload]
     log.edit(source={**source, "value": {**source["value"], "unknown_fields": "add"}})
     for point in (failpoints.NEW_COLUMNS, "land.published"):

@@ -149,32 +149,3 @@ def test_letters_keep_headers_where_the_transform_reads_them(
     assert (done.tried, done.recovered) == (3, 2)
     assert [(letter.offset, "without its headers" in letter.message) for letter in done.stay] == [(0, True)]
     assert mended.read("upsert") == [(2, "kept", 0), (3, "none", 0)]
-
-
-def test_direct_landing_takes_recovered_dead_letters_once(
-    connections: Connections, spark: SparkSession, topic: Callable[..., str]
-) -> None:
-    flow = Flow(topic(), ["append"], overrides={"intermediate": {"direct": True}}, table_options=WHERE)
-    narrow, engine = narrowed(Engine(flow, connections, spark))
-    engine.tell(put(1, "first"), put(1, "large", amount=LARGE), Record(0, 2, "{bad for ever"))
-    engine.tell(put(3, "large", op="d", amount=LARGE))
-    narrow.advance()
-    for _ in range(2):
-        engine.tell(put(4, "more"))
-        narrow.advance()
-    done = retry(engine.pipeline)
-    assert (done.tried, done.recovered, [letter.offset for letter in done.stay]) == (3, 2, [2])
-    expected = [(1, "first", 1.0), (1, "large", LARGE), (4, "more", 1.0), (4, "more", 1.0)]
-    assert engine.read("append") == expected
-    assert [letter.offset for letter in letters(engine.pipeline, 10)] == [2]
-    known = engine.pipeline.intermediate.landed()
-    assert known.complete
-    landed = known.batches
-    assert [b.number for b in landed] == [1, 2, 3, 4]
-    assert all(b.counts.balanced for b in landed)
-    assert (landed[0].counts.landed, landed[0].counts.quarantined) == (1, 3)
-    again = retry(engine.pipeline)
-    assert (again.tried, again.recovered) == (1, 0)
-    engine.tell(put(5, "last"))
-    engine.advance()
-    assert engine.read("append") == [*expected, (5, "last", 1.0)]

@@ -8,7 +8,6 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Event
 
@@ -114,20 +113,6 @@ class TestPipeline:
         assert [e.payload.batch_number for e in published if e.type == "commit_complete"] == [1, 2, 3, 4]
         check_all_published(engine.pipeline, published)
         check_groups(engine.pipeline)
-
-    def test_a_table_that_is_landed_directly(self, engine: Engine, connections: Connections) -> None:
-        """Landing and the table are one: the table's step finds the batches pending, and where each of them is."""
-        flow = replace(engine.flow, modes=["append"])
-        tables = flow.spec_document["tables"]
-        direct = replace(engine, flow=flow).edited(tables=tables, intermediate={"direct": True})
-        _grow(direct, 1)
-        batches = direct.advance()
-        assert len(batches) == 2
-        published = events(connections, _control(engine))
-        check_all_published(direct.pipeline, published)
-        check_groups(direct.pipeline)
-        references = [e.payload.reference for e in published if isinstance(e.payload, CommitTable)]
-        assert references == [str(b.snapshot_id) for b in batches]
 
     def test_nothing_new_publishes_nothing(self, engine: Engine, connections: Connections) -> None:
         _grow(engine, 1, 60)

@@ -165,22 +165,6 @@ def test_retention_that_died_in_the_middle_is_finished_by_the_next(
     assert maintain(one)[f"{one.flow.name}_tmp", "landed"].counts["rows deleted"] == 2
 
 
-def test_direct_pipeline_goes_on_after_maintenance(engine: Callable[..., Engine]) -> None:
-    one = engine("append")
-    one = one.edited(intermediate={"direct": True})
-    for n in range(3):
-        one.tell(put(n), Record(0, n, "{bad"))
-        one.land()
-    done = maintain(one)
-    assert done[f"{one.flow.name}_tmp", "landed"].counts == {"rows deleted": 0}, "nobody has read them yet"
-    limited = one.edited(maintenance={**EAGER, "landed": {"dead_letters_keep_days": 1e-6}})
-    assert maintain(limited)[f"{one.flow.name}_tmp", "landed"].counts == {"rows deleted": 3}
-    assert done["append", "compaction"].counts["files after"] == 1
-    one.tell(put(3))
-    one.land()
-    assert [row[0] for row in one.read("append")] == [0, 1, 2, 3]
-
-
 def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a MERGE nothing is done that would make it void: it commits in its first attempt."""
     one = engine("upsert").with_table_options(write="copy_on_write")

@@ -79,9 +79,8 @@ LARGE = 2**40
 WHERE = ["topic", "partition", "offset"]
 
 
-@pytest.mark.parametrize(("direct", "columns"), [(False, [*WHERE, "batch"]), (True, [*WHERE, "batch"]), (False, WHERE)])
+@pytest.mark.parametrize("columns", [[*WHERE, "batch"], WHERE])
 def test_dead_letter_of_a_recreated_topic_is_no_row_of_the_old_one(
-    direct: bool,
     columns: list[str],
     connections: Connections,
     topic: Callable[..., str],
@@ -89,9 +88,8 @@ def test_dead_letter_of_a_recreated_topic_is_no_row_of_the_old_one(
     batchmerge: Command,
 ) -> None:
     """Rows of both topics have the offset 1. Without the batch in a row nobody can tell: then nothing is done."""
-    modes = ["append"] if direct else ["append", "delete"]
+    modes = ["append", "delete"]
     flow = Flow(topic(), modes, table_options={"metadata_columns": columns})
-    flow.overrides["intermediate"] = {"direct": direct}
     narrow, engine = narrowed(Engine(flow, connections, spark))
     servers = bootstrap(connections)
     produce(servers, flow.topic, [put(n, "old") for n in range(3)])
@@ -113,7 +111,7 @@ def test_dead_letter_of_a_recreated_topic_is_no_row_of_the_old_one(
         retry(engine.pipeline)
         assert [engine.read(mode) for mode in modes] == [[*before, (9, "new", float(LARGE))]] * len(modes)
         assert list(letters(engine.pipeline, 9)) == []
-    for mode in modes if not direct else ():
+    for mode in modes:
         engine.replay(mode, 1, 3)
         assert engine.read(mode) == [*before, (9, "new", float(LARGE))]
 
@@ -213,18 +211,3 @@ def test_topic_that_was_taken_out_is_forgotten(
     produce(bootstrap(connections), one, [put(3, "c")])
     without.advance()
     assert without.read("append") == [row(1, "a"), row(2, "b"), row(3, "c")]
-
-
-def test_pipeline_without_an_intermediate_table(
-    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
-) -> None:
-    flow = Flow(topic(), ["append"], overrides={"intermediate": {"direct": True}})
-    engine = Engine(flow, connections, spark)
-    produce(bootstrap(connections), flow.topic, [put(1, "a")])
-    engine.advance()
-    produce(bootstrap(connections), flow.topic, [put(2, "skipped")])
-    code, said = batchmerge(engine, "offsets", "reset", "", "--to", "latest", "--yes")
-    assert (code, "skips 1 offsets" in said) == (0, True), said
-    produce(bootstrap(connections), flow.topic, [put(3, "c")])
-    engine.advance()
-    assert engine.read("append") == [row(1, "a"), row(3, "c")]

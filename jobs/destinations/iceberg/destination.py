@@ -33,13 +33,9 @@ from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import recreated_properties, recreated_topics_of, state_properties
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
 from jobs.iceberg.table_commit import TableCommit
-from jobs.landing.direct import DirectLanding
-from jobs.landing.intermediate import IntermediateTable
-from jobs.landing.landing_table import LandingTable
 from jobs.lineage import recreated_topics
 from jobs.maintenance.report import Done
 from jobs.spec.columns import RowColumn
-from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
@@ -54,16 +50,6 @@ class IcebergDestination(Destination):
 
     table: IcebergTable
     catalog: IcebergCatalog
-
-    @property
-    def identifier(self) -> str:
-        """Its name in the catalog."""
-        return self.table.table
-
-    @property
-    def branch(self) -> str:
-        """The branch to publish to."""
-        return self.table.branch
 
     @cached_property
     def columns(self) -> list[RowColumn]:
@@ -230,14 +216,6 @@ class IcebergDestination(Destination):
             failpoint("merge.published")
         return Merged(counts, str(snapshot), clock.seconds, duplicates)
 
-    def attempt(self, committed: CommittedState | None, transaction: Transaction | None = None) -> Attempt:
-        """A try at the table's next commit, of what Spark writes."""
-        return self._commit(Attempt, committed, transaction)
-
-    def append(self, committed: CommittedState | None) -> Append:
-        """A try at the table's next commit where batches are landed in the table itself."""
-        return self._commit(Append, committed)
-
     def _commit(
         self,
         kind: type[Commit],
@@ -279,9 +257,3 @@ class IcebergDestination(Destination):
 
     def transaction(self) -> CatalogTransaction:
         return CatalogTransaction(self.catalog)
-
-    def as_landing(self, dead_letters: IntermediateTable) -> LandingTable:
-        return DirectLanding(self, dead_letters)
-
-    def under(self, spec: PipelineSpec) -> IcebergDestination:
-        return replace(self, spec=spec)

@@ -32,7 +32,6 @@ class IcebergKind(Kind[IcebergTable]):
         keeps_unchanged_columns=True,
         counts_keys_at_merge=True,
         commits_together=True,
-        lands_directly=True,
         tells_topics_apart=True,
         truncates=True,
     )

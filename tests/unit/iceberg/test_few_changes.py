@@ -169,7 +169,7 @@ def test_many_batches_leave_what_they_say_in_few_files(
         for key, name in rows:
             model.pop(key, None) if name is None else model.update({key: name})
         state = batches.committed(number - 1) if number > 1 else None
-        delta = RowDelta(lake, destination.identifier, "p", state)
+        delta = RowDelta(lake, destination.table.table, "p", state)
 
         report = report_of(task_of(landing, destination, delta, number)(numbers(1)))
 
@@ -181,7 +181,7 @@ def test_many_batches_leave_what_they_say_in_few_files(
             delta.add(report_of(copied(fold)(numbers(len(fold.groups)))).files)
         after = batches.committed(number)
         delta.publish_append(after.to_properties(), state_properties(after, "main"), rebase=False)
-        found = lake.require(destination.identifier).scan().to_arrow().to_pylist()
+        found = lake.require(destination.table.table).scan().to_arrow().to_pylist()
         assert sorted((r["id"], r["name"], r["tags"]) for r in found) == sorted((k, n, [n]) for k, n in model.items())
         touched = {key for key, _ in rows}
         effect = report.effect
@@ -192,9 +192,9 @@ def test_many_batches_leave_what_they_say_in_few_files(
         assert destination.read(None).known_count() == len(model)  # type: ignore[arg-type]
     assert folds
     assert dropped
-    snapshot = lake.require(destination.identifier).current_snapshot()
+    snapshot = lake.require(destination.table.table).current_snapshot()
     assert snapshot
-    assert len(snapshot.manifests(lake.require(destination.identifier).io)) < 12, "they do not pile up"
+    assert len(snapshot.manifests(lake.require(destination.table.table).io)) < 12, "they do not pile up"
 
 
 def test_changes_that_keep_columns_are_left_to_spark(lake: IcebergCatalog) -> None:
@@ -203,5 +203,5 @@ def test_changes_that_keep_columns_are_left_to_spark(lake: IcebergCatalog) -> No
     with lake.require("landing.flow").update_schema() as update:
         update.union_by_name(iceberg_schema(schema.append(kept)))
     landing.land([(1, "a")], schema.append(kept), ["name"])
-    delta = RowDelta(lake, destination.identifier, "p", None)
+    delta = RowDelta(lake, destination.table.table, "p", None)
     assert list(task_of(landing, destination, delta, 1)(numbers(1))) == []

@@ -1,6 +1,6 @@
-"""Columns that records bring while a batch is landed straight into its table: real files, and records without Kafka.
+"""Columns that records bring while a batch is landed: real files, and records without Kafka.
 
-With an intermediate table `tests/destinations/test_evolution.py` shows the same.
+With Kafka and with what the tables make of it: `tests/destinations/test_evolution.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ import pytest
 
 from jobs import failpoints
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.registry import kind_of
 from jobs.landing import reads
 from jobs.landing.intermediate import IntermediateTable
-from jobs.landing.landing_table import LandingTable
 from jobs.offsets import OffsetRange
 from jobs.spec.added_columns import with_landed_columns
-from resources.connections import Connections
 from resources.iceberg import IcebergCatalog
 from tests.kit import specs
 from tests.kit.arrow import kafka_records
@@ -60,20 +57,14 @@ class Place:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **value: object) -> None:
         self.connection = lake_connection(folder)
-        self.declared = specs.spec(columns={"id": "long not null"}, value=value, intermediate={"direct": True})
+        self.declared = specs.spec(columns={"id": "long not null"}, value=value)
         self.monkeypatch = monkeypatch
         self.committed: CommittedState | None = None
 
     @property
-    def letters(self) -> IntermediateTable:
+    def table(self) -> IntermediateTable:
         plain = IntermediateTable("p", self.declared, IcebergCatalog("lake", self.connection))
         return replace(plain, spec=with_landed_columns(self.declared, plain.found()[0]))
-
-    @property
-    def table(self) -> LandingTable:
-        letters, connections = self.letters, Connections({"lake": self.connection}, "test")
-        destination = kind_of(self.declared.tables[0]).open("p", letters.spec, self.declared.tables[0], connections)
-        return destination.as_landing(letters)
 
     def land(self, *values: object) -> LandedBatch:
         self.monkeypatch.setattr(reads, "kafka_records", lambda *_: Records(list(values)))
@@ -92,7 +83,7 @@ class Place:
 
     def rows(self) -> list[dict[str, Any]]:
         table = IcebergCatalog("lake", self.connection).require(self.table.identifier)
-        return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+        return sorted((row["value"] for row in table.scan().to_arrow().to_pylist()), key=lambda value: value["id"])
 
 
 def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +99,7 @@ def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path, m
         place.land(*second)
     assert place.committed == place.table.committed(), "the columns are there, and the batch is not"
     columns = {"id": "long not null", "new": "struct<deep: double>", "note": "text"}
-    assert place.letters.spec.source.value.columns == columns
+    assert place.table.spec.source.value.columns == columns
     landed = place.land(*second)
     assert (landed.number, landed.counts.landed, landed.unknown) == (2, 3, {})
     none = {"new": None, "note": None}

@@ -45,7 +45,6 @@ TRANSFORMED = {"transform": "select * from records"}
         (spec(ICEBERG, CLICKHOUSE), "refuse"),
         (spec(ICEBERG, changes={"order_by": "version"}), "refuse"),
         (spec(ICEBERG, source=TRANSFORMED), "refuse"),
-        (spec(APPEND, intermediate={"direct": True}), "refuse"),
         (spec(ICEBERG, envelope="dms"), "refuse"),
         (spec(ICEBERG, envelope={"kind": "debezium", "unavailable": "null"}), "null"),
         (spec(ICEBERG, CLICKHOUSE, envelope={"kind": "debezium", "unavailable": "null"}), "null"),
