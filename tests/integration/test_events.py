@@ -212,7 +212,7 @@ class TestPipeline:
         finally:
             answer.set()
         assert asked.is_set()
-        assert [r.message for r in caplog.records if "no answer within 5 s" in r.message]
+        assert "no answer within 5 s" in caplog.text
 
     def test_a_table_that_is_gone_holds_back_complete_only(self, engine: Engine, connections: Connections) -> None:
         _grow(engine, 1, 60)
