@@ -159,7 +159,7 @@ class TestPipeline:
         strict = engine.edited(control={"topic": name, "create": False})
         _grow(strict, 1)
         assert len(strict.advance()) == 2
-        said = [r.message for r in caplog.records if "could not be published" in r.message]
+        said = [text for r in caplog.records if "could not be published" in (text := r.getMessage())]
         # Once for landing, however many batches it lands, and once for each table.
         assert len(said) == 3
         assert all(name in line and "control.create" in line for line in said)
@@ -180,7 +180,7 @@ class TestPipeline:
         refused = engine.edited(control={"topic": name})
         _grow(refused, 1)
         assert len(refused.advance()) == 2
-        said = [r.message for r in caplog.records if "could not be published" in r.message]
+        said = [text for r in caplog.records if "could not be published" in (text := r.getMessage())]
         assert len(said) == 3
         assert all("MSG_SIZE_TOO_LARGE" in line for line in said)
         assert events(connections, name) == []

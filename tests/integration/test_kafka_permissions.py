@@ -82,7 +82,7 @@ def grant(admin: AdminClient, bindings: list[AclBinding]) -> None:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.message for r in caplog.records if r.name == "batchmerge" and r.levelno >= logging.WARNING]
+    return [r.getMessage() for r in caplog.records if r.name == "batchmerge" and r.levelno >= logging.WARNING]
 
 
 def test_what_the_page_lists_is_enough(engine: Engine, admin: AdminClient, caplog: pytest.LogCaptureFixture) -> None:
