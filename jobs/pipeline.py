@@ -19,7 +19,7 @@ from jobs.known_topics import remember
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
-from jobs.landing.sample import sampled_columns, sampled_key
+from jobs.landing.sample import sampled_columns, sampled_key, sampled_names
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
 from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_landed_columns
@@ -143,6 +143,14 @@ class Pipeline:
             return replace(self, spec=keyed), Additions(keyed)
         found = sampled_columns(keyed, self.kafka, self._topics(), Registries(self.registries()))
         return replace(self, spec=found.spec), found
+
+    def with_sampled_names(self, batch: int) -> Pipeline:
+        """The pipeline with the tables that the newest records name too, as if this batch had them; for `plan`."""
+        known = self.names
+        names = sampled_names(self.spec, self.kafka, self._topics(), Registries(self.registries()), known)
+        made = replace(self)
+        made.names = {**known, **{name: Named(name, batch) for name in names}}
+        return made
 
     def _intermediate(self) -> IntermediateTable:
         connection = self.spec.intermediate.connection

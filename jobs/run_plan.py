@@ -79,6 +79,8 @@ def plan_run(pipeline: Pipeline) -> RunPlan:
         planned = protocol.plan(pipeline)
         if planned.batch and key_is_open(pipeline.spec):
             raise pipeline.keyless
+        if planned.batch and pipeline.spec.new_tables:
+            pipeline = pipeline.with_sampled_names(planned.batch.number)
     except BatchmergeError as problem:
         tables = [_plan_table(pipeline, destination) for destination in pipeline.destinations()]
         return RunPlan(pipeline.name, pipeline.intermediate.identifier, problem=problem, tables=tables)

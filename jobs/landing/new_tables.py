@@ -106,6 +106,10 @@ class NameRule:
             )
         return None
 
+    def makes(self, name: str) -> bool:
+        """Whether the settled verdict on this new name is that it becomes a table."""
+        return self.settled is not None and name in self.settled and self.settled[name] is None
+
     def after(self, found: Mapping[str, int], spec: PipelineSpec) -> NameRule | None:
         """The rule for reading the batch once more; None where every new name may become a table.
 

@@ -1,18 +1,21 @@
-"""Which columns the next records would bring, and which key they have, from a sample of the newest ones."""
+"""What the next records would bring, from a sample of the newest ones: columns, their key, names of tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from jobs.decode.base import Decoded, Refused
 from jobs.decode.registered import split
+from jobs.decode.verdicts import Verdicts
+from jobs.landing.new_tables import name_rule
 from jobs.landing.readers import telling_decoder
 from jobs.landing.registry_schemas import Registries
 from jobs.schema.found_fields import NOTHING_FOUND
 from jobs.spec.added_columns import Additions, additions, key_found
 from jobs.spec.formats import Encoding, Format
+from jobs.spec.new_tables import Named
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
@@ -56,6 +59,24 @@ def sampled_key(
                 remedy="declare `source.key.columns` and `changes.key`, or use `for_each: topic`",
             )
     return key_found(spec, sum(keys.values(), NOTHING_FOUND))
+
+
+def sampled_names(
+    spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries, known: Mapping[str, Named]
+) -> list[str]:
+    """The new tables that records name, for `plan`; none where a transform makes the names. Raises as above."""
+    rule = name_rule(spec, known)
+    if rule is None or spec.source.transform is not None:
+        return []
+    names = dict[str, int]()
+    for _, decoded in _sampled(spec, rule.path[0], kafka, topics, registries):
+        values = decoded.values
+        verdicts = Verdicts(len(values), decoded.errors)
+        verdicts.skip(decoded.skipped)
+        for name in rule.judge(pa.repeat(True, len(values)), values, values, verdicts):
+            names.setdefault(name, len(names))
+    settled = rule.after(names, spec)
+    return [name for name in names if settled is None or settled.makes(name)]
 
 
 def _sampled(

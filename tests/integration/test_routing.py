@@ -14,6 +14,7 @@ from jobs.changes.routing import RouteFilter
 from jobs.dead_letters.retry import retry
 from jobs.replay.landed import replay_batches
 from jobs.replay.revise import merge_tables
+from jobs.run_plan import plan_run
 from jobs.spec.routing import Route
 from jobs.verify.reconciliation import reconcile
 from resources.connections import Connections
@@ -186,8 +187,13 @@ def test_records_name_their_tables(kind: str, request: pytest.FixtureRequest) ->
     flow.overrides["source"] = {"topics": [flow.topic], "key": {"columns": KEY}, "value": value}
     engine = Engine(flow, connections, spark)
 
+    made: list[set[str]] = []  # what `plan` said before each batch
+
     def advance(*records: Record) -> tuple[int, int]:
         produce(bootstrap(connections), flow.topic, records)
+        plan = plan_run(engine.pipeline)
+        assert not plan.problems
+        made.append({t.name.rsplit("_", 1)[-1] for t in plan.tables if any("create" in step for step in t.steps)})
         (landed,) = engine.land()
         assert not merge_tables(engine.pipeline).failed
         return landed.counts.landed, landed.counts.quarantined
@@ -202,6 +208,7 @@ def test_records_name_their_tables(kind: str, request: pytest.FixtureRequest) ->
     refund = Record(0, 5, {"id": 5, "name": "refund", "op": "u", "reason": "late"})
     assert advance(refund, put(6, "login"), put(7, "other")) == (1, 2)
     assert held() == {"login": [1, 4, 6], "sale": [2]}
+    assert made == [{"login", "sale"}, set()]
     engine.document["new_tables"] = {"allow": "[a-z]+", "most": 3}
 
     done = retry(engine.pipeline)
