@@ -70,6 +70,7 @@ class Members:
     connections: Connections
     run_id: str = "by-hand"
     topics: Collection[str] = ()
+    _sessions: dict[str, OneSession] = field(default_factory=dict, init=False)
 
     def known(self) -> list[Member]:
         """Those that are known without asking Kafka; where records name tables, one for each name."""
@@ -162,7 +163,7 @@ class Members:
             states: what Kafka has, by topic, where that is known.
         """
         at_once = max(1, min(self.spec.batch.at_once, len(members)))
-        sessions = [OneSession(partial(self._session, f"{role}-{worker}")) for worker in range(at_once)]
+        sessions = [self._kept(f"{role}-{worker}") for worker in range(at_once)]
         free: SimpleQueue[OneSession] = SimpleQueue()
         for one_of_them in sessions:
             free.put(one_of_them)
@@ -184,7 +185,7 @@ class Members:
         states: Mapping[str, TopicState],
     ) -> Iterator[Outcome[T]]:
         """As `each`, for work that reads Kafka: one Spark job reads for all that wait for records."""
-        session = OneSession(partial(self._session, role))
+        session = self._kept(role)
         for some in (members[n : n + _READ_TOGETHER] for n in range(0, len(members), _READ_TOGETHER)):
             reads = SharedReads(len(some), self.spec.batch.at_once)
 
@@ -193,6 +194,10 @@ class Members:
                     return outcome_of(member, lambda: work(self.open(member, states[member.topic], session, reads)))
 
             yield from side_by_side(some, len(some), one, [session])
+
+    def _kept(self, role: str) -> OneSession:
+        """For as long as the members are at work, which may be many times over."""
+        return self._sessions.setdefault(role, OneSession(partial(self._session, role)))
 
     def _session(self, role: str) -> SparkSession:
         """A worker's session: it reaches all that any member needs, since their connections are the same."""

@@ -66,11 +66,14 @@ def outcome_of(member: Member, work: Callable[[], T | None]) -> Outcome[T]:
 def side_by_side(
     members: Sequence[Member], at_once: int, one: Callable[[Member], Outcome[T]], sessions: Sequence[OneSession]
 ) -> Iterator[Outcome[T]]:
-    """The outcomes of those that had something to do, or failed, as they come."""
+    """The outcomes of those that had something to do, or failed, as they come. After a failure sessions are opened
+    anew: it may be one of Spark's."""
     pool = ThreadPoolExecutor(at_once, "batchmerge-member")
+    failed = False
     try:
         for future in as_completed([pool.submit(one, member) for member in members]):
             outcome = future.result()
+            failed |= outcome.problem is not None
             if outcome.done is not None or outcome.problem:
                 yield outcome
     except BaseException:  # the run is cancelled, or there is a bug: nothing begins any more, and Spark stops
@@ -79,3 +82,6 @@ def side_by_side(
             session.interrupt()
         raise
     pool.shutdown()
+    if failed:
+        for session in sessions:
+            session.clear()

@@ -132,7 +132,6 @@ def new_tables_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
     beside = {
         "source.for_each": spec.source.for_each,
         "commit: together": spec.commit == "together",
-        "interval": spec.interval,
     }
     for other in (other for other, there in beside.items() if there):
         yield Mistake(("new_tables",), f"it does not go with `{other}`", "leave one of them out", at_key=True)

@@ -55,7 +55,7 @@ def run_landing_of_members(
             if o.member and o.done
         }
     results = checks.together(key, checks.landing_checks(key), found)
-    shown = {**_landed(outcomes, time.monotonic() - began), **_seen(launch, seen)}
+    shown = {**landed_metadata(outcomes, time.monotonic() - began), **seen_metadata(launch, seen)}
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
 
@@ -64,26 +64,27 @@ def run_merges_of_members(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, number: int, config: MergeConfig
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Merges the tables that one entry of `tables` stands for, and reports each of them by itself."""
-    merged, problems = list[_Merged](), dict[str, BatchmergeError]()
+    merged, problems = list[MergedMember](), dict[str, BatchmergeError]()
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
         members = launch.members(context.run.run_id, config.topics)
 
-        def work(pipeline: Pipeline) -> _Merged | None:
+        def work(pipeline: Pipeline) -> MergedMember | None:
             return _merge(pipeline, pipeline.table(number), replayed)
 
+        hour = context.partition_keys[-1] if context.has_partition_key or context.has_partition_key_range else None
         held = None if replayed else launch.held(context, launch.spec.tables[number])
         if held:
             context.log.info("nothing is merged: %s", held)
         for outcome in members.each(f"tables-{number}", [] if held else members.known(), work):
             if outcome.done:
-                context.log_event(_materialization(context, outcome.done))
+                context.log_event(materialization(outcome.done, hour))
                 merged.append(outcome.done)
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
     specs = checks.table_checks(key, launch.spec.tables[number], launch.spec.freshness)
     results = checks.together(key, specs, {f"{one.topic} {one.table.table}": one.results for one in merged})
-    yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=_merged(merged, problems))
+    yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=merged_metadata(merged, problems))
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
     if problems or before:
@@ -92,7 +93,7 @@ def run_merges_of_members(
 
 
 @dataclass(frozen=True)
-class _Merged:
+class MergedMember:
     """What was done to the table of one topic."""
 
     topic: str
@@ -106,7 +107,7 @@ class _Merged:
         return self.done.after.batch_number if self.done.after else 0
 
 
-def _merge(pipeline: Pipeline, table: Table, replayed: Window | None) -> _Merged | None:
+def _merge(pipeline: Pipeline, table: Table, replayed: Window | None) -> MergedMember | None:
     """None where the table has everything: that costs one look at two committed states."""
     destination = pipeline.destination_of(table)
     if replayed is None and not is_behind(pipeline, destination):
@@ -114,11 +115,11 @@ def _merge(pipeline: Pipeline, table: Table, replayed: Window | None) -> _Merged
     columns = table_columns(destination.spec, table)
     done = within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
     topic = pipeline.only or pipeline.spec.source.topics[0]
-    return _Merged(topic, table, done, *report(pipeline, names.table_key(table), table, done, replayed))
+    return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, replayed))
 
 
-def _materialization(context: dg.AssetExecutionContext, merged: _Merged) -> dg.AssetMaterialization:
-    hour = context.partition_keys[-1] if context.has_partition_key or context.has_partition_key_range else None
+def materialization(merged: MergedMember, hour: str | None) -> dg.AssetMaterialization:
+    """Of the topic's own asset."""
     after = merged.done.after
     return dg.AssetMaterialization(
         names.table_key(merged.table),
@@ -129,7 +130,7 @@ def _materialization(context: dg.AssetExecutionContext, merged: _Merged) -> dg.A
     )
 
 
-def _landed(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: float) -> dict[str, dg.MetadataValue]:
+def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: float) -> dict[str, dg.MetadataValue]:
     batches = [batch for outcome in outcomes for batch in outcome.done or ()]
     counts = metadata.total(batches)
     rows = [
@@ -147,7 +148,7 @@ def _landed(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: float) -> d
     }
 
 
-def _seen(launch: Launch, seen: Seen | None) -> dict[str, dg.MetadataValue]:
+def seen_metadata(launch: Launch, seen: Seen | None) -> dict[str, dg.MetadataValue]:
     """Topics that have no asset yet: their data flows, their tables show up when the definitions are loaded again."""
     if seen is None or not seen.appeared:
         return {}
@@ -155,7 +156,9 @@ def _seen(launch: Launch, seen: Seen | None) -> dict[str, dg.MetadataValue]:
     return {"new topics": dg.MetadataValue.text(text)}
 
 
-def _merged(merged: Sequence[_Merged], problems: Mapping[str, BatchmergeError]) -> dict[str, dg.MetadataValue]:
+def merged_metadata(
+    merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError]
+) -> dict[str, dg.MetadataValue]:
     counts = [one.done.merged.counts for one in merged if one.done.merged]
     rows = [
         dg.TableRecord({"topic": one.topic, "table": one.table.table, "batch": one.batch})

@@ -9,6 +9,7 @@ from orchestration import names
 from orchestration.components.launch import Launch
 from orchestration.executor import PRELOAD, step_processes
 from orchestration.resident.landing import stay_landing
+from orchestration.resident.members import stay_landing_of_members, stay_merging_of_members
 from orchestration.resident.merging import stay_merging
 from orchestration.resident.staying import StayConfig, Staying
 from orchestration.sensors.idle import file_hash
@@ -18,9 +19,11 @@ def resident_job(launch: Launch) -> dg.JobDefinition:
     """Named ``<pipeline>_resident``. Its steps are no assets' own: each tells of its asset as often as it sees fit."""
     name, spec = launch.name, launch.spec
     landing = names.landing_key(name)
-    ops = [_op(launch, landing, names.pool(landing), None, stay_landing)]
+    land = stay_landing_of_members if spec.source.for_each else stay_landing
+    merge = stay_merging_of_members if spec.many_tables else stay_merging
+    ops = [_op(launch, landing, names.pool(landing), None, land)]
     for table in spec.tables:
-        ops.append(_op(launch, names.table_key(table), names.table_pool(name, spec, table), table, stay_merging))
+        ops.append(_op(launch, names.table_key(table), names.table_pool(name, spec, table), table, merge))
 
     @dg.job(
         name=names.resident_job(name),

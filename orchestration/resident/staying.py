@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import dagster as dg
 
+from jobs.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
@@ -60,6 +61,10 @@ class Staying:
 
     def open(self) -> Pipeline:
         return self.launch.open(self.context.run_id)
+
+    def members(self) -> Members:
+        """Of a pipeline with many tables."""
+        return self.launch.members(self.context.run_id)
 
     @contextmanager
     def at_work(self) -> Iterator[Iterator[None]]:

@@ -17,16 +17,31 @@ from orchestration.components.launch import Launch
 from orchestration.names import FILE_TAG, RESIDENT_TAG, landing_key, pool, resident_op, table_key
 from orchestration.resident import job, standing
 from orchestration.resident.decision import RENEW, RUN, Cursor, Newest, reason_to_start, remember, steps_that_wait
+from orchestration.resident.members import Topics
 from orchestration.resident.pace import Bell, ring, ticks
 from orchestration.resident.sensor import tick
 from orchestration.resident.staying import Staying
 from orchestration.sensors.idle import file_hash
+from resources.errors import Unavailable
 from tests.kit.flow import Flow
 
 FLOW = Flow("t", ["append", "upsert"], name="p", overrides={"interval": "1s"})
 STATUS = dg.DagsterRunStatus
 NOW = 1_000_000.0
 STAYS = Newest("one", "stays", NOW - 100, None, "file", {})
+
+
+def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure() -> None:
+    topics, problem = Topics(), Unavailable("no answer")
+    assert topics.is_due("a", 1, NOW)
+    topics.took({"a": 1, "b": 1}, {"b": problem}, NOW)
+    assert [topics.is_due("a", state, NOW) for state in (1, 2)] == [False, True]
+    assert [topics.is_due("b", 1, NOW + seconds) for seconds in (4, 5)] == [False, True]
+    topics.took({"b": 1}, {"b": problem}, NOW)
+    assert [topics.is_due("b", 1, NOW + seconds) for seconds in (9, 10)] == [False, True]
+    assert topics.problems == {"b": problem}
+    topics.took({"b": 1}, {}, NOW)
+    assert (topics.problems, topics.is_due("b", 1, NOW + 99), topics.is_due("b", 2, NOW)) == ({}, False, True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,223 @@
+"""The steps of a run that stays, where the pipeline has many tables (`for_each`, `new_tables`).
+
+At a tick only topics are looked at further that have moved since they had nothing left to do. One that fails stops no
+other: it waits, longer each time, and is tried again. For `topic` read the name, where records name tables.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from dagster import AssetCheckResult
+
+from jobs import protocol
+from jobs.batch import LandedBatch
+from jobs.members import Members, Seen, land
+from jobs.pipeline import Pipeline
+from jobs.protocol import MergedBatches
+from jobs.side_by_side import Outcome
+from jobs.spec.members import Member
+from jobs.time_limit import with_timeout
+from orchestration import names
+from orchestration.components import checks, metadata
+from orchestration.components.member_steps import (
+    MergedMember,
+    landed_metadata,
+    materialization,
+    merged_metadata,
+    seen_metadata,
+)
+from orchestration.components.merging import report, settled
+from orchestration.resident.decision import Failed
+from orchestration.resident.staying import Staying
+from resources.errors import BatchmergeError
+
+
+@dataclass
+class Topics:
+    """What is known of each topic from one tick to the next.
+
+    Attributes:
+        settled: how it stood when there was nothing left to do.
+        problems: of those that failed last, why.
+    """
+
+    settled: dict[str, object] = field(default_factory=dict)
+    problems: dict[str, BatchmergeError] = field(default_factory=dict)
+    _failed: dict[str, Failed] = field(default_factory=dict)
+
+    def is_due(self, topic: str, state: object, now: float) -> bool:
+        """Whether it has moved since, and does not wait after a failure."""
+        failed = self._failed.get(topic)
+        return self.settled.get(topic) != state and (failed is None or now >= failed.not_before)
+
+    def took(self, tried: Mapping[str, object], problems: Mapping[str, BatchmergeError], now: float) -> None:
+        """After those were tried, as they stood then, and some of them failed."""
+        for topic, state in tried.items():
+            if topic not in problems:
+                self.settled[topic] = state
+                self._failed.pop(topic, None)
+                self.problems.pop(topic, None)
+        for topic, problem in problems.items():
+            times = self._failed[topic].times + 1 if topic in self._failed else 1
+            self._failed[topic] = Failed(run="", at=now, times=times, text=str(problem))
+            self.problems[topic] = problem
+
+
+def stay_landing_of_members(stay: Staying) -> None:
+    """Lands every topic that has something new at every tick, until the step is over."""
+    with stay.at_work() as ticks:
+        members, topics, done = stay.members(), Topics(), _LandedTopics()
+        for _ in ticks:
+            seen, now = members.look(), time.time()
+            due = [m for m in seen.members if topics.is_due(m.topic, seen.states[m.topic], now)]
+            if due:
+                with stay.turn():
+                    outcomes = _land(stay, members, replace(seen, members=due, failed={}), done)
+                # What has landed a batch may have more to land: it is looked at once more.
+                stood = {m.topic: None if m.topic in outcomes else seen.states[m.topic] for m in due}
+                topics.took(stood, _problems(outcomes), now)
+            done.see(seen)
+            if stay.is_due(bool(done.batches)):
+                _tell_landed(stay, topics, done)
+        if done.batches:
+            _tell_landed(stay, topics, done)
+
+
+@dataclass
+class _LandedTopics:
+    """What was landed since it was last told, by topic, and the seconds that took; the batch before that, and what
+    Kafka had last."""
+
+    batches: dict[str, list[LandedBatch]] = field(default_factory=dict)
+    before: dict[str, LandedBatch] = field(default_factory=dict)
+    seconds: float = 0.0
+    seen: Seen | None = None
+    appeared: tuple[str, ...] = ()
+
+    def results(self, stay: Staying, topic: str) -> list[AssetCheckResult]:
+        known = [self.before[topic]] if topic in self.before else []
+        return checks.landing_results(stay.key, [*known, *self.batches[topic]])
+
+    def told(self) -> None:
+        self.before |= {topic: batches[-1] for topic, batches in self.batches.items()}
+        self.batches, self.seconds, self.appeared = {}, 0.0, ()
+
+    def see(self, seen: Seen) -> None:
+        self.seen, self.appeared = seen, (*self.appeared, *seen.appeared)
+
+
+def _land(stay: Staying, members: Members, seen: Seen, done: _LandedTopics) -> dict[str, Outcome[list[LandedBatch]]]:
+    """Lands a batch of each of these members that have something new: no topic holds the others up for longer."""
+    outcomes, began = dict[str, Outcome[list[LandedBatch]]](), time.monotonic()
+    tables = [names.table_key(table) for table in stay.launch.spec.tables]
+    for outcome in land(members, seen, 1):
+        outcomes[outcome.topic] = outcome
+        if outcome.done:
+            done.batches.setdefault(outcome.topic, []).extend(outcome.done)
+            stay.require(_broken(done.results(stay, outcome.topic)))
+            stay.ring(tables)
+    done.seconds += time.monotonic() - began
+    return outcomes
+
+
+def _tell_landed(stay: Staying, topics: Topics, done: _LandedTopics) -> None:
+    outcomes = [Outcome(topic, done=batches) for topic, batches in done.batches.items()]
+    refused = done.seen.failed if done.seen else {}
+    problems = [Outcome[list[LandedBatch]](t, problem=p) for t, p in {**refused, **topics.problems}.items()]
+    found = {topic: done.results(stay, topic) for topic in done.batches}
+    results = checks.together(stay.key, checks.landing_checks(stay.key), found)
+    appeared = replace(done.seen, appeared=done.appeared) if done.seen else None
+    shown = {**landed_metadata([*outcomes, *problems], done.seconds), **seen_metadata(stay.launch, appeared)}
+    batches = [batch for of_topic in done.batches.values() for batch in of_topic]
+    done.told()
+    stay.tell(shown, results, None, batches=len(batches), rows=metadata.total(batches).landed)
+
+
+def stay_merging_of_members(stay: Staying) -> None:
+    """Merges the tables of one entry whenever something is landed that they have not, until the step is over."""
+    assert stay.table
+    number = stay.launch.spec.tables.index(stay.table)
+    with stay.at_work() as ticks:
+        members, topics, news = stay.members(), Topics(), dict[str, MergedBatches]()
+        for _ in ticks:
+            due, now = _due(members, topics), time.time()
+            if due:
+                with stay.turn():
+                    outcomes = _merge(stay, members, number, [member for member, _ in due], news)
+                topics.took({member.topic: landed for member, landed in due}, _problems(outcomes), now)
+            if stay.is_due(bool(news)):
+                _tell_merged(stay, members, number, topics, news)
+        if news:
+            _tell_merged(stay, members, number, topics, news)
+
+
+def _due(members: Members, topics: Topics) -> list[tuple[Member, str]]:
+    """Members with something landed since their table had everything, each with the commit id of that."""
+
+    def newest(pipeline: Pipeline) -> str | None:
+        landed = pipeline.intermediate.committed()
+        return landed.commit_id if landed else None
+
+    now = time.time()
+    found = [(o.member, o.done) for o in members.each("look", members.known(), newest)]
+    return [
+        (member, landed) for member, landed in found if member and landed and topics.is_due(member.topic, landed, now)
+    ]
+
+
+def _merge(
+    stay: Staying, members: Members, number: int, due: list[Member], news: dict[str, MergedBatches]
+) -> dict[str, Outcome[MergedBatches]]:
+    """Merges the tables of these members."""
+    outcomes = dict[str, Outcome[MergedBatches]]()
+
+    def work(pipeline: Pipeline) -> MergedBatches | None:
+        destination = pipeline.destination_of(pipeline.table(number))
+        merge, limit = lambda: protocol.merge(pipeline, destination), destination.table.time_limit_seconds
+        return with_timeout(limit, destination.name, merge, lambda: pipeline.interrupt(destination.name))
+
+    for outcome in members.each(f"tables-{number}", due, work):
+        outcomes[outcome.topic] = outcome
+        if merged := outcome.done:
+            stay.require(_broken(checks.table_results(stay.key, merged.after, merged.batches, merged.batches)))
+            news[outcome.topic] = merged.since(news.get(outcome.topic))
+    return outcomes
+
+
+def _tell_merged(stay: Staying, members: Members, number: int, topics: Topics, news: dict[str, MergedBatches]) -> None:
+    """What was done since the last time, with what takes a look at the tables themselves."""
+    assert stay.table
+
+    def look(pipeline: Pipeline) -> MergedMember:
+        topic = pipeline.only or pipeline.spec.source.topics[0]
+        table, merged = pipeline.table(number), news[topic]
+        done = settled(pipeline, pipeline.destination_of(table), merged.batches, merged.before, merged.merged)
+        return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, None))
+
+    hour, told, problems = f"{datetime.now(UTC):%Y-%m-%d-%H:00}", list[MergedMember](), dict(topics.problems)
+    with stay.turn():
+        for outcome in members.each(f"tables-{number}", [m for m in members.known() if m.topic in news], look):
+            if outcome.done:
+                stay.context.log_event(materialization(outcome.done, hour))
+                told.append(outcome.done)
+            if outcome.problem:
+                problems[outcome.topic] = outcome.problem
+    batches = sum(len(merged.batches) for merged in news.values())
+    rows = sum(merged.merged.counts.changes for merged in news.values())
+    news.clear()
+    specs = checks.table_checks(stay.key, stay.table, stay.launch.spec.freshness)
+    results = checks.together(stay.key, specs, {f"{one.topic} {one.table.table}": one.results for one in told})
+    stay.tell(merged_metadata(told, problems), results, None, batches=batches, rows=rows)
+
+
+def _problems(outcomes: Mapping[str, Outcome[Any]]) -> dict[str, BatchmergeError]:
+    return {topic: outcome.problem for topic, outcome in outcomes.items() if outcome.problem}
+
+
+def _broken(results: list[AssetCheckResult]) -> list[AssetCheckResult]:
+    return [one for one in results if not one.passed]
