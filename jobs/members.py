@@ -11,6 +11,8 @@ other.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -218,8 +220,12 @@ class Members:
         return not self.topics or topic in self.topics
 
 
-def land(members: Members, seen: Seen, max_batches: int) -> Iterator[Outcome[list[LandedBatch]]]:
-    """Lands what is new of every member, `max_batches` of each (0: until caught up)."""
+def land(
+    members: Members, seen: Seen, max_batches: int, turn: float = math.inf
+) -> Iterator[Outcome[list[LandedBatch]]]:
+    """Lands what is new of every member, `max_batches` of each (0: all that was seen); after `turn` seconds no more,
+    the rest is the next landing's."""
+    until = time.monotonic() + turn
     yield from (Outcome(topic, problem=problem) for topic, problem in seen.failed.items())
 
     def work(pipeline: Pipeline) -> list[LandedBatch] | None:
@@ -227,7 +233,15 @@ def land(members: Members, seen: Seen, max_batches: int) -> Iterator[Outcome[lis
         if not _has_news(pipeline, pipeline.intermediate.committed(), pipeline.seen):
             return None
         limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
-        batches = lambda: list(protocol.land(pipeline, max_batches))  # noqa: E731
+
+        def batches() -> list[LandedBatch]:
+            done = []
+            for batch in protocol.land(pipeline, max_batches):
+                done.append(batch)
+                if time.monotonic() > until:
+                    break
+            return done
+
         return with_timeout(limit, where, batches, lambda: pipeline.interrupt("landing")) or None
 
     yield from members.each_reading("landing", seen.members, work, seen.states)

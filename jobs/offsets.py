@@ -114,6 +114,11 @@ def advance(offsets: Offsets, ranges: Ranges) -> dict[TopicPartition, int]:
     return {**offsets, **ends(ranges)}
 
 
+def reached(offsets: Offsets, wanted: Offsets) -> bool:
+    """Whether these next offsets are not before the wanted ones in any topic-partition."""
+    return all(offsets.get(tp, 0) >= offset for tp, offset in wanted.items())
+
+
 def total(ranges: Ranges) -> int:
     """How many offsets the ranges cover: an upper bound of their records."""
     return sum(len(r) for r in ranges.values())

@@ -28,6 +28,7 @@ from jobs.destinations.refused_rows import log_refused
 from jobs.events.publishing import LandingEvents, publish_table_events
 from jobs.failpoints import failpoint
 from jobs.lineage import next_batches, next_stretch
+from jobs.offsets import reached
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.progress import log_progress
@@ -54,8 +55,9 @@ def plan(pipeline: Pipeline) -> Planned:
 
 
 def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
-    """Lands up to `max_batches` batches (0: until caught up), one by one."""
-    done = 0
+    """Lands up to `max_batches` batches, one by one; 0: until it has all that Kafka had when it began. What comes
+    meanwhile is the next landing's, or the tables of a busy source would wait for ever."""
+    done, wanted = 0, None
     pipeline.intermediate.prepare()
     events = LandingEvents(pipeline)
     events.catch_up()
@@ -69,6 +71,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
             pipeline.intermediate.prepare()
             pipeline.resolve()
             continue
+        wanted = wanted or planned.topics.stable
         failpoint("land.planned")
         events.requested(planned.batch)
         with batch_error_context([planned.batch]):
@@ -86,6 +89,8 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
         log_progress(landed, planned.topics.stable)
         yield landed
         done += 1
+        if max_batches == 0 and reached(CommittedState.after(landed).offsets, wanted):
+            return
 
 
 @dataclass(frozen=True)

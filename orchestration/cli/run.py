@@ -26,7 +26,7 @@ _PATIENCE = 15
 
 @click.command()
 @click.argument("pipeline")
-@click.option("--until-caught-up", is_flag=True, help="Land batch after batch until Kafka has nothing more.")
+@click.option("--until-caught-up", is_flag=True, help="Land all that Kafka has now, batch after batch.")
 @click.option("--max-batches", type=click.IntRange(min=0), help="Land at most so many batches (0: until caught up).")
 @click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
 @click.option("--although-paused", is_flag=True, help="Also where somebody has paused the pipeline, or a table of it.")

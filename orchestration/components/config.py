@@ -5,6 +5,8 @@ from typing import Literal
 import dagster as dg
 from pydantic import Field
 
+_TURN = 300.0
+
 Mode = Literal["auto", "advance", "replay"]
 
 
@@ -30,10 +32,18 @@ class LandConfig(MergeConfig):
     max_batches: int | None = Field(
         default=None, ge=0, description="Land at most so many batches; 0: until caught up. Left out: as the file says."
     )
-    until_caught_up: bool = Field(default=False, description="Land batch after batch until Kafka has nothing more.")
+    until_caught_up: bool = Field(default=False, description="Land all that Kafka has now, however long that takes.")
 
     def batches(self, usual: int) -> int:
         """How many batches to land; 0: until caught up."""
         if self.until_caught_up:
             return 0
         return usual if self.max_batches is None else self.max_batches
+
+    def turn(self, limit: float) -> float:
+        """Seconds that a run lands batch after batch before its tables get them; the next run lands meanwhile.
+
+        Args:
+            limit: the time limit of a landing, in seconds.
+        """
+        return float("inf") if self.until_caught_up else min(_TURN, limit / 2)

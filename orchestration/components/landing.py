@@ -23,9 +23,6 @@ from orchestration.components.window import Window
 from orchestration.names import LANDED_TAG
 from resources.errors import TransientError
 
-# Seconds that a run lands batch after batch before its tables get them; the next run lands meanwhile.
-_TURN = 300.0
-
 
 def run_landing(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, config: LandConfig
@@ -51,7 +48,7 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
     began, done, known = time.monotonic(), list[LandedBatch](), set(pipeline.names)
 
     limit = pipeline.spec.batch.time_limit_seconds
-    enough = float("inf") if config.until_caught_up else min(_TURN, limit / 2)
+    enough = config.turn(limit)
 
     def work() -> None:
         for batch in protocol.land(pipeline, config.batches(pipeline.spec.batch.max_batches)):

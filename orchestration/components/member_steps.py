@@ -45,7 +45,9 @@ def run_landing_of_members(
             context.log.info("nothing is landed: %s", held)
         elif replayed is None:
             seen = members.look()
-            outcomes = list(land(members, seen, config.batches(launch.spec.batch.max_batches)))
+            batch = launch.spec.batch
+            most, turn = config.batches(batch.max_batches), config.turn(batch.time_limit_seconds)
+            outcomes = list(land(members, seen, most, turn))
             if not config.topics:
                 newest = sum(state.batch_number for state in members.landed())
                 context.instance.add_run_tags(context.run.run_id, {names.LANDED_TAG: str(newest)})

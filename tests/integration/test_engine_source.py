@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from itertools import islice
 
 import pytest
 from confluent_kafka import Producer
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql import SparkSession
 
+from jobs import protocol
 from resources.connections import Connections
 from resources.errors import ConfigurationError, OffsetsGone, SourceError, TopicMissing, TopicRecreated
 from tests.kit import model
@@ -38,6 +40,18 @@ def engine(connections: Connections, spark: SparkSession) -> Callable[..., Engin
         return made.edited(source={**source, "start": start}) if start else made
 
     return make
+
+
+def test_a_landing_ends_where_kafka_was_when_it_began(topic: Callable[..., str], engine: Callable[..., Engine]) -> None:
+    """Else the tables of a busy source would wait for ever."""
+    one = engine(topic(), max_records=2)
+    one.tell(put(1), put(2), put(3))
+    landed = []
+    for batch in islice(protocol.land(one.pipeline, 0), 4):
+        landed.append(batch.counts.read)
+        one.tell(put(4), put(5))
+    assert landed == [2, 2]
+    assert sum(batch.counts.read for batch in one.land()) == 3
 
 
 def test_only_committed_transactions_are_read_and_their_gaps_are_no_loss(
