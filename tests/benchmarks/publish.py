@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tests.benchmarks import sizing
 from tests.benchmarks.__main__ import PARTS, RESULTS
 from tests.benchmarks._report import ROOT, Measure, Part, Results, read, shown, write
 
@@ -29,7 +30,12 @@ def main() -> None:
 
 def pages(results: Results) -> dict[Path, str]:
     """The pages with their tables as they should be."""
-    tables = {ROOT / "docs" / "benchmarks.md": in_full(results), ROOT / "README.md": headlines(results)}
+    docs = ROOT / "docs"
+    tables = {
+        docs / "benchmarks.md": in_full(results),
+        docs / "scale.md": sizing.tables(results),
+        ROOT / "README.md": headlines(results),
+    }
     return {page: _between(page.read_text(), table) for page, table in tables.items()}
 
 
