@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from pyspark.sql import SparkSession
 
 from jobs.spec.members import Member
-from resources.errors import BatchmergeError
+from resources.errors import BatchmergeError, Interrupted
 from resources.spark import spark_errors
 
 _LOG = logging.getLogger("batchmerge")
@@ -36,19 +36,23 @@ class OneSession(dict[str, SparkSession]):
 
     def __init__(self, open_: Callable[[], SparkSession]) -> None:
         super().__init__()
-        self._open, self._opening = open_, Lock()
+        self._open, self._opening, self._over = open_, Lock(), False
 
     def __contains__(self, role: object) -> bool:
         return True
 
     def __getitem__(self, role: str) -> SparkSession:
         with self._opening:
+            if self._over:
+                raise Interrupted("the run was cancelled", where=role, remedy="run it again")
             if "" not in self.keys():
                 self[""] = self._open()
             return super().__getitem__("")
 
     def interrupt(self) -> None:
-        """Stops what runs in it; nothing to do where it was never opened."""
+        """Stops what runs in it, and gives it to nobody any more: a landing would go on with its next batch, and the
+        process could not end before."""
+        self._over = True
         for session in self.values():
             with suppress(BatchmergeError), spark_errors("cancelled"):
                 session.interruptAll()
