@@ -11,6 +11,8 @@ import os
 import signal
 import threading
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 VARIABLE = "BATCHMERGE_FAILPOINT"
 
@@ -46,14 +48,32 @@ _reached: Counter[str] = Counter()
 
 def failpoint(name: str) -> None:
     """Says that the process stands at this boundary."""
+    action = _due(name)
+    if action:
+        # To this very thread: a signal to the process may stop it only after this one has gone on.
+        signal.pthread_kill(threading.get_ident(), action)
+
+
+def failpoint_of_task(name: str) -> Callable[[], None]:
+    """What a task of Spark calls when it stands at this boundary: the run that has started it dies, the task goes on.
+
+    Works only where both are on one machine.
+    """
+    action = _due(name)
+    return partial(os.kill, os.getpid(), action) if action else _nothing
+
+
+def _due(name: str) -> signal.Signals | None:
     wanted = os.environ.get(VARIABLE)
     if not wanted:
-        return
+        return None
     point, _, action = wanted.partition("=")
     point, _, turn = point.partition(":")
     if point != name:
-        return
+        return None
     _reached[name] += 1
-    if _reached[name] == int(turn or 1):
-        # To this very thread: a signal to the process may stop it only after this one has gone on.
-        signal.pthread_kill(threading.get_ident(), _ACTIONS[action or "kill"])
+    return _ACTIONS[action or "kill"] if _reached[name] == int(turn or 1) else None
+
+
+def _nothing() -> None:
+    pass

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -133,6 +133,14 @@ class BigQuery:
         """The rows of a SELECT as Arrow."""
         with bigquery_errors(where):
             return self._answer(text, arrays).to_arrow(create_bqstorage_client=False)
+
+    def batches(self, table: str, first: int, count: int) -> Iterator[pa.RecordBatch]:
+        """So many rows of a table from the `first` (from 0) on; of no order, and the same while nobody changes it."""
+        with bigquery_errors(table):
+            found = self.client.get_table(self.table_id(table), **self._options)
+            yield from self.client.list_rows(
+                found, start_index=first, max_results=count, **self._options
+            ).to_arrow_iterable()
 
     def _answer(self, text: str, parameters: Sequence[_Parameter]) -> RowIterator:
         """What a SELECT answers."""

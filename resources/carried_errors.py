@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from resources.errors import (
     BadRecords,
@@ -43,3 +46,22 @@ def error_from_fields(kind: str, what: str, where: str, remedy: str) -> Batchmer
 def worst(errors: Sequence[BatchmergeError]) -> BatchmergeError:
     """Of several tasks' errors: an interruption before everything, since the others may follow from it."""
     return next((e for e in errors if isinstance(e, Interrupted)), errors[0])
+
+
+class CarriedError(Exception):
+    """An error on its way out of a task whose rows go on to other tasks; its text is `carried_by`'s."""
+
+
+@contextmanager
+def carrying_errors() -> Iterator[None]:
+    """In a task: lets `carried_by` find our errors in what Spark says of the task that failed."""
+    try:
+        yield
+    except BatchmergeError as problem:
+        raise CarriedError(f"<<{json.dumps(list(error_to_fields(problem)))}>>") from None
+
+
+def carried_by(text: str) -> BatchmergeError | None:
+    """The error that Spark's text carries."""
+    found = re.search(r"CarriedError: <<(\[.*?\])>>", text)
+    return error_from_fields(*json.loads(found[1])) if found else None

@@ -81,6 +81,12 @@ class ClickHouseServer:
         with clickhouse_errors(self.where):
             return client.query_arrow(sql, use_strings=True)
 
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """The same, piece by piece as the server sends it."""
+        client = self._client
+        with clickhouse_errors(self.where), client.query_arrow_stream(sql, use_strings=True) as found:
+            yield from found
+
     def rows_beside(self, sql: str, data: bytes, structure: str) -> list[Row]:
         """The rows of a SELECT over `data`: an Arrow file that is sent with it, with columns of these types."""
         client = self._client

@@ -27,7 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError, TopicMissing
 from resources.kafka_errors import REFUSED, kafka_errors, settled
-from resources.kafka_security import librdkafka_settings, spark_options
+from resources.kafka_security import carried_certificate, librdkafka_settings, spark_options
 from resources.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -42,12 +42,18 @@ _RECENT: deque[AdminClient] = deque(maxlen=16)
 class KafkaCluster:
     """One cluster of the connections file."""
 
-    def __init__(self, name: str, connection: KafkaConnection) -> None:
+    def __init__(self, name: str, connection: KafkaConnection, carried: Mapping[str, str] | None = None) -> None:
         self.name = name
         self._connection = connection
+        # On a worker of Spark, which does not have the client certificate's files.
+        self._carried = carried
         self._timeout = connection.timeout_seconds
         self._admin_client: AdminClient | None = None
         self._refused = False
+
+    def __reduce__(self) -> tuple[type[KafkaCluster], tuple[str, KafkaConnection, Mapping[str, str]]]:
+        """Without the client, which each worker of Spark opens for itself."""
+        return KafkaCluster, (self.name, self._connection, carried_certificate(self._connection))
 
     def _notice(self, problem: KafkaError) -> None:
         """Whoever asks only hears that no broker could be reached; why, librdkafka says here."""
@@ -68,7 +74,7 @@ class KafkaCluster:
         return {
             "bootstrap.servers": c.bootstrap_servers,
             "socket.timeout.ms": int(self._timeout * 1000),
-            **librdkafka_settings(c),
+            **librdkafka_settings(c, self._carried),
         }
 
     def spark_options(self) -> dict[str, str]:

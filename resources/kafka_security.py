@@ -15,6 +15,7 @@ All of it may hold secrets: never log it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -32,8 +33,25 @@ _MODULES = {
 _OAUTH_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 
-def librdkafka_settings(c: KafkaConnection) -> dict[str, str]:
-    """Security settings of a librdkafka client."""
+def carried_certificate(c: KafkaConnection) -> dict[str, str]:
+    """The client's certificate and key as text, for Spark's workers, which need no file of ours; empty without one.
+
+    Raises:
+        ConfigurationError: they cannot be read.
+    """
+    if not (c.certificate_file and c.key_file):
+        return {}
+    key = _plain_key(c.key_file, _text(c.key_password))
+    return {"ssl.certificate.pem": _content(c.certificate_file).decode(), "ssl.key.pem": key}
+
+
+def librdkafka_settings(c: KafkaConnection, carried: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Security settings of a librdkafka client.
+
+    Args:
+        carried: stands in for files that are not on this machine (`carried_certificate`). librdkafka may take of a
+            text the first certificate only, so the files come first.
+    """
     user, password = c.username or "", _text(c.password)
     oauth = c.sasl_mechanism == "OAUTHBEARER"
     found = {
@@ -51,6 +69,8 @@ def librdkafka_settings(c: KafkaConnection) -> dict[str, str]:
         "ssl.key.location": c.key_file,
         "ssl.key.password": _text(c.key_password) or None,
     }
+    if carried and not (c.certificate_file and Path(c.certificate_file).exists()):
+        found |= {"ssl.certificate.location": None, "ssl.key.location": None, "ssl.key.password": None, **carried}
     return {name: value for name, value in found.items() if value is not None}
 
 

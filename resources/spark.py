@@ -28,6 +28,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
 
+from resources.carried_errors import carried_by
 from resources.connections import SparkConnection
 from resources.errors import (
     BatchmergeError,
@@ -146,7 +147,8 @@ def spark_errors(where: str) -> Iterator[None]:
     except BatchmergeError:
         raise
     except (PySparkException, grpc.RpcError) as problem:
-        raise _classified(str(problem), where) or _unclassified(problem, where) from problem
+        said = str(problem)
+        raise carried_by(said) or _classified(said, where) or _unclassified(problem, where) from problem
 
 
 def _unclassified(problem: Exception, where: str) -> BatchmergeError:

@@ -30,15 +30,8 @@ def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
     return [*found, *(group for d in pipeline.destinations() for group in d.dead_letter_groups())]
 
 
-def letters(
-    pipeline: Pipeline,
-    most: int,
-    values: bool = False,
-    first: int = 0,
-    last: int = LAST,
-    spark: SparkSession | None = None,
-) -> Iterator[DeadLetter]:
-    """Landed dead letters of batches `first` to `last`, in their order; with key and value where asked for."""
+def letters(pipeline: Pipeline, most: int, values: bool = False) -> Iterator[DeadLetter]:
+    """At most so many landed dead letters, in their order; with key and value where asked for."""
     table = _table(pipeline)
     if table is None:
         return
@@ -47,7 +40,7 @@ def letters(
         "spark", "dead_letters", table=pipeline.intermediate.path, values=values, headers=False, revised=revised
     )
     with spark_errors(where):
-        rows = (spark or _session(pipeline)).sql(text, args={"first": first, "last": last, "most": most})
+        rows = _session(pipeline).sql(text, args={"first": 0, "last": LAST, "most": most})
         for row in rows.toLocalIterator():
             fields = row.asDict()
             for name in ("key", "value"):

@@ -1,9 +1,10 @@
 """The dead-letter topic (`dead_letters.topic`): each dead letter once, as Kafka Connect's sinks would send it.
 
-After a batch is landed its dead letters are sent in one Kafka transaction. The same transaction commits offsets of the
-consumer group ``batchmerge-<pipeline>/dead-letters``, whose metadata names the batch. So a run that dies before the
-transaction's end has sent nothing, and the next one goes on after the batch that is named there: once per record for
-readers with `isolation.level=read_committed`, as long as Kafka remembers the group (`offsets.retention.minutes`).
+After a batch is landed its dead letters are sent in one Kafka transaction, by the task of Spark that has them. The same
+transaction commits offsets of the consumer group ``batchmerge-<pipeline>/dead-letters``, whose metadata names the
+batch. So a run that dies before the transaction's end has sent nothing, and the next one goes on after the batch that
+is named there: once per record for readers with `isolation.level=read_committed`, as long as Kafka remembers the group
+(`offsets.retention.minutes`).
 
 Rows that only one table refuses follow after their merge, in the same way, with a position for each table. They are
 sent as the side table has them: the columns of the row as JSON.
@@ -16,19 +17,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.dead_letters.dead_letter import DeadLetter
-from jobs.dead_letters.listing import ALL, letters
+from jobs.dead_letters.delivery import Delivery, DeliveryTask, raise_told
+from jobs.dead_letters.listing import ALL, open_letters
 from jobs.destinations.base import Destination
+from jobs.destinations.side_table import SideTable
 from jobs.events.pending import PublishedThrough, pending, published_through
-from jobs.failpoints import failpoint
+from jobs.failpoints import failpoint, failpoint_of_task
 from jobs.pipeline import Pipeline
+from jobs.spark_tasks import Batches, numbered, told_by_tasks
 from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
 from resources.errors import BatchmergeError
+from resources.spark import spark_errors
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -48,36 +54,62 @@ class DeadLetterTopic:
     def __init__(self, pipeline: Pipeline, refused_by: Destination | None = None) -> None:
         self._pipeline, self._table = pipeline, refused_by
         self._options = pipeline.spec.dead_letters
-        self._group = pipeline.group_of_role(f"dead-letters/{refused_by.name}" if refused_by else "dead-letters")
+        self._role = f"dead-letters/{refused_by.name}" if refused_by else "dead-letters"
+        self._group = pipeline.group_of_role(self._role)
         self._writer: ControlWriter | None = None
 
-    def publish(self, spark: SparkSession | None = None) -> None:
+    def publish(self) -> None:
         """Sends the dead letters of all landed batches that were not sent yet. A problem is only a warning."""
         if self._options.topic is None:
             return
         try:
-            self._publish(spark)
+            self._publish(self._options.topic)
         except BatchmergeError as problem:
             _LOG.warning("dead letters could not be sent to the topic, the next run sends them: %s", problem)
             self._writer = None
 
-    def _publish(self, spark: SparkSession | None) -> None:
+    def _publish(self, topic: str) -> None:
         landed, there = self._letters_by_batch()
         if not landed:
             return
-        # Older runs have to be fenced before the metadata is read: until then they may move it.
-        writer = self._open()
-        newest = CommittedState.after(landed[-1])
-        for batch in self._unsent(landed, newest):
+        newest, limit = CommittedState.after(landed[-1]), self._options.time_limit_seconds
+        was = published_through(read_metadata(self._pipeline.kafka, self._group, newest.offsets, limit))
+        for batch in self._unsent(was, landed, newest):
             if batch.number not in there and batch.number < newest.batch_number:
                 continue
             state = CommittedState.after(batch)
-            messages = (to_message(self._pipeline.name, letter) for letter in self._letters(batch.number, spark))
-            newest_sent = PublishedThrough(state.batch_number, state.commit_id).to_metadata()
-            progress = [GroupProgress(self._group, state.offsets, newest_sent)]
-            sent = messages if batch.number in there else ()
-            writer.send_messages(sent, progress, lambda: failpoint("dead-letters.written"))
+            reached = PublishedThrough(state.batch_number, state.commit_id)
+            delivery = Delivery(
+                self._pipeline.kafka,
+                topic,
+                self._options.create_topic,
+                float(limit),
+                was,
+                GroupProgress(self._group, state.offsets, reached.to_metadata()),
+                failpoint_of_task("dead-letters.written"),
+            )
+            if batch.number in there:
+                self._send(delivery, batch.number)
+            else:
+                self._move(delivery)
+            was = reached
             failpoint("dead-letters.sent")
+
+    def _send(self, delivery: Delivery, batch: int) -> None:
+        """Has the letters of a batch sent by a task."""
+        self._writer = None  # the task's writer fences it
+        spark = self._pipeline.spark(f"{self._role} to the topic", self._pipeline.intermediate.catalog)
+        with spark_errors(delivery.topic):
+            rows, messages = self._letters(spark, batch)
+            outcomes = told_by_tasks(rows, DeliveryTask(delivery, messages))
+        if not outcomes:  # none is left, so there was no task
+            self._move(delivery)
+        raise_told(outcomes)
+
+    def _move(self, delivery: Delivery) -> None:
+        """Moves the position past a batch without letters."""
+        self._writer = self._writer or delivery.writer()
+        delivery.send(self._writer)
 
     def _letters_by_batch(self) -> tuple[Sequence[LandedBatch], Collection[int]]:
         """The batches whose letters may be sent, and which of them have some; none of a table without any."""
@@ -91,25 +123,47 @@ class DeadLetterTopic:
         landed = self._pipeline.intermediate.landed().batches
         return [b for b in landed if b.number <= state.batch_number], refused.keys()
 
-    def _letters(self, batch: int, spark: SparkSession | None) -> Iterator[DeadLetter]:
-        if self._table is None:
-            return letters(self._pipeline, ALL, True, batch, batch, spark)
-        return self._table.dead_letters(ALL, values=True, batches=(batch, batch))
+    def _letters(self, spark: SparkSession, batch: int) -> tuple[DataFrame, Callable[[Batches], Iterator[Message]]]:
+        """What goes into the one task that sends them, and how it makes messages of that."""
+        name = self._pipeline.name
+        if self._table is not None:
+            return numbered(spark, 1), _Refused(name, self._table.side_tables(), batch)
+        letters = open_letters(self._pipeline, spark, batch, batch)
+        assert letters is not None, "a batch of it is landed"
+        return letters.drop("headers").repartition(1).sortWithinPartitions("i"), _Landed(name)
 
-    def _unsent(self, landed: Sequence[LandedBatch], newest: CommittedState) -> Iterator[LandedBatch]:
-        limit = self._options.time_limit_seconds
-        sent = published_through(read_metadata(self._pipeline.kafka, self._group, newest.offsets, limit))
+    def _unsent(
+        self, sent: PublishedThrough | None, landed: Sequence[LandedBatch], newest: CommittedState
+    ) -> Iterator[LandedBatch]:
         wanted = {state.batch_number for state in pending(sent, landed, newest, int(time.time() * 1000))}
         return (batch for batch in landed if batch.number in wanted)
 
-    def _open(self) -> ControlWriter:
-        if self._writer is None:
-            assert self._options.topic is not None, "checked by publish"
-            limit = float(self._options.time_limit_seconds)
-            writer = ControlWriter(self._pipeline.kafka, self._options.topic, self._group, limit)
-            writer.open(self._options.create_topic)
-            self._writer = writer
-        return self._writer
+
+@dataclass(frozen=True)
+class _Landed:
+    """Rows of ``dead_letters.sql.j2`` as messages, in a task."""
+
+    pipeline: str
+
+    def __call__(self, batches: Batches) -> Iterator[Message]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield to_message(self.pipeline, DeadLetter(table="", **row))
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """What side tables have of a batch as messages, in a task."""
+
+    pipeline: str
+    sides: Sequence[SideTable]
+    batch: int
+
+    def __call__(self, batches: Batches) -> Iterator[Message]:
+        del batches
+        for side in self.sides:
+            for letter in side.letters(ALL, True, (self.batch, self.batch)):
+                yield to_message(self.pipeline, letter)
 
 
 def to_message(pipeline: str, letter: DeadLetter) -> Message:

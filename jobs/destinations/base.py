@@ -24,10 +24,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
-
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from jobs.batch import CommittedState, LandedBatch, MergeCounts
     from jobs.changes.landed_rows import LandedRows
@@ -246,10 +244,13 @@ class Destination(ABC):
         """How many landed rows the system refuses, by batch; the letters above are theirs."""
         return sum((Counter(side.by_batch()) for side in self.side_tables()), Counter[int]())
 
-    def refused_places(self) -> pa.Table | None:
+    def refused_places(self, spark: SparkSession) -> DataFrame | None:
         """``topic, partition, offset, batch`` of the rows that are refused; None where none is."""
-        found = [places for side in self.side_tables() if (places := side.places()) is not None]
-        return pa.concat_tables(found) if found else None
+        from jobs.destinations.shares import rows_of
+        from jobs.destinations.side_table import PLACES
+
+        sides = [side for side in self.side_tables() if side.by_batch()]
+        return rows_of(spark, [side.places for side in sides], PLACES) if sides else None
 
     def leases(self) -> list[LeaseState]:
         """Who holds the table and which batch is under way, one per endpoint that has had a run (`leases`).

@@ -17,11 +17,14 @@ from jobs.destinations.refused_rows import as_group, as_letter
 
 Parameters = Mapping[str, int | str | Sequence[str]]
 _ALL = (0, 2**62)
-_PLACES = pa.schema([LETTERS.field(name) for name in ("topic", "partition", "offset", "batch")])
+PLACES = pa.schema([LETTERS.field(name) for name in ("topic", "partition", "offset", "batch")])
 
 
 class SideTable(ABC):
-    """Reads and tidies the letters of one table; of a table on several endpoints those of one of them."""
+    """Reads and tidies the letters of one table; of a table on several endpoints those of one of them.
+
+    It travels to Spark's tasks, which read the rows.
+    """
 
     @property
     @abstractmethod
@@ -55,10 +58,10 @@ class SideTable(ABC):
         """How many rows are refused, by batch."""
         return {int(str(row["batch"])): int(str(row["records"])) for row in self.rows("side_table_batches", {})}
 
-    def places(self) -> pa.Table | None:
-        """``topic, partition, offset, batch`` of the rows that are refused; None where none is."""
-        found = self.rows("side_table_places", {})
-        return pa.Table.from_pylist([dict(row) for row in found], schema=_PLACES) if found else None
+    def places(self) -> Iterator[pa.Table]:
+        """`PLACES`: where the rows come from that are refused."""
+        found = [dict(row) for row in self.rows("side_table_places", {})]
+        yield pa.Table.from_pylist(found, schema=PLACES)
 
     def attempts(self, first: int, last: int) -> Sequence[str]:
         """Who has written letters of these batches so far."""

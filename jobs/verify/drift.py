@@ -13,7 +13,7 @@ def schema_drift(destination: Destination, spark: SparkSession) -> list[str]:
     try:
         missing = destination.prepare(dry_run=True)
         reader = destination.read(spark)
-        declared = {c.name.lower() for c in reader.columns}
+        declared = {c.name.lower() for c in reader.values.columns}
         foreign = [name for name in reader.present() if name.lower() not in declared]
     except BatchmergeError as problem:
         return [str(problem)]

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
@@ -16,6 +13,7 @@ from jobs.destinations.registry import kind_of
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import RowColumn
 from jobs.spec.tables import Table
+from jobs.verify.judged_rows import judged
 from jobs.verify.landed_spans import from_the_first, landed_spans
 from resources.errors import CommitFailed
 from resources.spark import spark_errors
@@ -23,9 +21,6 @@ from sql import render
 
 _EXPECTED, _FOUND, _SPANS = "batchmerge_expected", "batchmerge_found", "batchmerge_spans"
 _REFUSED = "batchmerge_refused"
-_ROW = "__row"
-_KEPT = "__kept_"
-_SLICE = 100_000
 _TRIES = 3
 _COORDINATES = ("topic", "partition", "offset")
 
@@ -58,7 +53,7 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
     """Compares the table with the changes landed up to its committed batch.
 
     Args:
-        limit: rows to compare; 0: all, which are then held in this process's memory.
+        limit: rows to compare; 0: all.
 
     Raises:
         CommitFailed: the table was merged into during each of three tries.
@@ -80,12 +75,11 @@ class _Comparison:
         self._spark = pipeline.spark(f"verify {destination.name}", pipeline.intermediate.catalog, destination)
         self._pipeline, self._destination, self._state = pipeline, destination, state
         self._reader = destination.read(self._spark)
-        self._apart = self._reader.apart()
-        self._columns = [c for c in self._reader.columns if c not in self._apart]
+        self._columns = list(self._reader.values.columns)
         # Columns that some changes leave as they were.
         self._kept: tuple[RowColumn, ...] = ()
-        self._refused = destination.refused_places()
-        self._keys = _keys(self._reader.columns, destination.table)
+        self._refused = destination.refused_places(self._spark)
+        self._keys = _keys(self._columns, destination.table)
         # Rows of records that have several readings are as one of them says.
         self._stays_as_read = False
 
@@ -94,7 +88,7 @@ class _Comparison:
         merged = [b for b in landed.batches if b.number <= self._state.batch_number]
         if not merged:
             return Verdict(self._state.batch_number, left_out=["all: retention has removed the landed batches"])
-        rows, refused = self._reader.count(), len(self._refused) if self._refused else 0
+        rows, refused = self._reader.count(), sum(self._destination.refused().values())
         duplicates = self._reader.duplicate_keys() if self._destination.table.mode.startswith("upsert") else None
         wrong, beside = list[str](), 0
         # Of records that were not landed, a row may be right.
@@ -121,7 +115,7 @@ class _Comparison:
         """The rows that the table should and should not have, as a view that is computed once."""
         spec, table = self._destination.spec, self._destination.table
         landed = self._pipeline.intermediate
-        reduction = Reduction.of_state(spec, table, self._reader.columns, landed, merged)
+        reduction = Reduction.of_state(spec, table, self._columns, landed, merged)
         # Where an order is named, the largest value that was ever read has won.
         newest_wins = table.mode.startswith("upsert") and not spec.changes.ordered_by
         self._stays_as_read = reduction.revised and not newest_wins
@@ -130,10 +124,10 @@ class _Comparison:
             self._kept = reduction.unchanged
         text, refused = reduction.landed, self._refused
         if refused is not None:
-            self._spark.createDataFrame(refused).createOrReplaceTempView(_REFUSED)
+            refused.createOrReplaceTempView(_REFUSED)
             text = render("spark", "without_refused", rows=text, refused=[_REFUSED])
         text = reduction.of(text)
-        names = [c.name for c in self._reader.columns]
+        names = [c.name for c in self._columns]
         text = render("spark", "expected_rows", rows=text, columns=names, kept=bool(self._kept))
         rows = self._spark.sql(text, args=dict(reduction.parameters))
         self._spark.catalog.dropTempView(_EXPECTED)
@@ -141,31 +135,28 @@ class _Comparison:
         self._spark.catalog.cacheTable(_EXPECTED)
 
     def _compare(self, limit: int, wrong: list[str], merged: Sequence[LandedBatch], whole: bool) -> int:
-        """Compares rows by value, in slices; says in `wrong` what is not right, and gives their number."""
-        found = self._reader.rows(limit)
-        spans = self._spans(merged)
-        unknown, deleted, differs = 0, 0, dict.fromkeys((c.name for c in self._reader.columns), 0)
-        names = [c.name for c in self._columns]
-        kept = [c.name for c in self._kept]
-        views = {"found": [_FOUND], "expected": [_EXPECTED]}
-        text = render("spark", "reconcile", spans=spans, columns=names, keys=self._keys, kept=kept, **views)
-        for start in range(0, len(found), _SLICE):
-            part = found.slice(start, _SLICE)
-            numbered = part.select(names).append_column(_ROW, pa.array(range(len(part)), pa.int64()))
-            self._spark.createDataFrame(numbered).createOrReplaceTempView(_FOUND)
-            answer = self._spark.sql(text).first()
-            assert answer is not None, "an aggregate has one row"
-            unknown += answer["unknown"] if spans or whole else 0
-            deleted += answer["deleted"]
-            for n, name in enumerate(names):
-                differs[name] += answer[f"differs_{n}"]
-            for name, count in self._differ_apart(part).items():
-                differs[name] += count
-        wrong += [f"{unknown} rows that no landed change explains"] if unknown else []
-        wrong += [f"{deleted} rows that landed changes have deleted"] if deleted else []
+        """Compares rows by value; says in `wrong` what is not right, and gives their number."""
+        spans, values = self._spans(merged), self._reader.values
+        text = render(
+            "spark",
+            "compared_rows",
+            found=[_FOUND],
+            expected=[_EXPECTED],
+            spans=spans,
+            columns=[c.name for c in values.columns],
+            apart=[c.name for c in values.apart],
+            keys=self._keys,
+            kept=[c.name for c in self._kept],
+        )
+        with self._reader.rows(self._spark, limit) as rows:
+            rows.createOrReplaceTempView(_FOUND)
+            found = judged(self._spark.sql(text), values)
+        if found.unknown and (spans or whole):
+            wrong += [f"{found.unknown} rows that no landed change explains"]
+        wrong += [f"{found.deleted} rows that landed changes have deleted"] if found.deleted else []
         if not self._stays_as_read:
-            wrong += [f"column {name} differs in {count} rows" for name, count in differs.items() if count]
-        return len(found)
+            wrong += [f"column {name} differs in {count} rows" for name, count in found.differs.items() if count]
+        return found.rows
 
     def _spans(self, merged: Sequence[LandedBatch]) -> list[str] | None:
         """The offsets that were landed, as a view; None where the rows do not say where they came from."""
@@ -176,31 +167,9 @@ class _Comparison:
         self._spark.createDataFrame(rows, columns).createOrReplaceTempView(_SPANS)
         return [_SPANS]
 
-    def _differ_apart(self, part: pa.Table) -> dict[str, int]:
-        """How many values differ in columns that Spark does not compare."""
-        if not self._apart:
-            return {}
-        names = [c.name for c in self._apart]
-        views = {"found": [_FOUND], "expected": [_EXPECTED]}
-        kept = [c.name for c in self._kept]
-        text = render("spark", "expected_values", columns=names, keys=self._keys, kept=kept, **views)
-        expected = self._spark.sql(text).toArrow().combine_chunks()
-        rows = part.take(expected[_ROW]).combine_chunks()
-        found = {}
-        for column in self._apart:
-            # What no landed change brings is not known.
-            known = pc.invert(expected[_KEPT + column.name]) if column in self._kept else pa.array([True] * len(rows))
-            pair = (_array(table.filter(known)[column.name]) for table in (expected, rows))
-            found[column.name] = self._reader.differences(column, *pair)
-        return found
-
 
 def _between(least: int, most: int) -> str:
     return str(least) if least == most else f"{least} to {most}"
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _keys(columns: list[RowColumn], table: Table) -> list[str]:

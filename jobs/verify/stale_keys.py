@@ -35,12 +35,12 @@ def stale_keys(
     if state is None or not destination.table.mode.startswith("upsert"):
         return 0
     landed = [b for b in known if b.number <= state.batch_number]
-    places = destination.refused_places()
+    places = destination.refused_places(spark)
     if not landed or not (places or any(b.counts.quarantined for b in landed)):
         return 0
     with spark_errors(destination.name):
         if places is not None:
-            spark.createDataFrame(places).createOrReplaceTempView(_REFUSED)
+            places.createOrReplaceTempView(_REFUSED)
         route = route_filter(pipeline.spec, destination.table)
         text = render(
             "spark",

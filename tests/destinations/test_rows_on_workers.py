@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import pytest
+import uuid
+from collections.abc import Iterator
 
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.destinations import shares
+from resources.errors import Unavailable
+from resources.spark import spark_errors
 from tests.destinations.conftest import MakeStory
+from tests.kit.kind import KindUnderTest
+from tests.kit.kinds import KINDS
+from tests.kit.letters import read_all
 from tests.kit.received import Received, received
-from tests.kit.records import Record
+from tests.kit.records import COLUMNS, Record
 from tests.kit.story import Story, Target, targets
 
 # 300 bytes each, which no compression makes small.
 ROWS, MOST_BYTES = 4_000, 64_000
+# ClickHouse's client begins by asking for all of the server's settings.
+MOST_FROM_SERVERS = 300_000
+
+
+def incompressible(n: int) -> str:
+    return "".join(f"{n * 7919 + k:x}" for k in range(50))
 
 
 @pytest.fixture(scope="module")
 def story(new_story: MakeStory) -> Story:
     """One batch of 1.2 MB."""
     story = new_story(partitions=2)
-    values = [
-        {"id": n, "name": "".join(f"{n * 7919 + k:x}" for k in range(50)), "amount": n * 0.5, "op": "u"}
-        for n in range(ROWS)
-    ]
+    values = [{"id": n, "name": incompressible(n), "amount": n * 0.5, "op": "u"} for n in range(ROWS)]
     story.tell(*(Record(n % 2, n, value) for n, value in enumerate(values)))
     with received() as landing:
         assert [batch.counts.landed for batch in story.land()] == [ROWS]
@@ -30,10 +44,19 @@ def story(new_story: MakeStory) -> Story:
 
 def check(found: Received) -> None:
     assert 0 < found.bytes_from_spark < MOST_BYTES
+    assert found.bytes_from_servers < MOST_FROM_SERVERS
     assert found.data_files == []
 
 
-@pytest.mark.parametrize("target", [t for t in targets("append", "upsert_delete") if t.kind.by_workers], ids=str)
+every_unfit_kind = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, id=kind.name) for kind in KINDS.values() if kind.unrepresentable]
+)
+on_workers = pytest.mark.parametrize(
+    "target", [t for t in targets("append", "upsert_delete") if t.kind.by_workers], ids=str
+)
+
+
+@on_workers
 def test_a_merge_and_a_replay_bring_no_rows_here(target: Target, story: Story) -> None:
     table = story.table(target)
     with received() as merging:
@@ -44,3 +67,59 @@ def test_a_merge_and_a_replay_bring_no_rows_here(target: Target, story: Story) -
         assert table.replay(1, 1)
     check(replaying)
     assert len(table.rows()) == ROWS
+
+
+@on_workers
+def test_a_verification_of_all_rows_brings_none_here(
+    target: Target, story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "WORTH_A_TASK", ROWS // 3)
+    table = story.table(target)
+    table.merge()
+    table.remove(below=10)
+    table.plant((ROWS + 1, "planted", 0.5))
+    with received() as verifying:
+        verdict = table.verify()
+    check(verifying)
+    assert verdict.compared == ROWS - 9
+    assert verdict.wrong[0] == f"{ROWS - 9} rows, landed changes make {ROWS}"
+
+
+def test_dead_letters_go_to_their_topic_from_workers(new_story: MakeStory) -> None:
+    queue = f"dlq-{uuid.uuid4().hex}"
+    story = new_story(dead_letters={"topic": queue})
+    story.tell(*(Record(0, n, "{" + incompressible(n)) for n in range(ROWS)))
+    with received() as landing:
+        assert [batch.counts.quarantined for batch in story.land()] == [ROWS]
+    check(landing)
+    sent = read_all(story.engine.connections, queue, ROWS)
+    assert [message.value() for message in sent] == [str(record.value).encode() for record in story.records]
+
+
+@every_unfit_kind
+def test_rows_that_a_table_refuses_go_to_the_topic_from_workers(kind: KindUnderTest, new_story: MakeStory) -> None:
+    assert kind.unrepresentable
+    queue, (odd, unfit) = f"dlq-{uuid.uuid4().hex}", kind.unrepresentable
+    story = new_story(columns={**COLUMNS, "odd": odd}, dead_letters={"topic": queue})
+    told = [{"id": n, "name": incompressible(n), "amount": 1.0, "op": "u", "odd": unfit} for n in range(ROWS)]
+    story.tell(*(Record(0, n, value) for n, value in enumerate(told)))
+    story.land()
+    table = story.table(Target(kind, "append"))
+    with received() as merging:
+        table.merge()
+    check(merging)
+    assert table.destination.refused() == {1: ROWS}
+    assert len(read_all(story.engine.connections, queue, ROWS)) == ROWS
+    with received() as verifying:
+        assert table.verify().wrong == []
+    check(verifying)
+
+
+def test_what_a_task_meets_is_raised_as_it_was(spark: SparkSession) -> None:
+    def share() -> Iterator[pa.Table]:
+        raise Unavailable("no answer", where="far away", remedy="look there")
+
+    rows = shares.rows_of(spark, [share], pa.schema([("a", pa.int64())]))
+    with pytest.raises(Unavailable, match="no answer") as caught, spark_errors("a table"):
+        rows.count()
+    assert (caught.value.where, caught.value.remedy) == ("far away", "look there")

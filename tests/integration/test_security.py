@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, cast
 
 import dagster as dg
 import pytest
@@ -34,8 +35,9 @@ from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
+from tests.kit.letters import read_all
 from tests.kit.network import with_connection
-from tests.kit.records import Record, bootstrap, produce
+from tests.kit.records import COLUMNS, Record, bootstrap, produce
 from tests.kit.rest_catalog import rest_catalog
 from tests.kit.secure_kafka import KEY_PASSWORD, PASSWORD, SecureKafka
 from tests.kit.tls_proxy import tls_proxy
@@ -72,13 +74,25 @@ def filled(secure: SecureKafka) -> str:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_records_come_in_every_way(
-    way: str, secure: SecureKafka, filled: str, connections: Connections, spark: SparkSession
+    way: str,
+    secure: SecureKafka,
+    filled: str,
+    connections: Connections,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    flow = Flow(filled, ["append"], overrides={"control": {"topic": f"control-{uuid.uuid4().hex[:8]}"}})
+    name = uuid.uuid4().hex[:8]
+    flow = Flow(filled, ["append"], overrides={"control": {"topic": f"control-{name}"}})
+    flow.overrides["dead_letters"] = {"topic": f"dlq-{name}"}
+    # None of the records has such an amount, so each is sent to the topic of dead letters too: by a worker.
+    value = {"format": "json", "columns": {**COLUMNS, "amount": "boolean"}}
+    flow.overrides["source"] = {**cast(dict[str, Any], flow.spec_document["source"]), "value": value}
     engine = Engine(flow, with_connection(connections, "kafka", secure.connection(way)), spark)
     (landed,) = engine.land()
-    assert landed.counts.landed == 3
+    assert (landed.counts.read, landed.counts.quarantined) == (3, 3)
     assert engine.land() == []
+    assert caplog.messages == []
+    assert len(read_all(secure.plain, f"dlq-{name}", 3)) == 3
 
 
 @pytest.mark.parametrize("way", WRONG)

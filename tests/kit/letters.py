@@ -26,9 +26,10 @@ def narrowed(engine: Engine) -> tuple[Engine, Engine]:
     return engine.edited(source=sources[0]), engine.edited(source=sources[1])
 
 
-def read_all(connections: Connections, queue: str, least: int) -> list[Message]:
+def read_all(servers: Connections | str, queue: str, least: int) -> list[Message]:
     """All committed messages of a topic with one partition; fails where there are fewer."""
-    settings = {"bootstrap.servers": bootstrap(connections), "group.id": queue, "enable.partition.eof": True}
+    address = servers if isinstance(servers, str) else bootstrap(servers)
+    settings = {"bootstrap.servers": address, "group.id": queue, "enable.partition.eof": True}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(queue, 0, 0)])
     found = []

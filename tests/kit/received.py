@@ -1,7 +1,8 @@
-"""What reaches this process of the rows that it has moved: answers of Spark in bytes, and data files that it opens."""
+"""What reaches this process of the rows that it has moved: answers in bytes, and data files that it opens."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,9 +15,14 @@ from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableI
 
 @dataclass
 class Received:
-    """So far."""
+    """So far.
+
+    Attributes:
+        bytes_from_servers: whatever this process has read from connections of its own: ClickHouse, BigQuery.
+    """
 
     bytes_from_spark: int = 0
+    bytes_from_servers: int = 0
     data_files: list[str] = field(default_factory=list)
 
 
@@ -25,11 +31,17 @@ def received() -> Iterator[Received]:
     """Counts while the context is open."""
     found = Received()
     send, open_ = ExecutePlanResponseReattachableIterator.send, PyArrowFile.open
+    read_into = socket.SocketIO.readinto
 
     def counted(answers: Any, value: Any) -> Any:
         answer = send(answers, value)
         found.bytes_from_spark += answer.ByteSize()
         return answer
+
+    def read(connection: socket.SocketIO, buffer: Any) -> int | None:
+        size = read_into(connection, buffer)
+        found.bytes_from_servers += size or 0
+        return size
 
     def noted(file: PyArrowFile, seekable: bool = True) -> Any:
         if file.location.endswith(".parquet"):
@@ -38,5 +50,6 @@ def received() -> Iterator[Received]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ExecutePlanResponseReattachableIterator, "send", counted)
+        patch.setattr(socket.SocketIO, "readinto", read)
         patch.setattr(PyArrowFile, "open", noted)
         yield found

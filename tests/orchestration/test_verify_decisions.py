@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 
 import pytest
 
 from jobs.batch import LandedBatch
 from jobs.destinations.bigquery.statement import Whole
-from jobs.destinations.reading import normalize
+from jobs.destinations.row_values import comparable
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.verify.landed_spans import from_the_first, landed_spans
 from sql import render
 from tests.kit.batches import landed
 
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -51,10 +54,24 @@ def test_whether_every_record_was_landed(batches: list[dict[TopicPartition, tupl
         ({"x": 0.0}, {"x": None}, False, False),
         ([], None, False, False),
         ({"x": []}, {"x": None}, True, True),
+        ([], None, True, True),
+        (["None"], [None], False, False),
+        (["a, b"], ["a", "b"], False, False),
+        (Decimal("1.10"), Decimal("1.1"), False, True),
+        (-0.0, 0, False, True),
+        ([math.inf], [-math.inf], False, False),
+        (0.1, Decimal("0.1"), False, False),
+        (
+            datetime(2026, 5, 1, 12, tzinfo=UTC),
+            datetime(2026, 5, 1, 14, tzinfo=timezone(timedelta(hours=2))),
+            False,
+            True,
+        ),
+        (datetime(2026, 5, 1, 12), datetime(2026, 5, 1, 12, 0, 1), False, False),
     ],
 )
 def test_when_two_values_are_the_same(one: object, other: object, empty_is_null: bool, same: bool) -> None:
-    assert (normalize(one, empty_is_null) == normalize(other, empty_is_null)) == same
+    assert (comparable(one, empty_is_null) == comparable(other, empty_is_null)) == same
 
 
 @pytest.mark.parametrize("template", ["count_rows", "some_rows", "duplicate_keys"])

@@ -15,7 +15,7 @@ from jobs.destinations.bigquery.columns import Column, destination_columns, rena
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.merge import Merging
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
-from jobs.destinations.bigquery.read import BigQueryReader, count_rows
+from jobs.destinations.bigquery.read import BigQueryReader, BigQueryValues, count_rows
 from jobs.destinations.bigquery.replay import Replaying
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -118,7 +118,9 @@ class BigQueryDestination(Destination):
     def read(self, spark: SparkSession) -> BigQueryReader:
         del spark
         declared, held = renamed_columns(self.spec, self.table), held_columns(self.spec, self.table, self.columns)
-        return BigQueryReader(declared, self.bigquery, self.table, self.columns, held)
+        options = self.table.column_types, held, self.table.out_of_range
+        values = BigQueryValues(declared, *options, bigquery=self.bigquery, table=self.table, own=self.columns)
+        return BigQueryReader(values, self.pipeline)
 
     def side_tables(self) -> Sequence[SideTable]:
         return [self.side_table]

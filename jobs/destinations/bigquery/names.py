@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import uuid
 from collections.abc import Sequence
 
 from resources.errors import ConfigurationError
@@ -65,6 +66,12 @@ def intermediate_name(table: str, suffix: str, pipeline: str, generation: str, e
     """``dataset._<dest>_<suffix>_<pipeline>_<generation>_<epoch>``: the seed's, with the generation for its UUID."""
     dataset, dest = table.split(".")
     return f"{dataset}._{dest}_{suffix}_{pipeline}_{generation}_{epoch_ms}"
+
+
+def answer_name(table: str, suffix: str, pipeline: str) -> str:
+    """``dataset._<dest>_<suffix>_<pipeline>_verify_<id>``: what `verify` compares, for as long as it does."""
+    dataset, dest = table.split(".")
+    return f"{dataset}._{dest}_{suffix}_{pipeline}_verify_{uuid.uuid4().hex[:12]}"
 
 
 def state_prefix(pipeline: str, table_id: str, incarnation: int) -> str:

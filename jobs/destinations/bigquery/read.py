@@ -2,22 +2,32 @@
 
 How many rows a table has is asked by a query too: BigQuery answers `COUNT(*)` of a whole table from metadata and bills
 nothing. `numRows` of the table itself is the same figure, but an emulator may not know what a MERGE has done to it.
+
+Rows are asked for by one query, which is billed once, whatever the number of Spark's tasks: its answer becomes a table
+for a day, and each task reads a stretch of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.cloud.bigquery import ArrayQueryParameter
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.names import answer_name
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statement import partition_filter
 from jobs.destinations.reading import TableReader
-from jobs.destinations.refusal import HeldColumn
+from jobs.destinations.row_values import RowValues
+from jobs.destinations.shares import rows_of, share_count
 from jobs.spec.columns import RowColumn
 from resources.bigquery import BigQuery
 from sql import render
@@ -34,27 +44,70 @@ def count_rows(bigquery: BigQuery, table: BigQueryTable, columns: Sequence[Colum
     return int(row["rows"])
 
 
+@dataclass(frozen=True, kw_only=True)
+class BigQueryValues(RowValues):
+    """Values of converted types are compared as the texts that BigQuery makes of them."""
+
+    empty_is_null: ClassVar[bool] = True
+
+    bigquery: BigQuery
+    table: BigQueryTable
+    own: Sequence[Column]
+
+    def texts(self) -> Mapping[str, str]:
+        """Columns that are read as text, with their types in the table."""
+        apart = {c.name for c in self.apart}
+        return {c.name: c.field.field_type for c in self.own if c.conversion and c.name in apart}
+
+    def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
+        own = next(c for c in self.own if c.name == column.name)
+        if own.conversion:
+            return self._converted(own, values)
+        return list(Stager([own], [], self.table).shaped(values, own.staged).to_pylist())
+
+    def _converted(self, column: Column, values: pa.Array) -> list[str | None]:
+        """As BigQuery converts and shows them; only what differs is sent."""
+        given = pc.unique(values.drop_null()).cast(pa.string()).to_pylist()
+        text = render("bigquery", "stored_values", column=column)
+        stored = dict[str, str]()
+        for start in range(0, len(given), _AT_ONCE):
+            part = given[start : start + _AT_ONCE]
+            values_asked = [ArrayQueryParameter("values", "STRING", part)]
+            answer = self.bigquery.arrow(text, f"bigquery {self.table.table}", values_asked)
+            stored |= dict(zip(part, answer["stored"].to_pylist(), strict=True))
+        return [None if value is None else stored[value] for value in values.cast(pa.string()).to_pylist()]
+
+
+@dataclass(frozen=True)
+class _Share:
+    """A stretch of a table that nobody changes."""
+
+    bigquery: BigQuery
+    table: str
+    first: int
+    count: int
+    values: RowValues
+
+    def __call__(self) -> Iterator[pa.Table]:
+        batches = self.bigquery.batches(self.table, self.first, self.count)
+        return (self.values.as_read(pa.Table.from_batches([batch])) for batch in batches)
+
+
 class BigQueryReader(TableReader):
-    """Asks by query jobs; columns of converted types come as the text that BigQuery makes of them."""
+    """Asks by query jobs."""
 
-    empty_is_null = True
-
-    def __init__(
-        self,
-        columns: Sequence[RowColumn],
-        bigquery: BigQuery,
-        table: BigQueryTable,
-        own: Sequence[Column],
-        held: Sequence[HeldColumn],
-    ) -> None:
-        super().__init__(columns, table.column_types, held, table.out_of_range)
-        self._bigquery, self._table, self._own = bigquery, table, own
-        self._where = f"bigquery {table.table}"
+    def __init__(self, values: BigQueryValues, pipeline: str) -> None:
+        super().__init__(values)
+        self._pipeline, self._texts = pipeline, values.texts()
+        self._bigquery, self._table, self._own = values.bigquery, values.table, values.own
+        self._where = f"bigquery {self._table.table}"
 
     def ask(self, template: str, **arguments: object) -> list[pa.Table]:
+        return [self._bigquery.arrow(self._text(template, **arguments), self._where)]
+
+    def _text(self, template: str, **arguments: object) -> str:
         path, whole = (self._bigquery.table_id(self._table.table),), partition_filter(self._table, self._own)
-        text = render("bigquery", template, table=path, whole=whole, **arguments)
-        return [self._bigquery.arrow(text, self._where)]
+        return render("bigquery", template, table=path, whole=whole, **arguments)
 
     def present(self) -> list[str]:
         table = self._bigquery.find_table(self._table.table)
@@ -69,23 +122,29 @@ class BigQueryReader(TableReader):
             return None if table.num_rows is None else int(table.num_rows)
         return count_rows(self._bigquery, self._table, self._own)
 
-    def texts(self) -> Mapping[str, str]:
-        apart = {c.name for c in self.apart()}
-        return {c.name: c.field.field_type for c in self._own if c.conversion and c.name in apart}
+    @contextmanager
+    def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:
+        names = [c.name for c in self.values.columns]
+        text = self._text("some_rows", columns=names, limit=limit, texts=self._texts)
+        answer = answer_name(self._table.table, self._table.intermediate_suffix, self._pipeline)
+        try:
+            count = self._keep(text, answer)
+            most = -(-count // share_count(spark, count)) or 1
+            shares = [
+                _Share(self._bigquery, answer, first, min(most, count - first), self.values)
+                for first in range(0, count, most)
+            ]
+            yield rows_of(spark, shares, self.values.schema)
+        finally:
+            self._bigquery.delete_table(answer)
 
-    def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
-        own = next(c for c in self._own if c.name == column.name)
-        if own.conversion:
-            return self._converted(own, values)
-        return list(Stager([own], [], self._table).shaped(values, own.staged).to_pylist())
-
-    def _converted(self, column: Column, values: pa.Array) -> list[str | None]:
-        """As BigQuery converts and shows them; only what differs is sent."""
-        given = pc.unique(values.drop_null()).cast(pa.string()).to_pylist()
-        text = render("bigquery", "stored_values", column=column)
-        stored = dict[str, str]()
-        for start in range(0, len(given), _AT_ONCE):
-            part = given[start : start + _AT_ONCE]
-            answer = self._bigquery.arrow(text, self._where, [ArrayQueryParameter("values", "STRING", part)])
-            stored |= dict(zip(part, answer["stored"].to_pylist(), strict=True))
-        return [None if value is None else stored[value] for value in values.cast(pa.string()).to_pylist()]
+    def _keep(self, text: str, answer: str) -> int:
+        """Makes a table of what a query answers, and gives the number of its rows. Should the run die, it expires."""
+        path = (self._bigquery.table_id(answer),)
+        kept = render("bigquery", "kept_answer", table=path, answer=text)
+        job = self._bigquery.submit_query(f"batchmerge-{self._pipeline}-verify-{uuid.uuid4().hex}", kept, {}, {})
+        failure = self._bigquery.wait(job, self._table.time_limit_seconds)
+        if failure is not None:
+            raise failure
+        (counted,) = self._bigquery.read(render("bigquery", "count_rows", table=path, whole=None), {}, self._where)
+        return int(counted["rows"])

@@ -17,7 +17,7 @@ from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.maintain import clean_up
 from jobs.destinations.clickhouse.prepare import prepare
-from jobs.destinations.clickhouse.read import ClickHouseReader
+from jobs.destinations.clickhouse.read import ClickHouseReader, ClickHouseValues
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.side_table import SideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
@@ -93,7 +93,15 @@ class ClickHouseDestination(Destination):
 
     def read(self, spark: SparkSession) -> ClickHouseReader:
         del spark
-        return ClickHouseReader(self.row_columns, self.layout, self.shards, held_columns(self.spec, self.table))
+        values = ClickHouseValues(
+            self.row_columns,
+            self.table.column_types,
+            held_columns(self.spec, self.table),
+            self.table.out_of_range,
+            server=self.shards[0].server,
+            own=self.layout.columns,
+        )
+        return ClickHouseReader(values, self.layout, self.shards)
 
     def side_tables(self) -> Sequence[SideTable]:
         return [shard.letters for shard in self.shards]

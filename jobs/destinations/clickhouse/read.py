@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.clickhouse import tables
+from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.insertion import to_arrow_file
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.destinations.reading import TableReader
-from jobs.destinations.refusal import HeldColumn
+from jobs.destinations.row_values import RowValues
+from jobs.destinations.shares import rows_of, share_count
 from jobs.spec.columns import RowColumn
+from resources.clickhouse import ClickHouseServer
 from sql import quote, render
 
 _ROW = "__row"
@@ -20,19 +26,62 @@ _ROW = "__row"
 _MOST_COUNTED = 5_000_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClickHouseValues(RowValues):
+    """The server itself shows what it makes of a value; columns that are `apart` are read as texts.
+
+    Attributes:
+        own: the table's columns.
+    """
+
+    server: ClickHouseServer
+    own: Sequence[Column]
+
+    def texts(self) -> Mapping[str, str]:
+        """Columns that are read as text, with their types in the table."""
+        types, apart = {c.name: c.type for c in self.own}, {c.name for c in self.apart}
+        # A key of a named type is looked up as what it was declared as.
+        return {c.name: types[c.name] for c in self.columns if c.name in apart or self._is_renamed_text(c)}
+
+    def _is_renamed_text(self, column: RowColumn) -> bool:
+        return column.name in self.named_types and pa.types.is_string(column.type)
+
+    def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
+        own = next(c for c in self.own if c.name == column.name)
+        rows = pa.table({own.name: values, _ROW: pa.array(range(len(values)), pa.int64())})
+        text = render("clickhouse", "stored_values", column=own)
+        structure = f"{quote('clickhouse', own.name)} {own.wire}, {_ROW} Int64"
+        answer = self.server.rows_beside(text, to_arrow_file(rows), structure)
+        return [row["stored"] for row in answer]
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What one endpoint answers to a query."""
+
+    server: ClickHouseServer
+    text: str
+    values: RowValues
+
+    def __call__(self) -> Iterator[pa.Table]:
+        return (self.values.as_read(pa.Table.from_batches([batch])) for batch in self.server.batches(self.text))
+
+
 class ClickHouseReader(TableReader):
     """Asks every endpoint; of upserts only the last version of a row counts (FINAL)."""
 
-    def __init__(
-        self, columns: Sequence[RowColumn], layout: Layout, shards: Sequence[Shard], held: Sequence[HeldColumn]
-    ) -> None:
-        super().__init__(columns, layout.table.column_types, held, layout.table.out_of_range)
+    def __init__(self, values: ClickHouseValues, layout: Layout, shards: Sequence[Shard]) -> None:
+        super().__init__(values)
+        self._texts = values.texts()
         self._layout, self._shards = layout, shards
 
     def ask(self, template: str, **arguments: object) -> list[pa.Table]:
-        layout = self._layout
-        text = render("clickhouse", template, table=layout.path, final=layout.versioned, **arguments)
+        text = self._text(template, **arguments)
         return [shard.server.arrow(text) for shard in self._shards]
+
+    def _text(self, template: str, **arguments: object) -> str:
+        layout = self._layout
+        return render("clickhouse", template, table=layout.path, final=layout.versioned, **arguments)
 
     def present(self) -> list[str]:
         names = {name for one in self._described() for name in one.types}
@@ -49,19 +98,18 @@ class ClickHouseReader(TableReader):
         described = [tables.describe(shard.server, self._layout.path) for shard in self._shards]
         return [one for one in described if one]
 
-    def texts(self) -> Mapping[str, str]:
-        types, apart = {c.name: c.type for c in self._layout.columns}, {c.name for c in self.apart()}
-        # A key of a named type is looked up as what it was declared as.
-        return {c.name: types[c.name] for c in self.columns if c.name in apart or self._is_renamed_text(c)}
+    @contextmanager
+    def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:
+        yield rows_of(spark, list(self._shares(spark, limit)), self.values.schema)
 
-    def _is_renamed_text(self, column: RowColumn) -> bool:
-        return column.name in self.named_types and pa.types.is_string(column.type)
-
-    def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
-        """As the server stores and shows them."""
-        own = next(c for c in self._layout.columns if c.name == column.name)
-        rows = pa.table({own.name: values, _ROW: pa.array(range(len(values)), pa.int64())})
-        text = render("clickhouse", "stored_values", column=own)
-        structure = f"{quote('clickhouse', own.name)} {own.wire}, {_ROW} Int64"
-        answer = self._shards[0].server.rows_beside(text, to_arrow_file(rows), structure)
-        return [row["stored"] for row in answer]
+    def _shares(self, spark: SparkSession, limit: int) -> Iterator[_Share]:
+        names = [c.name for c in self.values.columns]
+        stored = sum(one.rows for one in self._described())
+        count = 1 if limit else share_count(spark, stored // len(self._shards))
+        for number in range(count):
+            # By a hash of what a row is sorted by: FINAL looks for the versions of a row in one share only.
+            share = {"by": self._layout.keys if self._layout.versioned else self._layout.order_by, "number": number}
+            text = self._text(
+                "some_rows", columns=names, limit=limit, texts=self._texts, share=share if count > 1 else None, of=count
+            )
+            yield from (_Share(shard.server, text, self.values) for shard in self._shards)

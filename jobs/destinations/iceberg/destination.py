@@ -26,6 +26,7 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import commit_reference, committed_state
 from jobs.destinations.iceberg.transaction import CatalogTransaction
 from jobs.destinations.requirements import require_batch_column
+from jobs.destinations.row_values import RowValues
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
@@ -232,7 +233,7 @@ class IcebergDestination(Destination):
         return {PREFIX + "run-id": context.run_id}
 
     def read(self, spark: SparkSession) -> IcebergReader:
-        return IcebergReader(self.columns, self.catalog, self.table, spark)
+        return IcebergReader(RowValues(self.columns), self.catalog, self.table, spark)
 
     def touched_duplicates(self, context: MergeContext, batches: Sequence[LandedBatch]) -> int:
         key = self.spec.changes.key

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.reading import TableReader
-from jobs.spec.columns import RowColumn
+from jobs.destinations.row_values import RowValues
+from jobs.destinations.shares import reshaped
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
 from sql import render
@@ -24,16 +26,16 @@ def branch_path(catalog: IcebergCatalog, table: IcebergTable) -> tuple[str, ...]
 class IcebergReader(TableReader):
     """Asks Spark for rows and the table's metadata for numbers."""
 
-    def __init__(
-        self, columns: Sequence[RowColumn], catalog: IcebergCatalog, table: IcebergTable, spark: SparkSession
-    ) -> None:
-        super().__init__(columns)
+    def __init__(self, values: RowValues, catalog: IcebergCatalog, table: IcebergTable, spark: SparkSession) -> None:
+        super().__init__(values)
         self._catalog, self._table, self._spark = catalog, table, spark
 
     def ask(self, template: str, **arguments: object) -> list[pa.Table]:
-        text = render("spark", template, table=branch_path(self._catalog, self._table), **arguments)
         with spark_errors(self._table.table):
-            return [self._spark.sql(text).toArrow()]
+            return [self._spark.sql(self._text(template, **arguments)).toArrow()]
+
+    def _text(self, template: str, **arguments: object) -> str:
+        return render("spark", template, table=branch_path(self._catalog, self._table), **arguments)
 
     def present(self) -> list[str]:
         return list(self._catalog.require(self._table.table).schema().as_arrow().names)
@@ -47,3 +49,9 @@ class IcebergReader(TableReader):
 
     def duplicate_keys(self) -> int | None:
         return None
+
+    @contextmanager
+    def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:
+        names = [c.name for c in self.values.columns]
+        found = spark.sql(self._text("some_rows", columns=names, limit=limit))
+        yield reshaped(found, self.values.as_read, self.values.schema) if self.values.apart else found

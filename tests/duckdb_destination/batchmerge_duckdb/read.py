@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 from batchmerge.jobs.destinations.reading import TableReader
+from batchmerge.jobs.destinations.row_values import RowValues
 from batchmerge.jobs.spec.columns import RowColumn
 from batchmerge.sql import render
 
@@ -19,7 +20,7 @@ class DuckDbReader(TableReader):
     """Opens the file for each question."""
 
     def __init__(self, columns: Sequence[RowColumn], connection: DuckDbConnection, table: str) -> None:
-        super().__init__(columns)
+        super().__init__(RowValues(columns))
         self._connection, self._table = connection, table
 
     def ask(self, template: str, **arguments: object) -> list[pa.Table]:

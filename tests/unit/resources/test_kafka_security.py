@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError
+from resources.kafka import KafkaCluster
 from resources.kafka_security import librdkafka_settings, spark_options
 from tests.kit.certificates import Authority
 
@@ -57,6 +59,7 @@ def test_client_certificate(tmp_path: Path) -> None:
     files = {"certificate_file": str(client.certificate), "key_file": str(client.key), "ca_file": str(authority.file)}
     c = connection(security_protocol="SSL", key_password="key-password", **files)
     assert librdkafka_settings(c)["ssl.key.location"] == str(client.key)
+    travels = pickle.dumps(KafkaCluster("kafka", c))
     options = spark_options(c)
     assert options["kafka.ssl.keystore.certificate.chain"] == client.certificate.read_text()
     assert load_pem_private_key(options["kafka.ssl.keystore.key"].encode(), None) is not None
@@ -64,6 +67,13 @@ def test_client_certificate(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError) as caught:
             spark_options(connection(**{"security_protocol": "SSL", "key_password": "key-password", **files, **wrong}))
         assert "key-password" not in str(caught.value)
+    there = pickle.loads(travels)
+    assert there.client_settings()["ssl.key.location"] == str(client.key)
+    client.certificate.unlink()
+    settings = there.client_settings()
+    assert settings["ssl.certificate.pem"] == options["kafka.ssl.keystore.certificate.chain"]
+    assert load_pem_private_key(settings["ssl.key.pem"].encode(), None) is not None
+    assert not {"ssl.certificate.location", "ssl.key.location", "ssl.key.password"} & settings.keys()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""Values of a destination table's rows, as its system gives them and as landed changes say: when are they the same?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.destinations.held_values import Mask, brought_in_range
+from jobs.destinations.refusal import HeldColumn
+from jobs.spec.columns import RowColumn
+from jobs.spec.tables import OutOfRange
+
+
+@dataclass(frozen=True)
+class RowValues:
+    """How the values of a table's rows are compared; travels to Spark's tasks.
+
+    Most columns are compared by Spark, in their declared types. Those that are `apart` become texts that are the same
+    where two values mean the same (`comparable`).
+
+    Attributes:
+        columns: of the table's rows, under their names there (`Kind.columns`).
+        named_types: columns whose type in the table the pipeline file names, as they are declared.
+        held: what the columns hold, where values may be set to fit (`out_of_range`).
+        empty_is_null: the system does not tell an empty array from a null one.
+    """
+
+    empty_is_null: ClassVar[bool] = False
+
+    columns: Sequence[RowColumn]
+    named_types: Collection[str] = ()
+    held: Sequence[HeldColumn] = ()
+    out_of_range: OutOfRange = "refuse"
+
+    @property
+    def apart(self) -> list[RowColumn]:
+        """Nested columns, those of `named_types`, and those set to fit.
+
+        Keys and coordinates are never among these: by them rows are looked up.
+        """
+        values = [c for c in self.columns if c.path[0] == "value"]
+        named = (*self.named_types, *self._fitted)
+        return [c for c in values if pa.types.is_nested(c.type) or c.path[-1] in named or c.name in named]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of rows that were read (`as_read`)."""
+        apart = {c.name for c in self.apart}
+        return pa.schema([(c.name, pa.string() if c.name in apart else c.type) for c in self.columns])
+
+    def as_read(self, rows: pa.Table) -> pa.Table:
+        """Rows as the system gives them, in `schema`."""
+        apart = {c.name for c in self.apart}
+        made = [
+            self._texts(rows[c.name].to_pylist()) if c.name in apart else rows[c.name].cast(c.type)
+            for c in self.columns
+        ]
+        return pa.table(made, schema=self.schema)
+
+    def differ(self, column: RowColumn, expected: pa.Array, found: pa.Array) -> Mask:
+        """Which values of a column that is `apart` are not the ones that the landed changes make of them.
+
+        Args:
+            expected: in the declared type. found: texts of `as_read`, of the same rows.
+        """
+        if not len(expected):
+            return np.zeros(0, bool)
+        texts = self._texts(self.stored(column, self._set_to_fit(column, expected)))
+        pairs = zip(texts.to_pylist(), found.to_pylist(), strict=True)
+        return np.fromiter((one != other for one, other in pairs), bool, len(expected))
+
+    def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
+        """These values of a column that is `apart`, as its system gives them when a table holds them."""
+        del column
+        return list(values.to_pylist())
+
+    def _set_to_fit(self, column: RowColumn, values: pa.Array) -> pa.Array:
+        """As a merge has set them (`out_of_range`)."""
+        held = self._fitted.get(column.name)
+        if held is None or self.out_of_range == "refuse":
+            return values
+        return brought_in_range(values, held.held, self.out_of_range, held.nullable)
+
+    @property
+    def _fitted(self) -> dict[str, HeldColumn]:
+        return {c.label: c for c in self.held if self.out_of_range != "refuse" and c.may_be_set_to_fit}
+
+    def _texts(self, values: Sequence[object]) -> pa.Array:
+        return pa.array([comparable(value, self.empty_is_null) for value in values], pa.string())
+
+
+def comparable(value: object, empty_is_null: bool = False) -> str | None:
+    """A text that two values share where they mean the same: NaN is NaN, 1.0 is 1, maps have no order. None is None."""
+    if value is None or (empty_is_null and isinstance(value, list) and not value):
+        return None
+    if isinstance(value, dict):
+        return _braced(sorted(f"{name.lower()!r}: {comparable(part, empty_is_null)}" for name, part in value.items()))
+    if isinstance(value, list | tuple):
+        parts = [str(comparable(part, empty_is_null)) for part in value]
+        # Arrow gives a map as its pairs.
+        return _braced(sorted(parts) if value and isinstance(value[0], tuple) else parts)
+    return _scalar(value)
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, int | float | Decimal):
+        return str(Fraction(value)) if math.isfinite(value) else str(float(value))
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
+    return repr(value)
+
+
+def _braced(parts: Sequence[str]) -> str:
+    return "{" + ", ".join(parts) + "}"
