@@ -70,19 +70,23 @@ def _float(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
         return None
     if wire.quoted:
         unquoted, expected = _float(replace(wire, quoted=False), kind, where), type_name(kind)
+        if wire.kind == "float" and kind == pa.float64():
+            unquoted = _single(kind, where)
         assert unquoted is not None
         return lambda value: non_finite(value, expected, where) if type(value) is str else unquoted(value)
     if wire.kind == "float" or (wire.kind == "double" and kind == pa.float64()):
         return _AS_IT_IS
-    if kind == pa.float64():
-        return float
+    return float if kind == pa.float64() else _single(kind, where)
+
+
+def _single(kind: pa.DataType, where: str) -> Convert:
+    """Rounds to the four bytes of a float: the digits that JSON has of one are another number when read as a double."""
 
     def convert(value: float) -> float:
         try:
-            struct.pack("<f", value)
+            return float(struct.unpack("<f", struct.pack("<f", value))[0])
         except OverflowError:
             raise _unfit(where, kind) from None
-        return float(value)
 
     return convert
 

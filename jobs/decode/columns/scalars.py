@@ -64,7 +64,8 @@ def _float(wire: Wire, kind: pa.DataType) -> Cast | None:
             exact = pc.less(pc.abs(doubles), _EXACT[kind])
             _check(pc.or_(exact, pc.not_equal(pc.floor(doubles), doubles)), "a number that may be no float")
             _check(pc.greater(pc.divide(1.0, doubles), -math.inf), "a zero below zero")
-        found = doubles.cast(kind, safe=False)
+        # JSON's digits of a float are another number when they are read as a double.
+        found = doubles.cast(pa.float32() if wire.kind == "float" else kind, safe=False).cast(kind)
         _check(pc.or_(pc.is_finite(found), pc.invert(pc.is_finite(doubles))), "a number that does not fit")
         return found
 

@@ -90,6 +90,18 @@ def test_every_type(write: Any, schema: dict[str, Any], column: str, payload: An
     assert_same(decoder, records.to_pylist())
 
 
+@pytest.mark.parametrize(("text", "wanted"), [("0.1", 0.10000000149011612), ("16777217", 16777216.0), ("1e39", None)])
+def test_a_float_is_the_same_in_a_column_that_has_become_wider(text: str, wanted: float | None) -> None:
+    """Whether it was landed before or after, and so however the log was cut."""
+    schema = json.dumps(struct(c=field("float")))
+    decoder = ConnectJson(pa.struct([("c", pa.float64())]))
+    record = f'{{"schema":{schema},"payload":{{"c":{text}}}}}'.encode()
+    decoded = decoder.decode(pa.array([record]))
+    assert [error.kind for error in decoded.errors.values()] == ([] if wanted else ["range"])
+    assert decoded.values.to_pylist() == [{"c": wanted} if wanted else None]
+    assert_same(decoder, [record])
+
+
 @pytest.mark.parametrize("schema", ["double", "float"])
 @pytest.mark.parametrize("column", ["double", "float"])
 def test_numbers_that_json_writes_as_texts(schema: str, column: str) -> None:
