@@ -191,17 +191,29 @@ class Reduction:
         return replace(self, unchanged=tuple(c for c in self.columns if c.path[0] == "value" and c.path[-1] in names))
 
     def of(self, rows: str) -> str:
-        """One change per key of these landed rows; in the mode `delete` the rows and the last delete of each key."""
+        """One change per key of these landed rows; in the mode `delete` the rows and the last delete of each key.
+
+        What is read again has besides, in the mode `delete`, other readings of rows (`__op` is ``stays``): the table
+        may have a row as one of them says, and keeps it.
+        """
         if self.unchanged:
             rows = render("spark", "carried_forward", rows=rows, keys=self.keys, kept=self.unchanged)
         one_a_key = self.mode.startswith("upsert") and bool(self.keys)
-        superseded = self.revised and (one_a_key if self.touched else self.mode != "upsert_delete")
+        again = self.mode == "delete" or one_a_key
+        superseded = self.revised and (again if self.touched else self.mode != "upsert_delete")
         if superseded:
             rows = self._render("superseded", rows=rows)
         if self.mode == "append" or not self.keys:
             return rows
         if self.mode == "delete":
-            return render("spark", "last_delete_per_key", rows=rows, keys=self.keys, order_by=self.order_by)
+            return render(
+                "spark",
+                "last_delete_per_key",
+                rows=rows,
+                keys=self.keys,
+                order_by=self.order_by,
+                revised=superseded and self.touched is not None,
+            )
         last = render(
             "spark", "last_change_per_key", rows=rows, keys=self.keys, order_by=self.order_by, revised=superseded
         )

@@ -16,6 +16,7 @@ from jobs.changes.files import LandedSlice
 from jobs.changes.reduction import Reduction
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.refusal import BATCH, DELETED, LANDED_AT, OFFSET, PARTITION, TOPIC
+from jobs.spec.columns import RowColumn
 from sql import quote
 
 _LANDED = ("partitionTime", "i", "batchNumber")
@@ -61,22 +62,30 @@ class RowShape:
     def again(self, spark: SparkSession, wanted: Reduction, batch: int) -> DataFrame:
         """What a replay takes: rows of any batches, reduced.
 
-        They come with the number of this batch, and an `i` that keeps their order.
+        They come with the number of this batch, and an `i` that keeps their order; readings that a table of mode
+        `delete` may have of its rows (``stays``) with a negative one.
         """
         if self.keeps:
             wanted = wanted.with_unchanged(spark)
         kept = [F.when(F.col(f"__kept.c{n}"), F.lit(c.path[-1])) for n, c in enumerate(wanted.unchanged)]
         names = F.filter(F.array(*kept), lambda name: name.isNotNull()) if kept else F.lit(None).cast("array<string>")
+        place = F.col("__batch") * _POSITIONS + F.col("__i")
         return spark.sql(wanted.of(wanted.landed), args=dict(wanted.parameters)).select(
-            *(F.col(quote("spark", c.name)).alias(f"c{n}") for n, c in enumerate(wanted.columns)),
+            *(_payload(c).alias(f"c{n}") for n, c in enumerate(wanted.columns)),
             F.col("__op").alias("op"),
             *([F.col("__order").alias("orderBy")] if self.order_by else []),
             *([names.alias(KEPT.name)] if self.keeps else []),
             F.col("__time").alias("partitionTime"),
-            (F.col("__batch") * _POSITIONS + F.col("__i")).alias("i"),
+            F.when(F.col("__op") == "stays", -1 - place).otherwise(place).alias("i"),
             F.lit(batch).cast("bigint").alias("batchNumber"),
             *(_origin() if self.judged else []),
         )
+
+
+def _payload(column: RowColumn) -> SparkColumn:
+    """Of a reading that only says where its row is from, nothing is judged."""
+    found = F.col(quote("spark", column.name))
+    return F.when(F.col("__op") != "stays", found) if column.path[0] == "value" else found
 
 
 def _origin() -> list[SparkColumn]:

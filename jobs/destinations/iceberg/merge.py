@@ -36,6 +36,7 @@ from sql import quote, render
 
 _VIEW = "batchmerge_changes"
 _FOUND = "batchmerge_found"
+_COORDINATES = ("_topic", "__partition", "_offset")
 # The files are looked through for the keys of so few changes; those of more are joined with the table by Spark.
 _SCANNED_KEYS = 200_000
 # So many changes are sent to every worker, to find their keys there; of more the table's keys are sorted.
@@ -148,7 +149,8 @@ class Changes:
         names = [F.col(quote("spark", key)) for key in self.wanted.keys]
         keys = self.spark.table(_VIEW).select(names).limit(_SCANNED_KEYS + 1).toArrow()
         if len(keys) <= _SCANNED_KEYS and columns.issuperset(self.wanted.keys):
-            others = [*([self.wanted.order_by] if self.wanted.order_by else []), *self._kept]
+            order = [self.wanted.order_by] if self.wanted.order_by else []
+            others = [*order, *self._kept, *(_COORDINATES if self._names_rows else ())]
             tasks = parallelism(self.spark)
             search = delta.search_by(self.wanted.keys, [name for name in others if name in columns])
             if search is not None:
@@ -192,7 +194,7 @@ class Changes:
                 keys=self.wanted.keys,
                 null_safe=self.null_safe,
             )
-        if self.missing and target:
+        if self.missing:
             text = render(
                 "spark",
                 "missing_rows",
@@ -200,6 +202,10 @@ class Changes:
                 target=target,
                 mode=self.wanted.mode,
                 recreated=list(self.recreated.values()),
+                columns=[c.name for c in self.wanted.columns],
+                keys=self.wanted.keys,
+                null_safe=self.null_safe,
+                order_by=self.wanted.order_by,
             )
         return text
 
@@ -216,6 +222,11 @@ class Changes:
     @property
     def _kept(self) -> list[str]:
         return [c.name for c in self._reduction.unchanged]
+
+    @property
+    def _names_rows(self) -> bool:
+        """Deletes say which rows of the table they take away."""
+        return self.missing and self.wanted.mode == "delete"
 
     @cached_property
     def _bounds(self) -> Row:
@@ -247,6 +258,7 @@ class Changes:
             keys=self.wanted.keys,
             columns=[c.name for c in self.wanted.columns],
             mode=self.wanted.mode,
+            named=self._names_rows,
             null_safe=self.null_safe,
             order_by=self.wanted.order_by,
             kept=self._kept,

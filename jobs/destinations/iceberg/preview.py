@@ -24,6 +24,7 @@ def statement(spec: PipelineSpec, table: IcebergTable) -> str:
         keys=tuple(key.columns),
         columns=[c.name for c in table_columns(spec, table)],
         mode=table.mode,
+        named=False,
         null_safe=key.nulls == "match",
         bounded={},
         order_by=spec.changes.ordered_by,

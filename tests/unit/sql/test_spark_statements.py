@@ -42,6 +42,7 @@ MERGE: dict[str, Any] = {
     "keys": KEYS,
     "columns": [c.name for c in COLUMNS],
     "mode": "upsert_delete",
+    "named": False,
     "null_safe": False,
     "bounded": {0: "string", 1: "int"},
     "order_by": None,
@@ -66,6 +67,7 @@ ROWS: dict[str, Any] = {
 # What a table that is merged by position deletes is asked, at a snapshot and by that one's columns.
 DELTA = {**MERGE, "target_columns": frozenset(c.name for c in COLUMNS), "broadcast": True}
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None, "revised": False}
+AGAIN: dict[str, Any] = {**MERGE, "rows": "SELECT 1", "mode": "delete", "recreated": []}
 
 KEPT = {"catalog": "lake", "table": ("air", "flights")}
 COMPACTION = {
@@ -108,24 +110,31 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("last_change_per_key", {**REDUCED, "order_by": "version"}),
     ("last_change_per_key", {**REDUCED, "revised": True}),
     ("last_delete_per_key", {**REDUCED, "order_by": "version"}),
+    ("last_delete_per_key", {**REDUCED, "revised": True}),
     ("merge", {**MERGE, "order_by": "version", "truncated_below": 7}),
     ("merge", {**MERGE, "columns": [*MERGE["columns"], "body"], "kept": ["body", "delay`s"]}),
     ("merge", {**MERGE, "mode": "upsert"}),
     ("merge", {**MERGE, "mode": "delete"}),
+    ("merge", {**MERGE, "mode": "delete", "named": True}),
     ("merge_effect", {**MERGE, "order_by": "version", "truncated_below": 7}),
     ("merge_effect", {**MERGE, "mode": "delete"}),
+    ("merge_effect", {**MERGE, "mode": "delete", "named": True, "order_by": "version", "truncated_below": 7}),
     ("missing_rows", {"rows": "SELECT 1", "target": BRANCH, "mode": "append", "recreated": [[2, 7], [3]]}),
-    ("missing_rows", {"rows": "SELECT 1", "target": BRANCH, "mode": "delete", "recreated": []}),
+    ("missing_rows", {**AGAIN, "order_by": "version"}),
+    ("missing_rows", {**AGAIN, "recreated": [[2, 7], [3]], "null_safe": True}),
+    ("missing_rows", {**AGAIN, "target": None}),
     ("quarantined", {"table": LANDED, "revised": True}),
     ("revised_spans", AT),
     ("row_delta", {**DELTA, "order_by": "delay`s", "kept": ["new", "delay`s"], "broadcast": False}),
     ("row_delta", {**DELTA, "mode": "delete", "order_by": "new"}),
+    ("row_delta", {**DELTA, "mode": "delete", "named": True}),
     ("row_delta", {**DELTA, "target": None, "kept": ["delay`s"]}),
     ("some_rows", {"table": BRANCH, "columns": ["id", "it's `q`"], "limit": 10}),
     ("stale_keys", {**AT, "revised": False, "refused": ["x"], "mode": "upsert", "route": None, "keeps": False}),
     ("stale_keys", {**AT, "revised": True, "refused": None, "mode": "upsert", "route": None, "keeps": True}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "touched": (6, 7)}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete"}),
+    ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete", "touched": (6, 7)}),
     ("without_deleted_later", {**REDUCED, "tombstones": TOMBSTONES, "null_safe": False}),
     ("without_refused", {"rows": "SELECT 1", "refused": ["x"]}),
 ]

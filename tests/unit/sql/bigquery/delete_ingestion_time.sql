@@ -19,6 +19,7 @@ USING (
     ) AS `o`
   ) AS `p`
   WHERE (`p`.`deletedAt` IS NULL OR `p`.`position` >= `p`.`deletedAt`)
+
 ) AS `batch`
 ON `batch`.`value` IS NULL AND
   `t`.`id` = `batch`.`key`.`id`

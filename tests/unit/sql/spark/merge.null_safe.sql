@@ -1,6 +1,7 @@
 MERGE INTO `lake`.`air`.`flights`.`branch_attempt--p--main--1f` AS t
 USING `batchmerge_changes` AS s
 ON t.`carrier` <=> s.`carrier` AND t.`flight` <=> s.`flight`
+
 WHEN MATCHED AND s.`__op` = 'delete' THEN DELETE
 WHEN MATCHED AND s.`__op` <> 'delete' THEN UPDATE SET
   t.`carrier` = s.`carrier`,
