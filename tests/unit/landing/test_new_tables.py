@@ -131,7 +131,6 @@ def test_reports_of_tasks_keep_the_first_place() -> None:
         ({"table": "events.{topic}"}, "`{topic}` stands for nothing"),
         ({"new_tables": None}, "stands for a value of `route_by`. Fix: set `new_tables`"),
         ({"allow": "("}, "new_tables.allow: '(' is not a regular expression"),
-        ({"interval": "5s"}, "new_tables: it does not go with `interval`"),
     ],
 )
 def test_mistakes(parts: dict[str, Any], said: str) -> None:
