@@ -114,7 +114,15 @@ class Shop:
     def has_rows(self, table: str) -> bool:
         return bool(self.postgres.sql(f"SELECT 1 FROM {table} LIMIT 1"))
 
+    def captured(self) -> None:
+        """Waits until Debezium has read what was changed until now; needs the load, which moves its position on."""
+        now = self.postgres.sql("SELECT pg_current_wal_lsn()")[0][0]
+        asked = f"SELECT bool_and(confirmed_flush_lsn >= '{now}') FROM pg_replication_slots"
+        until(lambda: self.postgres.sql(asked) == [["t"]], what="position of Debezium")
+
     def drop(self, table: str) -> None:
+        """Of a table that is gone Debezium does not know the key: it sends what it had not read yet without one."""
+        self.captured()
         self.dropped[table] = source_rows.read(self.postgres, table)
         self.postgres.sql(f"DROP TABLE {table}")
 
