@@ -32,6 +32,8 @@ from jobs.iceberg.position_deletes import DeleteManifestWriter
 
 # Smaller manifests of deletes are written again with each batch, so that their number does not grow.
 _MANIFEST_ENTRIES = 500
+# So many manifests of about one size are merged; not those of _CROWD ** _LEVELS files.
+_CROWD, _LEVELS = 16, 3
 
 
 def stage(
@@ -61,6 +63,21 @@ def stage(
     return list(updates), producer.snapshot_id
 
 
+def crowd(manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+    """Manifests of data that are to become one, so that their number does not grow with each batch.
+
+    Those of about one size, when there are many of them: so a file's entry is written again a few times in all, and a
+    table of n files has some log(n) times as many manifests. Large ones stay as they are.
+    """
+    alike = defaultdict[tuple[int, int], list[ManifestFile]](list)
+    for manifest in manifests:
+        files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+        if manifest.content == ManifestContent.DATA and files < _CROWD**_LEVELS:
+            level = sum(files >= _CROWD**n for n in range(1, _LEVELS))
+            alike[manifest.partition_spec_id, level].append(manifest)
+    return next((alike[one] for one in sorted(alike) if len(alike[one]) >= _CROWD), [])
+
+
 class _Producer(_FastAppendFiles):
     """An append that may add delete files, and remove files of either content."""
 
@@ -69,11 +86,10 @@ class _Producer(_FastAppendFiles):
 
     def _existing_manifests(self) -> list[ManifestFile]:
         known = super()._existing_manifests()
-        if not (self.deletes or self.removed):
-            return known
         kept, again = list[ManifestFile](), defaultdict[tuple[ManifestContent, int], list[ManifestEntry]](list)
+        crowded = frozenset(m.manifest_path for m in crowd(known)) if self._merges_manifests else frozenset()
         for manifest in known:
-            if entries := self._to_write_again(manifest):
+            if entries := self._to_write_again(manifest, manifest.manifest_path in crowded):
                 again[manifest.content, manifest.partition_spec_id] += entries
             else:
                 kept.append(manifest)
@@ -89,14 +105,20 @@ class _Producer(_FastAppendFiles):
         every = frozenset(f.file_path for f in self.removed)
         return {ManifestContent.DATA: data, ManifestContent.DELETES: every - data}
 
-    def _to_write_again(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        """The entries of a manifest that names a removed file, and of a small one of deletes."""
-        removed, of_deletes = self._removed_paths[manifest.content], manifest.content == ManifestContent.DELETES
-        if not (removed or of_deletes):
+    @property
+    def _merges_manifests(self) -> bool:
+        wanted = self._transaction.table_metadata.properties.get("commit.manifest-merge.enabled", "true")
+        return wanted.lower() == "true"
+
+    def _to_write_again(self, manifest: ManifestFile, crowded: bool) -> list[ManifestEntry]:
+        """The entries of a manifest that names a removed file, of a crowd, and of a small one of deletes."""
+        removed = self._removed_paths[manifest.content]
+        of_deletes = manifest.content == ManifestContent.DELETES and bool(self.deletes or self.removed)
+        if not (removed or of_deletes or crowded):
             return []
         entries = manifest.fetch_manifest_entry(self._io)
         small = of_deletes and len(entries) <= _MANIFEST_ENTRIES
-        return entries if small or any(e.data_file.file_path in removed for e in entries) else []
+        return entries if small or crowded or any(e.data_file.file_path in removed for e in entries) else []
 
     def _manifest(self, content: ManifestContent, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
         with self._writer(content, spec_id) as writer:
