@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeVar
+from threading import Lock
+from typing import Any, ClassVar, TypeVar
 
 from resources.topic_partition import TopicPartition as TopicPartition  # noqa: PLC0414  so it is a word of this module
 
@@ -24,6 +25,7 @@ Offsets = Mapping[TopicPartition, int]
 
 _READABLE = 4000
 _COMPRESSED = "zlib:"
+_STAY_DECODED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,28 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 class Later(Mapping[TopicPartition, V]):
-    """Values by topic-partition that are decoded when somebody asks for one: of most landed batches nobody does."""
+    """Values by topic-partition that are decoded when somebody asks for one: of most landed batches nobody does.
+
+    Those that were asked for last stay decoded: thousands of batches of thousands of partitions would fill the memory.
+    """
+
+    _decoded: ClassVar[deque[Later[Any]]] = deque()
+    _lock: ClassVar[Lock] = Lock()
 
     def __init__(self, decode: Callable[[], Mapping[TopicPartition, V]]) -> None:
         self._decode = decode
+        self._known: Mapping[TopicPartition, V] | None = None
 
-    @cached_property
+    @property
     def _values(self) -> Mapping[TopicPartition, V]:
-        return self._decode()
+        known = self._known
+        if known is None:
+            known = self._known = self._decode()
+            with self._lock:
+                self._decoded.append(self)
+                if len(self._decoded) > _STAY_DECODED:
+                    self._decoded.popleft()._known = None
+        return known
 
     def __getitem__(self, tp: TopicPartition) -> V:
         return self._values[tp]

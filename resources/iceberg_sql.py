@@ -1,4 +1,6 @@
-"""A catalog in a database that reads each metadata file once: they never change, and grow with every snapshot."""
+"""A catalog in a database that reads a metadata file once, and none that it has written: they never change, and grow
+with every snapshot.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,21 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 _KEPT = 16
+
+
+def _itself(entry: object, _memo: object = None) -> object:
+    """For `copy.deepcopy`: a commit of pyiceberg's copies what is known of all snapshots, which never change."""
+    return entry
+
+
+for _kind in (Snapshot, SnapshotLogEntry):
+    setattr(_kind, "__deepcopy__", _itself)  # noqa: B010
 
 
 class RememberingCatalog(SqlCatalog):
@@ -28,12 +41,19 @@ class RememberingCatalog(SqlCatalog):
             metadata = self._known.get(place)
         if metadata is None:
             table = super()._convert_orm_to_iceberg(orm_table)
-            with self._lock:
-                self._known[place] = table.metadata
-                while len(self._known) > _KEPT:
-                    self._known.popitem(last=False)
+            self._remember(place, table.metadata)
             return table
         name: Any = orm_table.table_name
         namespace: Any = orm_table.table_namespace
         io = self._load_file_io(metadata.properties, place)
         return Table((*Catalog.identifier_to_tuple(namespace), name), metadata, place, io, self)
+
+    def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
+        super()._write_metadata(metadata, io, metadata_path)
+        self._remember(metadata_path, metadata)
+
+    def _remember(self, place: str, metadata: TableMetadata) -> None:
+        with self._lock:
+            self._known[place] = metadata
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)

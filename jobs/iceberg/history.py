@@ -8,9 +8,10 @@ never past the table's root (DESIGN section 4).
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from threading import Lock
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -21,6 +22,11 @@ from jobs.lineage import RecreatedTopics, joined, recreated_topics
 
 # In the summary of a snapshot that recovered dead letters: batch number to how many, as JSON.
 RECOVERED = PREFIX + "mended"
+
+
+# By the file of the snapshot's list of manifests, which no two share; those that were read first are forgotten.
+_KNOWN: OrderedDict[str, _Told] = OrderedDict()
+_LOCK, _MOST_KNOWN = Lock(), 20_000
 
 
 def tag_name(pipeline: str, branch: str) -> str:
@@ -79,15 +85,40 @@ def landed_batches(metadata: TableMetadata, pipeline: str, branch: str = "main")
     """
     found, recovered = list[LandedBatch](), Counter[int]()
     for snapshot in ancestors(metadata, branch):
-        summary = _summary(snapshot)
-        if summary.get(PREFIX + "pipeline") != pipeline:
+        told = _told(snapshot)
+        if told.pipeline != pipeline:
             continue
-        recovered.update({int(number): count for number, count in json.loads(summary.get(RECOVERED, "{}")).items()})
-        if LENGTHS in summary:
-            landed = landed_from_properties(summary, snapshot.snapshot_id)
-            found.append(replace(landed, counts=landed.counts.with_recovered(recovered[landed.number])))
+        if told.recovered:
+            recovered.update(told.recovered)
+        if landed := told.landed:
+            more = recovered[landed.number]
+            found.append(replace(landed, counts=landed.counts.with_recovered(more)) if more else landed)
     found.reverse()
     return LandedBatches(found, not found or found[0].batch.previous_commit_id is None)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a snapshot tells of landed batches: its own, and how many dead letters it recovered of which."""
+
+    pipeline: str | None
+    landed: LandedBatch | None
+    recovered: Mapping[int, int]
+
+
+def _told(snapshot: Snapshot) -> _Told:
+    """Snapshots never change, and all of them are asked several times in each run."""
+    known = _KNOWN.get(snapshot.manifest_list)
+    if known is None:
+        summary = _summary(snapshot)
+        landed = landed_from_properties(summary, snapshot.snapshot_id) if LENGTHS in summary else None
+        recovered = {int(number): count for number, count in json.loads(summary.get(RECOVERED, "{}")).items()}
+        known = _Told(summary.get(PREFIX + "pipeline"), landed, recovered)
+        with _LOCK:
+            _KNOWN[snapshot.manifest_list] = known
+            while len(_KNOWN) > _MOST_KNOWN:
+                _KNOWN.popitem(last=False)
+    return known
 
 
 def state_properties(state: CommittedState, branch: str) -> dict[str, str]:
@@ -135,4 +166,4 @@ def _published(metadata: TableMetadata, pipeline: str, branch: str) -> Committed
 
 
 def _summary(snapshot: Snapshot) -> dict[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
+    return {} if snapshot.summary is None else snapshot.summary.additional_properties

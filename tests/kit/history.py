@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
@@ -39,7 +40,7 @@ def table_metadata(
                     **({"parent-snapshot-id": parent} if parent is not None else {}),
                     "sequence-number": turn,
                     "timestamp-ms": 1000 * number,
-                    "manifest-list": "file:///m",
+                    "manifest-list": f"file:///{uuid.uuid4()}",
                     "summary": {"operation": "append", **summary},
                 }
                 for turn, (number, parent, summary) in enumerate(snapshots)

@@ -6,9 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.io import InputFile
-from pyiceberg.serializers import FromInputFile
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
 from jobs.batch import CommittedState
@@ -293,21 +290,3 @@ def test_second_snapshot_on_the_branch_is_refused(catalog: IcebergCatalog) -> No
     with pytest.raises(InvariantBroken, match="more than one"):
         publish(attempt, committed(1))
     assert ids(catalog) == []
-
-
-def test_a_metadata_file_is_read_once(catalog: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    read = FromInputFile.table_metadata
-
-    def noted(file: InputFile, *more: Any) -> TableMetadata:
-        seen.append(file.location)
-        return read(file, *more)
-
-    monkeypatch.setattr(FromInputFile, "table_metadata", noted)
-    before = None
-    for batch in (1, 2, 3):
-        advance(catalog, before, committed(batch))
-        before = committed(batch)
-    assert len(ids(catalog)) == 6, "and what others commit is seen at once"
-    assert seen
-    assert len(seen) == len(set(seen))

@@ -1,0 +1,89 @@
+"""Commits of single files: manifests do not pile up, metadata is not read again, and every snapshot tells its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField
+
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties
+from jobs.iceberg.append import Append
+from jobs.iceberg.attempt import added_files
+from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.history import landed_batches, read_history, state_properties
+from jobs.offsets import OffsetRange
+from jobs.watermark import Watermark
+from resources.iceberg import IcebergCatalog
+from tests.kit.batches import P0, TOPIC_IDS
+from tests.kit.lake import lake
+
+NAME = "n.t"
+SCHEMA = Schema(NestedField(1, "i", LongType(), required=False))
+
+
+def append(catalog: IcebergCatalog, number: int) -> int:
+    """Batch `number`, of one row; its snapshot."""
+    table = catalog.require(NAME)
+    committed = read_history(table.metadata, "p", "main").committed
+    commit = Append(catalog, NAME, "p", committed)
+    with FileWriter(commit.files) as writer:
+        writer.write(conformed({"i": pa.array([number])}, commit.files.arrow_schema))
+    commit.add(file.to_json(commit.files) for file in writer.written)
+    before = committed.commit_id if committed else None
+    ranges = {P0: OffsetRange(number - 1, number)}
+    batch = Batch("p", number, f"c{number}", before, ranges, TOPIC_IDS, 0, "hash")
+    landed = LandedBatch(batch, Counts(read=1, landed=1), Watermark(), 0)
+    properties = state_properties(CommittedState.after(landed), "main")
+    return commit.publish_append(landed_to_properties(landed), properties)
+
+
+def manifests(table: Table) -> list[ManifestFile]:
+    head = table.current_snapshot()
+    assert head is not None
+    return head.manifests(table.io)
+
+
+def test_manifests_stay_apart_where_the_table_says_so(tmp_path: Path) -> None:
+    catalog = lake(tmp_path)
+    catalog.create(NAME, SCHEMA, properties={"commit.manifest-merge.enabled": "false"})
+    for number in range(1, 21):
+        append(catalog, number)
+    assert len(manifests(catalog.require(NAME))) == 20
+
+
+def test_number_of_manifests_does_not_grow_with_each_batch(tmp_path: Path) -> None:
+    catalog = lake(tmp_path)
+    catalog.create(NAME, SCHEMA)
+    snapshots, counts = [], []
+    for number in range(1, 281):
+        snapshots.append(append(catalog, number))
+        table = catalog.require(NAME)
+        counts.append(len(manifests(table)))
+    assert max(counts) <= 3 * 16
+    assert counts[15:17] == [16, 2]
+    assert sorted(table.scan().to_arrow()["i"].to_pylist()) == list(range(1, 281)), "merged manifests hold every file"
+    for number in (1, 16, 17, 256, 257, 280):
+        (file,) = added_files(table, snapshots[number - 1])
+        assert file.record_count == 1
+    known = landed_batches(table.metadata, "p")
+    assert [(b.number, b.snapshot_id) for b in known.batches] == list(enumerate(snapshots, 1))
+    entries = [e for m in manifests(table) for e in m.fetch_manifest_entry(table.io)]
+    assert {e.snapshot_id: e.sequence_number for e in entries} == {s: n for n, s in enumerate(snapshots, 1)}
+
+
+def test_a_metadata_file_is_read_once_and_by_its_writer_never(tmp_path: Path) -> None:
+    writes, reads = lake(tmp_path), lake(tmp_path)
+    writes.create(NAME, SCHEMA)
+    for number in (1, 2):
+        snapshot = append(writes, number)
+        file = Path(writes.require(NAME).metadata_location.removeprefix("file://"))
+        table = reads.require(NAME)
+        assert table.metadata.current_snapshot_id == snapshot, "what others commit is seen at once"
+        written = file.read_bytes()
+        file.unlink()
+        assert writes.require(NAME).metadata == reads.require(NAME).metadata == table.metadata
+        file.write_bytes(written)
