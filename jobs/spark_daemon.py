@@ -12,6 +12,7 @@ from importlib import import_module
 
 _LOADED = (
     ".landing.task",
+    ".landing.packed_read",
     ".changes.copy_task",
     ".changes.last_changes",
     ".iceberg.few_changes_task",

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
 
 Batches = Iterable[pa.RecordBatch]
+Task = Callable[[Batches], Batches]
+_NUMBERS = StructType([StructField("id", LongType(), nullable=False)])
 _TELLS = pa.schema([pa.field("report", pa.string(), nullable=False)])
 
 
 def numbered(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
     """Numbers from 0, for tasks that know by them what to do: a task for each, or so many tasks together."""
-    return spark.range(0, count, 1, tasks or count)
+    rows = spark.range(0, count, 1, tasks or count)
+    # Known without asking the server, which would cost each job a round trip.
+    rows._cached_schema = _NUMBERS  # type: ignore[attr-defined]
+    return rows
 
 
 def numbers(batches: Batches) -> Iterator[int]:
@@ -28,13 +35,19 @@ def told(text: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"report": [text]}, _TELLS)
 
 
-def told_by_tasks(rows: DataFrame, task: Callable[[Batches], Batches]) -> list[str]:
+def told_by_tasks(rows: DataFrame, task: Task) -> list[str]:
     """Has every task go through its rows; what each of them tells (`told`)."""
-    reports = rows.mapInArrow(plain_function(task), from_arrow_schema(_TELLS))
-    return [row["report"] for row in reports.collect()]
+    return told_by_all([(rows, task)])
 
 
-def plain_function(task: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
+def told_by_all(rows: Sequence[tuple[DataFrame, Task]]) -> list[str]:
+    """The same with several kinds of rows, and what is to be done with each, in one job."""
+    schema = from_arrow_schema(_TELLS)
+    reports = [some.mapInArrow(plain_function(task), schema) for some, task in rows]
+    return [row["report"] for row in reduce(DataFrame.unionAll, reports).collect()]
+
+
+def plain_function(task: Task) -> Task:
     """Spark wants a function, not a callable object."""
 
     def run(batches: Batches) -> Batches:

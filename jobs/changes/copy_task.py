@@ -73,7 +73,8 @@ def takes_copies(table: Table) -> bool:
 def copy(spark: SparkSession, landed: PlannedFiles, wanted: Reduction, append: Append) -> int:
     """Has Spark's tasks copy every change that is not a delete, as it was landed; returns how many rows there were."""
     # As many tasks as run at a time, and no more than there are files.
-    shares = max(1, min(len(landed.files or ()), parallelism(spark)))
+    files = len(landed.files or ())
+    shares = min(files, parallelism(spark)) if files > 1 else 1
     columns = {column.name: column.path for column in wanted.columns}
     task = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, shares)
     for text in told_by_tasks(numbered(spark, shares), task):

@@ -18,12 +18,14 @@ from threading import Condition, Semaphore
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from jobs.landing.packed_read import PackedRead
 from jobs.landing.splits import Read, plan_reads
 from jobs.landing.task import LandingTask, OpenTask
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges, TopicPartition
-from jobs.spark_tasks import told, told_by_tasks
+from jobs.spark_tasks import Batches, numbered, plain_function, told, told_by_all
 from resources.errors import BatchmergeError, Interrupted, Unavailable
 from resources.kafka import KafkaCluster
 from resources.spark import parallelism, spark_errors
@@ -52,20 +54,31 @@ ReadsTogether = Callable[[SparkSession, Sequence[WantedRead]], list[list[TaskRep
 
 def read_alone(spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
     """In a job of its own."""
-    frame = kafka_records(spark, wanted.kafka, wanted.ranges, wanted.headers)
-    return [TaskReport.from_text(text) for text in told_by_tasks(frame, wanted.task)]
+    return [TaskReport.from_text(text) for text in _told(spark, wanted, wanted.ranges, wanted.headers, wanted.task)]
 
 
 def read_together(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
     """In one job; no two of them have a topic in common, and all are in the same Kafka."""
     ranges = {tp: offsets for one in wanted for tp, offsets in one.ranges.items()}
-    frame = kafka_records(spark, wanted[0].kafka, ranges, any(one.headers for one in wanted))
     numbers = {tp.topic: number for number, one in enumerate(wanted) for tp in one.ranges}
+    task = TasksByTopic(numbers, [one.task for one in wanted])
     found: list[list[TaskReport]] = [[] for _ in wanted]
-    for text in told_by_tasks(frame, TasksByTopic(numbers, [one.task for one in wanted])):
+    for text in _told(spark, wanted[0], ranges, any(one.headers for one in wanted), task):
         number, _, report = text.partition(" ")
         found[int(number)].append(TaskReport.from_text(report))
     return found
+
+
+def _told(
+    spark: SparkSession, wanted: WantedRead, ranges: Ranges, headers: bool, task: Callable[[Batches], Batches]
+) -> list[str]:
+    """What all tasks tell that read the ranges. Who reads small ones has its records at once, not by the JVM."""
+    splits = plan_reads(ranges, lambda: parallelism(spark))
+    rows = [(_frame(spark, wanted.kafka, read, headers), task) for read in splits.reads]
+    if splits.packed:
+        packed = PackedRead(wanted.kafka, splits.packed, headers, task)
+        rows.append((numbered(spark, len(splits.packed)), packed))
+    return told_by_all(rows)
 
 
 @dataclass(frozen=True)
@@ -173,11 +186,14 @@ def _may_be_of_one(problem: BaseException) -> bool:
 
 
 def kafka_records(spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: bool) -> DataFrame:
-    """Exactly the records of the ranges; Spark fails rather than leaves out one that is gone (`failOnDataLoss`)."""
-    reads = plan_reads(ranges, parallelism(spark))
-    frames = [_frame(spark, kafka, read, headers) for read in reads]
-    names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else [])]
-    return reduce(DataFrame.unionAll, frames).select(*names)
+    """Exactly the records of the ranges; it fails rather than leaves out one that is gone."""
+    splits = plan_reads(ranges, lambda: parallelism(spark))
+    frames = [_frame(spark, kafka, read, headers) for read in splits.reads]
+    if splits.packed:
+        packed = PackedRead(kafka, splits.packed, headers)
+        schema = from_arrow_schema(packed.schema)
+        frames.append(numbered(spark, len(splits.packed)).mapInArrow(plain_function(packed), schema))
+    return reduce(DataFrame.unionAll, frames)
 
 
 def _frame(spark: SparkSession, kafka: KafkaCluster, read: Read, headers: bool) -> DataFrame:
@@ -191,7 +207,8 @@ def _frame(spark: SparkSession, kafka: KafkaCluster, read: Read, headers: bool) 
     }
     if read.pieces:
         options["minPartitions"] = str(read.pieces)
-    frame = spark.read.format("kafka").options(**options).load()
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else [])]
+    frame = spark.read.format("kafka").options(**options).load().select(*names)
     return frame.coalesce(read.tasks) if read.tasks else frame
 
 

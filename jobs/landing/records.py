@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -230,15 +231,13 @@ class RecordReader:
         compaction has removed between two attempts, and needs no second pass.
         """
         topics = batch.column("topic").cast(pa.string()).dictionary_encode()
-        offsets = batch.column("offset")
-        shift = pa.nulls(batch.num_rows, pa.int64())
-        for index, topic in enumerate(topics.dictionary.to_pylist()):
-            of_topic = pc.equal(topics.indices, index)
-            for partition in pc.unique(batch.column("partition").filter(of_topic)).to_pylist():
-                tp = TopicPartition(topic, partition)
-                here = pc.and_(of_topic, pc.equal(batch.column("partition"), partition))
-                shift = pc.if_else(here, pa.scalar(self.first_position[tp] - self.start[tp], pa.int64()), shift)
-        return pc.add(offsets, shift)
+        numbers, partitions = topics.indices.to_numpy(), batch.column("partition").to_numpy()
+        # One number for each topic-partition, so that thousands of them are looked up at once.
+        places, rows = np.unique(numbers.astype(np.int64) << 32 | partitions, return_inverse=True)
+        names = topics.dictionary.to_pylist()
+        found = [TopicPartition(names[place >> 32], place & 0xFFFFFFFF) for place in places.tolist()]
+        shifts = np.array([self.first_position[tp] - self.start[tp] for tp in found], np.int64)
+        return pa.array(batch.column("offset").to_numpy() + shifts[rows])
 
 
 def _counted(batch: pa.RecordBatch) -> dict[TopicPartition, RecordsRead]:

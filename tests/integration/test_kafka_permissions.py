@@ -103,7 +103,7 @@ def test_the_source_may_not_be_read(engine: Engine, admin: AdminClient) -> None:
         engine.land()
     describe = permit(ResourceType.TOPIC, engine.flow.topic, ResourcePatternType.LITERAL, AclOperation.DESCRIBE)
     grant(admin, [describe])
-    with pytest.raises(BatchmergeError, match="the permissions of its user") as caught:
+    with pytest.raises(BatchmergeError, match="credentials and permissions") as caught:
         engine.land()
     assert isinstance(caught.value, ConfigurationError)
 

@@ -6,18 +6,17 @@ With Kafka and with what the tables make of it: `tests/destinations/test_evoluti
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from jobs import failpoints
 from jobs.batch import CommittedState, LandedBatch
-from jobs.landing import reads
 from jobs.landing.intermediate import IntermediateTable
+from jobs.landing.reads import WantedRead
+from jobs.landing.task_report import TaskReport
 from jobs.offsets import OffsetRange
 from jobs.spec.added_columns import with_landed_columns
 from resources.iceberg import IcebergCatalog
@@ -26,23 +25,6 @@ from tests.kit.arrow import kafka_records
 from tests.kit.batches import P0, TOPIC_IDS, batch
 from tests.kit.interrupting import Died, at_failpoints
 from tests.kit.lake import lake_connection
-
-
-class Records:
-    """Stands for Spark's frame of Kafka records: one task."""
-
-    def __init__(self, values: list[object]) -> None:
-        self.values = values
-
-    def mapInArrow(
-        self, function: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]], _: object
-    ) -> Records:
-        batch = kafka_records(*((None, value) for value in self.values))
-        self.told = [row for answer in function([batch]) for row in answer.to_pylist()]
-        return self
-
-    def collect(self) -> list[dict[str, Any]]:
-        return self.told
 
 
 class Topics:
@@ -55,19 +37,18 @@ class Topics:
 class Place:
     """A pipeline's tables in a catalog of their own."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **value: object) -> None:
+    def __init__(self, folder: Path, **value: object) -> None:
         self.connection = lake_connection(folder)
         self.declared = specs.spec(columns={"id": "long not null"}, value=value)
-        self.monkeypatch = monkeypatch
         self.committed: CommittedState | None = None
 
     @property
     def table(self) -> IntermediateTable:
-        plain = IntermediateTable("p", self.declared, IcebergCatalog("lake", self.connection))
+        plain = IntermediateTable("p", self.declared, IcebergCatalog("lake", self.connection), reads=self._read)
         return replace(plain, spec=with_landed_columns(self.declared, plain.found()[0]))
 
     def land(self, *values: object) -> LandedBatch:
-        self.monkeypatch.setattr(reads, "kafka_records", lambda *_: Records(list(values)))
+        self.values = values
         table, before = self.table, self.committed
         table.prepare()
         made = batch(
@@ -81,13 +62,18 @@ class Place:
         self.committed = table.committed()
         return landed
 
+    def _read(self, _: object, wanted: WantedRead) -> list[TaskReport]:
+        """As one of Spark's tasks would."""
+        records = kafka_records(*((None, value) for value in self.values))
+        return [TaskReport.from_text(row["report"]) for told in wanted.task([records]) for row in told.to_pylist()]
+
     def rows(self) -> list[dict[str, Any]]:
         table = IcebergCatalog("lake", self.connection).require(self.table.identifier)
         return sorted((row["value"] for row in table.scan().to_arrow().to_pylist()), key=lambda value: value["id"])
 
 
-def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(tmp_path, monkeypatch, columns={"id": "long not null"}, unknown_fields="add")
+def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path) -> None:
+    place = Place(tmp_path, columns={"id": "long not null"}, unknown_fields="add")
     assert place.land({"id": 1}).counts.landed == 1
 
     def die(point: str) -> None:
@@ -109,10 +95,8 @@ def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path, m
     ]  # fmt: skip
 
 
-def test_fields_that_are_left_out_are_told_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    place = Place(tmp_path, monkeypatch)
+def test_fields_that_are_left_out_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = Place(tmp_path)
     for _ in range(2):
         assert place.land({"id": 1, "new": 1}, {"id": 2, "new": 3}).unknown == {"new": 2}
     told = [text for record in caplog.records if "no column takes" in (text := record.getMessage())]
