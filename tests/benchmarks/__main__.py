@@ -24,6 +24,7 @@ _ORDER = (
     "fan_out",
     "upsert",
     "small_batches",
+    "many_partitions",
     "latency",
     "commands",
     "memory",

@@ -1,6 +1,5 @@
 """A small batch of varied records into one Iceberg table: seconds of the engine alone, from the plan to the table's
-commit with its control events, in a process and on services that are warm. The same behind many landed batches, and of
-a topic with many partitions, all of which have new records.
+commit with its control events, in a process and on services that are warm. The same behind many landed batches.
 """
 
 from __future__ import annotations
@@ -27,23 +26,21 @@ class Subject:
 
     pipeline: Pipeline
     topic: str
-    partitions: int
     seconds: list[float]
 
     def batch(self, connections: Connections, rows: int) -> None:
-        fill(connections, self.topic, range(rows), partitions=self.partitions)
+        fill(connections, self.topic, range(rows))
         began = time.monotonic()
         advance(self.pipeline, rows)
         self.seconds.append(time.monotonic() - began)
 
 
 def measure(options: Namespace) -> Iterator[Measure]:
-    rows, behind, partitions = options.rows, options.behind, options.partitions
+    rows, behind = options.rows, options.behind
     with services("kafka", "spark", home=options.home) as (_, connections):
         subjects = {
             "default": new(connections),
             "behind": behind_many(connections, behind),
-            "partitions": new(connections, partitions),
         }
         for _ in range(options.turns + 2):
             for subject in subjects.values():
@@ -51,15 +48,14 @@ def measure(options: Namespace) -> Iterator[Measure]:
     turns = {name: tuple(subject.seconds[2:]) for name, subject in subjects.items()}  # the first two warm up
     what = f"a batch of {rows:,} records, engine alone"
     yield Measure(what=f"{what}, default settings", unit="s", turns=turns["default"], headline=True)
-    first = {"the first batches of a topic with 4 partitions": turns["default"]}
+    first = {"the first batches": turns["default"]}
     yield Measure(what=f"{what}, {behind:,} landed batches behind it", unit="s", turns=turns["behind"], beside=first)
-    yield Measure(what=f"{what}, of {partitions:,} topic-partitions", unit="s", turns=turns["partitions"], beside=first)
 
 
-def new(connections: Connections, partitions: int = PARTITIONS) -> Subject:
+def new(connections: Connections) -> Subject:
     topic = f"small-{uuid.uuid4().hex[:8]}"
-    fill(connections, topic, (), partitions=partitions)
-    return Subject(pipeline(connections, topic, _TABLES, changes={}), topic, partitions, [])
+    fill(connections, topic, ())
+    return Subject(pipeline(connections, topic, _TABLES, changes={}), topic, [])
 
 
 def behind_many(connections: Connections, count: int) -> Subject:
@@ -78,4 +74,4 @@ def advance(p: Pipeline, rows: int) -> None:
 
 
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(1_000, 100), behind=(1_000, 20), partitions=(1_000, 20), turns=(9, 1))
+    report(__doc__, measure, rows=(1_000, 100), behind=(5_000, 20), turns=(9, 1))
