@@ -63,7 +63,8 @@ def _worker(bootstrap: str, folder: Path) -> dict[str, str]:
 
 def _connector(topic: str, control: str, table: str, commit_ms: int, lake: IcebergConnection) -> dict[str, str]:
     return {
-        "name": "sink",
+        # Its consumer group is named by it: under one name a second run would go on where the first one ended.
+        "name": f"sink-{table}",
         "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
         "tasks.max": "2",
         "topics": topic,
