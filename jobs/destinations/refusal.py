@@ -171,16 +171,16 @@ class Refusal:
         unchanged = np.zeros(rows.num_rows, dtype=bool)
         if self.out_of_range == "refuse" or not column.may_be_set_to_fit:
             return rows, unchanged
-        before = _judged(rows, column, out_of_range(_whole(rows[column.name]), column.held))
+        before = _judged(rows, column, out_of_range(whole(rows[column.name]), column.held))
         if not before.any():
             return rows, unchanged
-        fitted = brought_in_range(_whole(rows[column.name]), column.held, self.out_of_range, column.nullable)
+        fitted = brought_in_range(whole(rows[column.name]), column.held, self.out_of_range, column.nullable)
         after = _judged(rows, column, out_of_range(fitted, column.held))
         at = rows.column_names.index(column.name)
         return rows.set_column(at, rows.schema.field(column.name), fitted), before & ~after
 
     def _flaws(self, rows: pa.Table, column: HeldColumn) -> Iterator[tuple[str, Mask]]:
-        values = _whole(rows[column.name])
+        values = whole(rows[column.name])
         beyond = _judged(rows, column, out_of_range(values, column.held))
         nulls = _judged(rows, column, null_collections(values, column.held)) & ~beyond
         yield column.held.outside, beyond
@@ -264,7 +264,7 @@ def _has_ranges(kind: pa.DataType, held: Held) -> bool:
     return held.range_of(kind) is not None
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def whole(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.destinations.refusal import whole
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import reshaped
 
@@ -56,12 +57,8 @@ class _Apart:
                 continue
             known = rows[f"known_{n}"].to_numpy()
             compared = rows.filter(pa.array(known))
-            pair = (_array(compared[f"{which}_{n}"]) for which in ("expected", "found"))
+            pair = (whole(compared[f"{which}_{n}"]) for which in ("expected", "found"))
             differs = np.zeros(len(rows), bool)
             differs[known] = self.values.differ(column, *pair)
             made[f"differs_{n}"] = pa.chunked_array([pa.array(differs)])
         return pa.table(made)
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
