@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from threading import Lock
 from typing import Protocol
 
 from pyspark.sql import SparkSession
@@ -72,12 +73,17 @@ class Pipeline:
     only: str | None = None
     reads: Reads = read_alone
     names: Mapping[str, Named] = field(default_factory=dict, init=False)
+    _opening: Lock = field(default_factory=Lock)  # parts of a table share its session
 
     def __post_init__(self) -> None:
         self.kafka = self.connections.opened(self.spec.source.connection, KafkaConnection, KafkaCluster)
         self._declared = self.spec
         self.intermediate = self._intermediate()
         self.resolve()
+
+    def for_a_thread(self) -> Pipeline:
+        """The same once more, which nobody else resolves meanwhile; they share the sessions."""
+        return replace(self, spec=self._declared)
 
     def resolve(self) -> None:
         """Takes over the columns, the key and the tables that landing has found since, where the file leaves them
@@ -205,11 +211,12 @@ class Pipeline:
         Args:
             tables: catalogs and destinations that it is to reach.
         """
-        if role not in self._sessions:
-            settings = {k: v for table in tables for k, v in table.spark_settings().items()}
-            connection = self.connections.get(self.spec.spark, SparkConnection)
-            self._sessions[role] = open_session(connection, f"{self.name}/{role}", settings)
-        return self._sessions[role]
+        with self._opening:
+            if role not in self._sessions:
+                settings = {k: v for table in tables for k, v in table.spark_settings().items()}
+                connection = self.connections.get(self.spec.spark, SparkConnection)
+                self._sessions[role] = open_session(connection, f"{self.name}/{role}", settings)
+            return self._sessions[role]
 
     def interrupt(self, role: str) -> None:
         """Stops what runs in a role's session; nothing to do where none is open. Called from another thread."""

@@ -10,29 +10,35 @@
 
 Exactly once rests on compare-and-set inside the commits of 2 and 3: a run that died, one that sleeps and wakes up,
 two at once: exactly one of them commits, and the others raise `CommitFailed`, see the new state and go on from it.
-A multi-table commit (`commit: together`) is the same merge for all destinations, with one publish at its end.
+A multi-table commit (`commit: together`) is the same merge for all destinations, with one publish at its end. A table
+whose parts have committed states of their own (ClickHouse's endpoints) is merged part by part, side by side.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches
 from jobs.batch_error_context import batch_error_context
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.topic import DeadLetterTopic
-from jobs.destinations.base import Destination, Merged, Transaction
+from jobs.destinations.base import Destination, Transaction
 from jobs.destinations.refused_rows import log_refused
 from jobs.events.publishing import LandingEvents, publish_table_events
 from jobs.failpoints import failpoint
 from jobs.lineage import next_batches, next_stretch
+from jobs.merged import MergedBatches, MergedTable, Pending
 from jobs.offsets import reached
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.progress import log_progress
 from jobs.spec.added_columns import key_is_open
+from resources.carried_errors import worst
+from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -93,59 +99,6 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
             return
 
 
-@dataclass(frozen=True)
-class MergedBatches:
-    """One committed merge: which batches, from which state, and what it did."""
-
-    batches: list[LandedBatch]
-    before: CommittedState | None
-    merged: Merged
-
-    @property
-    def after(self) -> CommittedState:
-        return CommittedState.after(self.batches[-1])
-
-    def since(self, earlier: MergedBatches | None) -> MergedBatches:
-        """This merge and those before it as one."""
-        if earlier is None:
-            return self
-        old, new = earlier.merged, self.merged
-        stages = {**old.seconds, **new.seconds}
-        seconds = {stage: round(old.seconds.get(stage, 0.0) + new.seconds.get(stage, 0.0), 3) for stage in stages}
-        merged = replace(new, counts=old.counts + new.counts, seconds=seconds)
-        return MergedBatches([*earlier.batches, *self.batches], earlier.before, merged)
-
-
-@dataclass(frozen=True)
-class Pending:
-    """What a table has to get: the landed batches after its committed state.
-
-    Attributes:
-        batches: those that are merged first, together.
-        more: others follow.
-    """
-
-    destination: Destination
-    committed: CommittedState | None
-    batches: list[LandedBatch]
-    landed: list[LandedBatch]
-    more: bool = False
-
-
-@dataclass(frozen=True)
-class MergedTable:
-    """What one table got; `merged` None: it had everything already. `more`: it has not got everything yet."""
-
-    destination: Destination
-    merged: MergedBatches | None
-    more: bool = False
-
-    def after(self, before: MergedTable | None) -> MergedTable:
-        """This step and those before it as one."""
-        earlier = before.merged if before else None
-        return replace(self, merged=self.merged.since(earlier) if self.merged else earlier)
-
-
 def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
     """Applies to one table everything that is landed and not yet in it; None where there is nothing.
 
@@ -153,11 +106,43 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
         LineageBroken: the landed batches do not continue what the table has.
         TerminalError: other writers have committed during each of `max_commit_attempts` attempts.
     """
+    parts = destination.parts()
+    done = _merge_parts(pipeline, parts) if len(parts) > 1 else None
+    return _merge_all(pipeline, MergedTable(destination, done, more=True))
+
+
+def _merge_all(pipeline: Pipeline, done: MergedTable, publish: bool = True) -> MergedBatches | None:
+    destination = done.destination
     most, name = destination.table.max_commit_attempts, destination.name
-    done: MergedTable | None = None
-    while done is None or done.more:
-        done = retry_on_conflict(lambda: _merge_once(pipeline, [destination])[0], most, name).after(done)
+
+    def once() -> MergedTable:
+        return _merge_once(pipeline, [destination], publish=publish)[0]
+
+    while done.more:
+        done = retry_on_conflict(once, most, name).after(done)
     return done.merged
+
+
+def _merge_parts(pipeline: Pipeline, parts: Sequence[Destination]) -> MergedBatches | None:
+    """All parts of a table side by side: one that fails holds back no other. The events are the whole table's.
+
+    Raises:
+        BatchmergeError: what the parts met, after all have ended.
+    """
+    pool = ThreadPoolExecutor(len(parts), "batchmerge-part")
+    works = [
+        pool.submit(_merge_all, pipeline.for_a_thread(), MergedTable(part, None, more=True), publish=False)
+        for part in parts
+    ]
+    try:
+        wait(works)
+    finally:  # where the run is cancelled nobody waits for them
+        pool.shutdown(wait=False, cancel_futures=True)
+    failed = [problem for work in works if isinstance(problem := work.exception(), BatchmergeError)]
+    if failed:
+        raise worst(failed)
+    done = [merged for work in works if (merged := work.result())]
+    return reduce(MergedBatches.beside, done) if done else None
 
 
 def merge_together(pipeline: Pipeline) -> list[MergedTable]:
@@ -205,7 +190,10 @@ def waiting_batches(
 
 
 def _merge_once(
-    pipeline: Pipeline, destinations: Sequence[Destination], transaction: Transaction | None = None
+    pipeline: Pipeline,
+    destinations: Sequence[Destination],
+    transaction: Transaction | None = None,
+    publish: bool = True,
 ) -> list[MergedTable]:
     """One attempt: each table from its own committed state, then the common commit if there is one, then the events."""
     found = [pending(pipeline, destination) for destination in destinations]
@@ -214,7 +202,7 @@ def _merge_once(
         failpoint("together.written")
         transaction.commit()
         failpoint("together.published")
-    for wanted, merged in zip(found, done, strict=True):
+    for wanted, merged in zip(found, done, strict=True) if publish else ():
         _publish_events(pipeline, wanted, merged)
     # Where it is too early for a table's next batches, the others wait too.
     return [

@@ -87,12 +87,12 @@ class ClickHouseServer:
         with clickhouse_errors(self.where), client.query_arrow_stream(sql, use_strings=True) as found:
             yield from found
 
-    def rows_beside(self, sql: str, data: bytes, structure: str) -> list[Row]:
-        """The rows of a SELECT over `data`: an Arrow file that is sent with it, with columns of these types."""
+    def beside(self, sql: str, data: pa.Table, structure: str) -> pa.Table:
+        """The rows of a SELECT over `data`, which is sent with it, its columns having these types."""
         client = self._client
-        beside = ExternalData(data=data, file_name="data", fmt="Arrow", structure=structure)
+        sent = ExternalData(data=to_arrow_file(data), file_name="data", fmt="Arrow", structure=structure)
         with clickhouse_errors(self.where):
-            return list(client.query(sql, external_data=beside).named_results())
+            return client.query_arrow(sql, use_strings=True, external_data=sent)
 
     def execute(
         self,
@@ -114,6 +114,16 @@ class ClickHouseServer:
                 return 0
             done = client.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}), data=data)
             return int(done.written_rows) if isinstance(done, QuerySummary) else 0
+
+
+def to_arrow_file(rows: pa.Table) -> bytes:
+    """Rows in Arrow's file format, as one record batch; compressed, which costs less than sending twice the bytes."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=pa.Codec("lz4"), use_threads=False)
+    with pa.ipc.new_file(sink, rows.schema, options=options) as writer:
+        for batch in rows.combine_chunks().to_batches():
+            writer.write_batch(batch)
+    return bytes(memoryview(sink.getvalue()))
 
 
 @cache

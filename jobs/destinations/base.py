@@ -123,6 +123,11 @@ class Destination(ABC):
             TableReplaced: dropped and recreated, or rolled back under `on_rollback: hold`.
         """
 
+    def parts(self) -> Sequence[Destination]:
+        """Those of it that go on without each other, each with a committed state of its own (`committed` is the oldest
+        of them): the endpoints that rows are spread over. Itself, where there are none."""
+        return [self]
+
     def settle(self) -> None:  # noqa: B027  # nothing is left open where data and state move together
         """Lets `committed` say what a run has committed that died before it could write that down.
 

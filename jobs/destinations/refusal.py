@@ -100,12 +100,16 @@ class Fit:
     Attributes:
         rows: those that the table holds, in their order.
         letters: one of each of the others.
-        out_of_range: rows among `rows` with a value that was set to fit.
+        set_to_fit: which of `rows` have a value that was set to fit.
     """
 
     rows: pa.Table
     letters: pa.Table
-    out_of_range: int = 0
+    set_to_fit: Mask
+
+    @property
+    def out_of_range(self) -> int:
+        return int(self.set_to_fit.sum())
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class Refusal:
                 kept, more = self.parted(rows, flawed, column, reason)
                 changed = changed if kept.num_rows == rows.num_rows else changed[~flawed]
                 rows, letters = kept, pa.concat_tables([letters, more])
-        return Fit(rows, letters, int(changed.sum()))
+        return Fit(rows, letters, changed)
 
     def parted(self, rows: pa.Table, flawed: Mask, column: HeldColumn, reason: str) -> tuple[pa.Table, pa.Table]:
         """Rows without those that are flawed in this column, and the letters of those.

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jobs.batch import Batch, CommittedState, new_commit_id
+from jobs.merged import MergedBatches
 from jobs.offsets import OffsetRange
 from jobs.pipeline import Pipeline
-from jobs.protocol import MergedBatches, merge, merge_together
+from jobs.protocol import merge, merge_together
 from resources.errors import BatchmergeError
 
 

@@ -11,6 +11,7 @@ from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination, Merged
 from jobs.destinations.registry import kind_of
+from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from jobs.replay.landed import replay_window
 from jobs.spec.columns import RowColumn
@@ -130,7 +131,7 @@ def _advance(pipeline: Pipeline, destination: Destination) -> Done:
     return settled(pipeline, destination, done.batches, done.before, done.merged)
 
 
-def _merge_all(pipeline: Pipeline, destination: Destination) -> protocol.MergedBatches | None:
+def _merge_all(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
     """The first table's step leads and commits them all; the steps of the others, which wait for it, find it done."""
     return next(t.merged for t in protocol.merge_together(pipeline) if t.destination.name == destination.name)
 

@@ -17,8 +17,8 @@ from dagster import AssetCheckResult
 from jobs import protocol
 from jobs.batch import LandedBatch
 from jobs.members import Members, Seen, land
+from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
-from jobs.protocol import MergedBatches
 from jobs.side_by_side import Outcome
 from jobs.spec.members import Member
 from jobs.time_limit import with_timeout

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from jobs import protocol
-from jobs.batch import LandedBatch
+from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination
+from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
-from jobs.protocol import MergedBatches
 from orchestration import open_lineage
 from orchestration.components import checks
 from orchestration.components.merging import Done, report, settled
 from orchestration.components.metadata import table_columns
 from orchestration.names import landing_key
 from orchestration.resident.staying import Staying
+from resources.errors import Unavailable
 
 
 def stay_merging(stay: Staying) -> None:
@@ -40,18 +41,26 @@ def stay_merging(stay: Staying) -> None:
 
 
 def _is_behind(pipeline: Pipeline, destination: Destination) -> bool:
-    """A look at two committed states."""
+    """A look at committed states."""
     landed = pipeline.intermediate.committed()
-    committed = destination.committed() if landed else None
-    return landed is not None and (committed is None or committed.commit_id != landed.commit_id)
+    return landed is not None and any(s is None or s.commit_id != landed.commit_id for s in _states(destination))
+
+
+def _states(destination: Destination) -> Iterator[CommittedState | None]:
+    """Those of its parts. One that does not answer holds back no other: the merge says of it what is the matter."""
+    for part in destination.parts():
+        try:
+            yield part.committed()
+        except Unavailable:
+            yield None
 
 
 def _merge(stay: Staying, pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
     assert stay.table
 
     def work() -> MergedBatches | None:
-        committed = destination.committed()
-        landed = _newest(pipeline.intermediate.landed().batches, committed.batch_number if committed else 0)
+        merged = min(state.batch_number if state else 0 for state in _states(destination))
+        landed = _newest(pipeline.intermediate.landed().batches, merged)
         # What is wrong with the landing is the landing's to tell, and nobody merges it.
         if any(not result.passed for result in checks.landing_results(landing_key(pipeline.name), landed)):
             stay.require(checks.landing_results(landing_key(pipeline.name), landed))

@@ -26,11 +26,16 @@ from pathlib import Path
 from types import ModuleType
 from xml.sax.saxutils import escape
 
+# A server ends the session of another with the same UUID, and all of these have none: each looks in a place of its own.
 _CONFIG = """<clickhouse>
   <listen_host>127.0.0.1</listen_host>
   <http_port>{http_port}</http_port>
   <tcp_port>{tcp_port}</tcp_port>
-  <zookeeper><node><host>{host}</host><port>{port}</port></node><session_timeout_ms>10000</session_timeout_ms></zookeeper>
+  <zookeeper>
+    <node><host>{host}</host><port>{port}</port></node>
+    <session_timeout_ms>10000</session_timeout_ms>
+    <sessions_path>/clickhouse/sessions/{http_port}</sessions_path>
+  </zookeeper>
   <users_config>{folder}/users.xml</users_config>
   <keeper_map_path_prefix>/keeper_map_tables</keeper_map_path_prefix>
   <macros><shard>01</shard><replica>r1</replica></macros>

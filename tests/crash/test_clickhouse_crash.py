@@ -21,9 +21,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from jobs.destinations.clickhouse.insertion import to_arrow_file
 from jobs.destinations.clickhouse.keeper import KeeperStore
-from resources.clickhouse import ClickHouseServer
+from resources.clickhouse import ClickHouseServer, to_arrow_file
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import BatchmergeError
 from resources.local import stack as local_stack

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from jobs import protocol
 from jobs.destinations.registry import kinds
+from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
-from jobs.protocol import MergedBatches
 from resources.errors import BatchmergeError, LineageBroken
 from tests.destinations.conftest import MakeStory, every_kind
 from tests.kit import model

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,14 +15,17 @@ import yaml
 from pyspark.sql import SparkSession
 
 from jobs import protocol
+from jobs.merged import MergedBatches
+from jobs.pipeline import Pipeline
 from resources.clickhouse import ClickHouseServer
-from resources.connections import Connections, load_connections
+from resources.connections import ClickHouseConnection, Connections, load_connections
 from resources.errors import ConfigurationError, Unavailable
 from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
-from tests.kit.records import bootstrap, produce, random_changes
+from tests.kit.network import wire_to, with_connection
+from tests.kit.records import bootstrap, produce, put, random_changes
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +128,66 @@ def test_shard_that_was_down_catches_up_and_the_others_skip(
     assert table.committed() is None
     protocol.merge(pipeline, table)
     assert rows(connections, flow.table("append")) == model.expected(records, "append")
+
+
+def test_endpoint_that_is_down_holds_back_its_own_rows_alone(
+    sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
+) -> None:
+    connections = sharded(0, 1, 2)
+    known = connections.get("clickhouse", ClickHouseConnection)
+    flow = clickhouse_flow(topic(partitions=2), MODES, max_records=150, shard_by=["id"])
+    records = random_changes(14, 300, 60, 2)
+    with wire_to(known.endpoints[1]) as (wire, address):
+        through = [known.endpoints[0], address, known.endpoints[2]]
+        wired = with_connection(connections, "clickhouse", known.model_copy(update={"endpoints": through}))
+        pipeline = flow.pipeline(wired, spark)
+        produce(bootstrap(connections), flow.topic, records[:150])
+        list(protocol.land(pipeline, 0))
+        before = {mode: _merged(pipeline, flow.table(mode)) for mode in MODES}
+        produce(bootstrap(connections), flow.topic, records[150:])
+        list(protocol.land(pipeline, 0))
+        wire.cut()
+        for mode in MODES:
+            with pytest.raises(Unavailable, match=address):
+                protocol.merge(pipeline, pipeline.destination(flow.table(mode)))
+        others = with_connection(connections, "clickhouse", known.model_copy(update={"endpoints": through[::2]}))
+        ahead = {mode: rows(others, flow.table(mode)) for mode in MODES}
+        wire.mend()
+        for mode in MODES:
+            done = _merged(pipeline, flow.table(mode))
+            assert done.batches[0].number == before[mode].batches[-1].number + 1
+            assert rows(others, flow.table(mode)) == ahead[mode]
+            assert rows(connections, flow.table(mode)) == model.expected(records, mode)
+
+
+def test_each_row_and_each_letter_is_on_one_endpoint(
+    sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
+) -> None:
+    """A batch is sent once, not once to every endpoint; a value that decides the place may be what is refused."""
+    connections = sharded(0, 1, 2)
+    known = connections.get("clickhouse", ClickHouseConnection)
+    flow = clickhouse_flow(topic(partitions=2), ["append"], shard_by=["id"], column_types={"id": "UInt8"})
+    ids, dice = [*range(200), 300, 301], random.Random(3)
+    names = [dice.randbytes(1000).hex() for _ in ids]
+    produce(
+        bootstrap(connections), flow.topic, [put(n, name, partition=n % 2) for n, name in zip(ids, names, strict=True)]
+    )
+    with ExitStack() as stack:
+        wires, through = zip(*(stack.enter_context(wire_to(endpoint)) for endpoint in known.endpoints), strict=True)
+        wired = with_connection(connections, "clickhouse", known.model_copy(update={"endpoints": list(through)}))
+        pipeline = flow.pipeline(wired, spark)
+        list(protocol.land(pipeline, 0))
+        counts = _merged(pipeline, flow.table("append")).merged.counts
+        assert destination(pipeline, flow.table("append")).refused() == {1: 2}
+    assert (counts.changes, counts.inserted, counts.refused) == (202, 200, 2)
+    assert sorted(row[0] for row in rows(connections, flow.table("append"))) == list(range(200))
+    assert sum(wire.carried for wire in wires) < 2 * sum(map(len, names))
+
+
+def _merged(pipeline: Pipeline, table: str) -> MergedBatches:
+    done = protocol.merge(pipeline, pipeline.destination(table))
+    assert done
+    return done
 
 
 def test_other_endpoints_are_refused(

@@ -23,7 +23,7 @@ from jobs.iceberg.branches import attempt_branch
 from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.maintenance.report import Done
 from jobs.maintenance.run import maintain_landing, maintain_table
-from jobs.protocol import MergedBatches
+from jobs.merged import MergedBatches
 from resources.connections import Connections
 from resources.errors import CommitFailed, ConfigurationError, TerminalError
 from tests.kit import model

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from jobs import protocol
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
+from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
-from jobs.protocol import MergedBatches
 from jobs.replay.landed import Replayed, replay_batches
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, IcebergConnection, SparkConnection

@@ -14,7 +14,7 @@ from jobs import protocol
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
 from jobs.lineage import next_batches
-from jobs.protocol import MergedBatches
+from jobs.merged import MergedBatches
 from jobs.replay.landed import Replayed, replay_batches
 from jobs.verify.reconciliation import Verdict, reconcile
 from jobs.verify.stale_keys import stale_keys

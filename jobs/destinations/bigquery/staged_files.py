@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
@@ -97,7 +98,8 @@ class RowsFile:
         def shaped() -> Iterator[pa.Table]:
             nonlocal judged
             for part in parts:
-                fit = self.refusal.fit(part) if self.refusal else Fit(part, LETTERS.empty_table())
+                whole = Fit(part, LETTERS.empty_table(), np.zeros(part.num_rows, np.bool_))
+                fit = self.refusal.fit(part) if self.refusal else whole
                 judged += Judged(fit.letters.num_rows, fit.out_of_range)
                 letters.append(fit.letters)
                 if fit.rows.num_rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyspark.sql import SparkSession
@@ -29,7 +29,6 @@ from jobs.maintenance.report import Done, do
 from jobs.spec.columns import RowColumn, row_columns
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
-from resources.errors import BatchmergeError
 from sql import render
 
 
@@ -39,11 +38,18 @@ class ClickHouseDestination(Destination):
 
     With several endpoints each one is a shard with a lease and a committed state of its own; the table's committed
     state is the oldest of them, and shards that are further skip what they have.
+
+    Attributes:
+        endpoint: number of the only one that this is about; None: all of them.
     """
 
     table: ClickHouseTable
     connection_name: str
     connection: ClickHouseConnection
+    endpoint: int | None = None
+
+    def parts(self) -> Sequence[ClickHouseDestination]:
+        return [replace(self, endpoint=shard.number) for shard in self.shards]
 
     def committed(self) -> CommittedState | None:
         oldest: CommittedState | None = None
@@ -60,15 +66,7 @@ class ClickHouseDestination(Destination):
 
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         began = time.monotonic()
-        results, failed = [], list[BatchmergeError]()
-        for shard in self.shards:
-            # A shard that is down does not keep the others from going on.
-            try:
-                results.append(shard.merge(context, committed, batches))
-            except BatchmergeError as problem:
-                failed.append(problem)
-        if failed:
-            raise failed[0]
+        results = [shard.merge(context, committed, batches) for shard in self.shards]
         return self._merged(results, began, sum(b.counts.landed for b in batches))
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
@@ -135,7 +133,7 @@ class ClickHouseDestination(Destination):
 
     @cached_property
     def shards(self) -> list[Shard]:
-        """One per endpoint, in the order of the connections file."""
+        """One for each endpoint, in the order of the connections file."""
         return [
             Shard(
                 pipeline=self.pipeline,
@@ -148,6 +146,7 @@ class ClickHouseDestination(Destination):
                 order_by=self._order_by,
             )
             for number, endpoint in enumerate(self.connection.endpoints, start=1)
+            if self.endpoint in (None, number)
         ]
 
     @cached_property

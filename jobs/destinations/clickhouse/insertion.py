@@ -20,10 +20,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.destinations.clickhouse.columns import Column
+from jobs.destinations.clickhouse.spread import NUMBER, Spread
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import DELETED, LETTERS, Refusal
 from resources.carried_errors import error_from_fields, error_to_fields, worst
-from resources.clickhouse import ClickHouseServer, retried
+from resources.clickhouse import ClickHouseServer, retried, to_arrow_file
 from resources.errors import BatchmergeError, TerminalError
 from resources.spark import spark_errors
 
@@ -91,11 +92,12 @@ class Insertion:
         coordinates: it asks for the coordinates of its rows.
         columns: of the table, without version and deletion mark.
         wire: names of the columns that are sent.
-        parameters: of the fence and of the shard.
+        parameters: of the fence.
         token_prefix: pipeline/table/step.
         query_prefix: of the statements' ids: by it a newer owner finds and stops them.
         letters_sql: the insert into the side table.
         fit_sql: per column of a named type what to ask whether values fit, and what they travel as.
+        spread: which rows belong on this endpoint; None: all.
     """
 
     server: ClickHouseServer
@@ -111,6 +113,7 @@ class Insertion:
     refusal: Refusal
     letters_sql: str
     fit_sql: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    spread: Spread | None = None
 
     def run(self, pieces: Iterable[tuple[int, Rows]]) -> Iterator[pa.RecordBatch]:
         """Inserts all chunks of one task, by number with their rows; gives one row of `RESULT` a chunk.
@@ -131,21 +134,31 @@ class Insertion:
 
     def _insert(self, chunk: Chunk, rows: pa.Table) -> Inserted:
         fit = self.refusal.fit(rows)
-        good, letters = fit.rows, fit.letters
+        numbers = pa.array(np.arange(fit.rows.num_rows), pa.uint32())
+        good, letters = self._own(fit.rows.append_column(NUMBER, numbers), fit.letters)
         try:
             written = self._send(chunk, good, letters)
         except TerminalError as problem:
-            if problem.facts.get("code") not in _DOES_NOT_FIT:
-                raise
-            good, more = self._without_unrepresentable(good)
-            if not more.num_rows:
-                raise
+            good, more = self._mended(good, problem)
             letters = pa.concat_tables([letters, more])
             written = self._send(chunk, good, letters)
         # After the rows: were it before, a crash in between could leave a letter of a row that a mended table takes.
         self._keep(chunk, letters)
         deletes = pc.sum(good[DELETED]).as_py() or 0 if DELETED in good.column_names else 0
-        return Inserted(good.num_rows, deletes, letters.num_rows, fit.out_of_range, written)
+        out_of_range = int(fit.set_to_fit[good[NUMBER].to_numpy()].sum())
+        return Inserted(good.num_rows, deletes, letters.num_rows, out_of_range, written)
+
+    def _own(self, rows: pa.Table, letters: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The rows and the letters that belong on this endpoint."""
+        if self.spread is None:
+            return rows, letters
+        try:
+            own = self.spread.own(rows)
+        except TerminalError as problem:
+            rows, more = self._mended(rows, problem)
+            letters = pa.concat_tables([letters, more])
+            own = self.spread.own(rows)
+        return own, self.spread.own_letters(letters)
 
     def _send(self, chunk: Chunk, rows: pa.Table, letters: pa.Table) -> int:
         if not rows.num_rows:
@@ -168,8 +181,11 @@ class Insertion:
             body = to_arrow_file(letters)
             retried(lambda: self.server.execute(self.letters_sql, lease, self._settings(token), body))
 
-    def _without_unrepresentable(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Without rows with values that the declared ClickHouse types cannot hold, and those rows' dead letters."""
+    def _mended(self, rows: pa.Table, problem: TerminalError) -> tuple[pa.Table, pa.Table]:
+        """Without rows with values that the declared ClickHouse types cannot hold, and those rows' dead letters; raises
+        the problem where that is not its cause."""
+        if problem.facts.get("code") not in _DOES_NOT_FIT:
+            raise problem
         letters = LETTERS.empty_table()
         for column, held in zip(self.columns, self.refusal.columns, strict=True):
             if not column.declared:
@@ -178,6 +194,8 @@ class Insertion:
             mask[self._unfit(column, rows, np.arange(rows.num_rows))] = True
             rows, more = self.refusal.parted(rows, self._unless_deleted(mask, rows, column), held, _UNFIT)
             letters = pa.concat_tables([letters, more])
+        if not letters.num_rows:
+            raise problem
         return rows, letters
 
     def _unfit(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> list[int]:
@@ -185,7 +203,7 @@ class Insertion:
         values = rows.select([column.name]).take(numbers)
         sql, structure = self.fit_sql[column.name]
         try:
-            retried(lambda: self.server.rows_beside(sql, to_arrow_file(values), structure))
+            retried(lambda: self.server.beside(sql, values, structure))
         except TerminalError as problem:
             if problem.facts.get("code") not in _DOES_NOT_FIT:
                 raise
@@ -223,16 +241,6 @@ def _without(letters: pa.Table) -> str:
         return ""
     places = letters.select(["topic", "partition", "offset"]).to_pylist()
     return f"/without-{hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]}"
-
-
-def to_arrow_file(rows: pa.Table) -> bytes:
-    """Rows in Arrow's file format, as one record batch; compressed, which costs less than sending twice the bytes."""
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=pa.Codec("lz4"), use_threads=False)
-    with pa.ipc.new_file(sink, rows.schema, options=options) as writer:
-        for batch in rows.combine_chunks().to_batches():
-            writer.write_batch(batch)
-    return bytes(memoryview(sink.getvalue()))
 
 
 def run_tasks(

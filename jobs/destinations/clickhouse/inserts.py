@@ -177,14 +177,14 @@ class Inserts:
         appends = shard.table.mode == "append"
         origin = appends and set(shard.layout.origin) <= set(self.present.types)
         fence = {"lease": shard.store.name, "owner": held.owner}
-        spread = {"shards": len(shard.endpoints), "shard": shard.number - 1} if len(shard.endpoints) > 1 else {}
+        endpoints = len(shard.endpoints)
         return Insertion(
             server=shard.server,
             sql=shard.statements.insert(only if appends else Only.ALL, origin),
             coordinates=appends,
             columns=shard.layout.columns,
             wire=tuple(shard.statements.wire),
-            parameters={**fence, **spread, **({"step": step} if origin else {})},
+            parameters={**fence, **({"step": step} if origin else {})},
             settings={**self._settings, **_ONE_BLOCK, **({"insert_allow_materialized_columns": 1} if origin else {})},
             chunks=tuple(chunks),
             token_prefix=f"{shard.pipeline}/{shard.table.table}/{token}",
@@ -199,4 +199,5 @@ class Inserts:
             ),
             letters_sql=shard.statements.insert_letters(),
             fit_sql=shard.statements.fits(),
+            spread=shard.statements.spread(shard.server, shard.number - 1, endpoints) if endpoints > 1 else None,
         )

@@ -11,4 +11,4 @@ from jobs.spec.pipeline import PipelineSpec
 def statement(spec: PipelineSpec, table: ClickHouseTable) -> str:
     """The names that a run makes stand there as `…`."""
     layout = layout_of(spec, table)
-    return Statements(layout, (layout.path[0], "…"), shards=1).insert()
+    return Statements(layout, (layout.path[0], "…")).insert()

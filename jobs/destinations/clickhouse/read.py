@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.columns import Column
-from jobs.destinations.clickhouse.insertion import to_arrow_file
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.destinations.reading import TableReader
@@ -51,8 +50,8 @@ class ClickHouseValues(RowValues):
         rows = pa.table({own.name: values, _ROW: pa.array(range(len(values)), pa.int64())})
         text = render("clickhouse", "stored_values", column=own)
         structure = f"{quote('clickhouse', own.name)} {own.wire}, {_ROW} Int64"
-        answer = self.server.rows_beside(text, to_arrow_file(rows), structure)
-        return [row["stored"] for row in answer]
+        answer: list[object] = self.server.beside(text, rows, structure)["stored"].to_pylist()
+        return answer
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class Shard:
 
     @cached_property
     def statements(self) -> Statements:
-        return Statements(self.layout, self.store.table, len(self.endpoints))
+        return Statements(self.layout, self.store.table)
 
     @property
     def endpoints(self) -> tuple[str, ...]:

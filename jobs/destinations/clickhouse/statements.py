@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.insertion import ORDER, POSITION, Only
+from jobs.destinations.clickhouse.spread import NUMBER, Spread
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.destinations.refusal import BATCH, DELETED, LETTERS
-from resources.clickhouse import LEASE_LOST
+from resources.clickhouse import LEASE_LOST, ClickHouseServer
 from sql import quote, render
 
 
@@ -21,12 +21,10 @@ class Statements:
 
     Attributes:
         state_table: where the lease is.
-        shards: number of endpoints that rows are spread over.
     """
 
     layout: Layout
     state_table: tuple[str, str]
-    shards: int
 
     @property
     def has_deletes(self) -> bool:
@@ -61,8 +59,6 @@ class Statements:
             structure=_structure(self.wire),
             state_table=self.state_table,
             lease_lost=LEASE_LOST,
-            shard_by=self._shard_by if self.shards > 1 else [],
-            hash_function=self.layout.table.hash_function,
             only=only.value,
             origin=origin,
         )
@@ -82,10 +78,21 @@ class Statements:
             lease_lost=LEASE_LOST,
         )
 
-    @property
-    def _shard_by(self) -> list[Column]:
-        by_name = {c.name: c for c in self.layout.columns}
-        return [by_name[name] for name in self.layout.table.shard_by or self.layout.keys or ["_topic", "_partition"]]
+    def spread(self, server: ClickHouseServer, endpoint: int, endpoints: int) -> Spread:
+        """Which rows belong on this endpoint (from 0) of so many."""
+        by_name, table = {c.name: c for c in self.layout.columns}, self.layout.table
+        by = [by_name[name] for name in table.shard_by or self.layout.keys or ["_topic", "_partition"]]
+        sql = render(
+            "clickhouse",
+            "own_rows",
+            number=NUMBER,
+            hash_function=table.hash_function,
+            shard_by=by,
+            shards=endpoints,
+            shard=endpoint,
+        )
+        structure = _structure({**{c.name: c.wire for c in by}, NUMBER: "UInt32"})
+        return Spread(server, sql, tuple(c.name for c in by), structure, endpoint, endpoints)
 
     def fits(self) -> dict[str, tuple[str, str]]:
         """Per converted column: what to ask whether its values fit, and the type that they travel as."""

@@ -52,10 +52,10 @@ class Server(ClickHouseServer):
         self.tokens.setdefault(token, rows.num_rows)
         return int(rows.num_rows)
 
-    def rows_beside(self, sql: str, data: bytes, structure: str) -> list[dict[str, object]]:
+    def beside(self, sql: str, data: pa.Table, structure: str) -> pa.Table:
         del sql, structure
-        self._check(pa.ipc.open_file(data).read_all())
-        return []
+        self._check(data)
+        return data
 
     def _check(self, rows: pa.Table) -> None:
         if max(rows["n"].to_pylist(), default=0) > self.most:

@@ -1,0 +1,71 @@
+"""What the protocol passes around about a table's merge: what it has to get, and what it got."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.base import Destination, Merged
+
+
+@dataclass(frozen=True)
+class MergedBatches:
+    """One committed merge: which batches, from which state, and what it did."""
+
+    batches: list[LandedBatch]
+    before: CommittedState | None
+    merged: Merged
+
+    @property
+    def after(self) -> CommittedState:
+        return CommittedState.after(self.batches[-1])
+
+    def beside(self, other: MergedBatches) -> MergedBatches:
+        """Both as one: they are of two parts of a table, which take rows of the same batches."""
+        batches = {batch.number: batch for batch in (*self.batches, *other.batches)}
+        first = min(self, other, key=lambda one: one.batches[0].number)
+        mine, theirs = self.merged, other.merged
+        counts = replace(mine.counts + theirs.counts, changes=max(mine.counts.changes, theirs.counts.changes))
+        seconds = {s: max(m.seconds.get(s, 0.0) for m in (mine, theirs)) for s in {**mine.seconds, **theirs.seconds}}
+        merged = Merged(counts, f"{mine.reference}, {theirs.reference}", seconds)
+        return MergedBatches([batches[number] for number in sorted(batches)], first.before, merged)
+
+    def since(self, earlier: MergedBatches | None) -> MergedBatches:
+        """This merge and those before it as one."""
+        if earlier is None:
+            return self
+        old, new = earlier.merged, self.merged
+        stages = {**old.seconds, **new.seconds}
+        seconds = {stage: round(old.seconds.get(stage, 0.0) + new.seconds.get(stage, 0.0), 3) for stage in stages}
+        merged = replace(new, counts=old.counts + new.counts, seconds=seconds)
+        return MergedBatches([*earlier.batches, *self.batches], earlier.before, merged)
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What a table has to get: the landed batches after its committed state.
+
+    Attributes:
+        batches: those that are merged first, together.
+        more: others follow.
+    """
+
+    destination: Destination
+    committed: CommittedState | None
+    batches: list[LandedBatch]
+    landed: list[LandedBatch]
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class MergedTable:
+    """What one table got; `merged` None: it had everything already. `more`: it has not got everything yet."""
+
+    destination: Destination
+    merged: MergedBatches | None
+    more: bool = False
+
+    def after(self, before: MergedTable | None) -> MergedTable:
+        """This step and those before it as one."""
+        earlier = before.merged if before else None
+        return replace(self, merged=self.merged.since(earlier) if self.merged else earlier)
