@@ -33,6 +33,7 @@ _ORDER = (
     "catch_up",
     "formats",
     "many_pipelines",
+    "many_topics",
 )
 PARTS = tuple(name for name in _ORDER if "import Measure, report" in (HERE / f"{name}.py").read_text())
 

@@ -1,5 +1,5 @@
 """Many pipelines in one Dagster: how long their definitions take to load (files in an imported program, until a
-repository can be shown), one tick of all their sensors, and the plan of one pipeline for many topics (`for_each`).
+repository can be shown), and one tick of all their sensors.
 """
 
 from __future__ import annotations
@@ -12,18 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
-from jobs.members import Members
-from jobs.run_plan import plan_members
-from jobs.spec.pipeline import PipelineSpec
 from orchestration.definitions import with_shared
 from orchestration.loading import load_folder
-from resources.connections import Connections, KafkaConnection
 from tests.benchmarks._report import Measure, report
 from tests.benchmarks._workload import document, fill, new_name, services
-from tests.kit import many_topics, specs
+from tests.kit import specs
 
 _KINDS, _ENOUGH = ("iceberg", "clickhouse", "bigquery"), 100
 
@@ -37,19 +31,12 @@ def measure(options: Namespace) -> Iterator[Measure]:
         folder = Path(text)
         fill(connections, topic, range(2 * _ENOUGH))
         write_pipelines(folder / "many", options.pipelines, topic)
-        many_topics.write_pipeline(folder / "topics", "many", ("iceberg",))
         three = f"{options.pipelines} pipelines of three tables"
         loads = tuple(_seconds(lambda: load(folder / "many").get_repository_def()) for _ in turns)
         yield Measure(what=f"load of {three}", unit="s", turns=loads)
         definitions = load(folder / "many")
         ticks = tuple(_seconds(lambda: tick(definitions)) for _ in turns)
         yield Measure(what=f"one tick of all sensors of {three}", unit="s", turns=ticks)
-        loads = tuple(_seconds(lambda: load(folder / "topics").resolve_asset_graph()) for _ in turns)
-        yield Measure(what=f"load of one pipeline for {many_topics.MANY} topics", unit="s", turns=loads)
-        create_topics(connections)
-        spec = PipelineSpec.model_validate(many_topics.document(kinds=("iceberg",)))
-        plans = tuple(_seconds(lambda: plan_members(Members("many", spec, connections))) for _ in turns)
-        yield Measure(what=f"plan of one pipeline for {many_topics.MANY} topics", unit="s", turns=plans)
 
 
 def write_pipelines(folder: Path, count: int, topic: str) -> None:
@@ -71,13 +58,6 @@ def tick(definitions: dg.Definitions) -> None:
                 context = dg.build_sensor_context(instance, definitions=definitions)
                 result = sensor.evaluate_tick(context)
                 assert result.run_requests or not sensor.name.endswith("_lag"), result.skip_message
-
-
-def create_topics(connections: Connections) -> None:
-    admin = AdminClient({"bootstrap.servers": connections.get("kafka", KafkaConnection).bootstrap_servers})
-    wanted = set(many_topics.topics(many_topics.MANY)) - set(admin.list_topics(timeout=30).topics)
-    for future in admin.create_topics([NewTopic(name, 1) for name in wanted]).values() if wanted else ():
-        future.result()
 
 
 def _seconds(work: Callable[[], object]) -> float:

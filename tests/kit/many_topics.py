@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.kit import specs
 
@@ -13,14 +14,16 @@ def topics(count: int, pipeline: str = "many") -> list[str]:
     return [f"{pipeline}.public.t{number}" for number in range(count)]
 
 
-def document(pipeline: str = "many", kinds: tuple[str, ...] = ("iceberg", "clickhouse")) -> dict[str, object]:
+def document(
+    pipeline: str = "many", kinds: tuple[str, ...] = ("iceberg", "clickhouse"), **parts: Any
+) -> dict[str, object]:
     pattern = rf"{pipeline}\.public\.(?P<table>.+)"
     return specs.document(
         *(specs.table(kind, "upsert", f"{pipeline}.{{table}}") for kind in kinds),
         columns={"id": "long", "name": "string", "at": "timestamp"},
         key="id",
         source={"topics": [], "pattern": pattern, "for_each": "topic"},
-        control={"enabled": False},
+        **{"control": {"enabled": False}, **parts},
     )
 
 
