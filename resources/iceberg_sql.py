@@ -15,7 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
-_KEPT = 16
+# The newest so many, and of those before as many as have so few snapshots together.
+_KEPT, _SNAPSHOTS = 16, 20_000
 
 
 def _itself(entry: object, _memo: object = None) -> object:
@@ -33,12 +34,14 @@ class RememberingCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         self._known = OrderedDict[str, TableMetadata]()
-        self._lock = Lock()
+        self._lock, self._snapshots = Lock(), 0
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         place: Any = orm_table.metadata_location
         with self._lock:
             metadata = self._known.get(place)
+            if metadata is not None:
+                self._known.move_to_end(place)
         if metadata is None:
             table = super()._convert_orm_to_iceberg(orm_table)
             self._remember(place, table.metadata)
@@ -54,6 +57,11 @@ class RememberingCatalog(SqlCatalog):
 
     def _remember(self, place: str, metadata: TableMetadata) -> None:
         with self._lock:
+            self._forget(self._known.pop(place, None))
             self._known[place] = metadata
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+            self._snapshots += 1 + len(metadata.snapshots)
+            while len(self._known) > _KEPT and self._snapshots > _SNAPSHOTS:
+                self._forget(self._known.popitem(last=False)[1])
+
+    def _forget(self, metadata: TableMetadata | None) -> None:
+        self._snapshots -= 1 + len(metadata.snapshots) if metadata else 0
