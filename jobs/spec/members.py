@@ -8,9 +8,11 @@ but for its `overrides`. A topic of which no right pipeline can be made is refus
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from jobs.spec.overrides import applying, with_overrides
@@ -75,6 +77,18 @@ def is_read(spec: PipelineSpec, topic: str) -> bool:
     return named and topic not in spec.own_topics and not any(o.leave_out for o in applying(spec, topic).values())
 
 
+@dataclass(frozen=True)
+class _File:
+    """A pipeline file; equal where the same is written in it."""
+
+    spec: PipelineSpec = field(compare=False)
+    text: str
+
+    @classmethod
+    def of(cls, spec: PipelineSpec) -> _File:
+        return cls(spec, json.dumps([spec.written, spec.model_dump(mode="json")], default=str))
+
+
 def expand(pipeline: str, spec: PipelineSpec, topics: Iterable[str], later: Collection[str] = frozenset()) -> Expansion:
     """The members of these topics; of two that want one table the first has it, so that none loses what it has.
 
@@ -83,12 +97,12 @@ def expand(pipeline: str, spec: PipelineSpec, topics: Iterable[str], later: Coll
         later: those that appeared when the pipeline had begun: nothing of them was ever read or passed over, so they
             are read from their first record where others begin at their end.
     """
-    members, refused = list[Member](), list[Refused]()
+    members, refused, file = list[Member](), list[Refused](), _File.of(spec)
     taken: dict[tuple[str, str, str], Member] = {}
     for topic in topics:
         if not is_read(spec, topic):
             continue
-        found = _member(pipeline, spec, topic, topic in later)
+        found = _member(pipeline, file, topic, topic in later)
         mistakes = list(_table_twice(found, taken)) if isinstance(found, Member) else found
         if mistakes:
             refused.append(Refused(topic, mistakes))
@@ -123,7 +137,10 @@ def written_topics(spec: PipelineSpec) -> list[str]:
     return list(dict.fromkeys([*spec.source.topics, *(name for name in named if is_read(spec, name))]))
 
 
-def _member(pipeline: str, spec: PipelineSpec, topic: str, later: bool) -> Member | list[Mistake]:
+# A run asks for the members of its pipeline in each of its steps, and judging a member takes milliseconds.
+@lru_cache(maxsize=2_000)
+def _member(pipeline: str, file: _File, topic: str, later: bool) -> Member | list[Mistake]:
+    spec = file.spec
     document, origin = _document(spec, topic)
     try:
         tables = list(_rendered(document["tables"], words_of(topic, spec.source.pattern)))
