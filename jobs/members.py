@@ -4,9 +4,9 @@ Where records name tables (`new_tables`), there is one landing; then the tables 
 
 Each member is a pipeline like any other, so the protocol is the protocol (jobs/protocol.py). Here is only what makes
 hundreds of them cheap: Kafka is asked about all topics at once, catalogs and clients are shared, one Spark job reads
-the records of all that are landed (jobs/landing/reads.py), a few Spark sessions serve all members' merges in turn, and
-a member without anything new costs one look at its committed state. What fails for one member is kept, and stops no
-other.
+the records of all that are landed (jobs/landing/reads.py), one more does the merges of all that take one task, a few
+Spark sessions serve the others in turn, one Kafka transaction tells of many (jobs/events/together.py), and a member
+without anything new costs one look at its committed state. What fails for one member is kept, and stops no other.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
@@ -24,24 +25,30 @@ from pyspark.sql import SparkSession
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination
+from jobs.events.together import EventsTogether
 from jobs.known_topics import known_member, known_members, remember
-from jobs.landing.reads import Reads, SharedReads, read_alone
-from jobs.offsets import TopicPartition
+from jobs.landing.reads import Reads, WantedRead, read_alone, read_together
+from jobs.landing.task_report import TaskReport
+from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline, look
 from jobs.plan import TopicState
 from jobs.side_by_side import OneSession, Outcome, outcome_of, side_by_side
+from jobs.spark_tasks import OneTask, Task, told_for_each
 from jobs.spec.members import Member, is_read
 from jobs.spec.pipeline import PipelineSpec
 from jobs.time_limit import with_timeout
+from jobs.together import Part, Together
 from resources.connections import Connections, KafkaConnection, SparkConnection
 from resources.errors import BatchmergeError, TopicMissing
 from resources.kafka import KafkaCluster
 from resources.spark import open_session
 
 T = TypeVar("T")
+W = TypeVar("W")
+A = TypeVar("A")
 
-# One Spark job reads for so many topics at most: each has a thread meanwhile, and each task its files open.
-_READ_TOGETHER = 200
+# One Spark job does the work of so many at most: each has a thread meanwhile, and each task its files open.
+_AT_MOST = 200
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,7 @@ class Members:
     run_id: str = "by-hand"
     topics: Collection[str] = ()
     _sessions: dict[str, OneSession] = field(default_factory=dict, init=False)
+    _roles: dict[str, EventsTogether] = field(default_factory=dict, init=False)
 
     def known(self) -> list[Member]:
         """Those that are known without asking Kafka; where records name tables, one for each name."""
@@ -93,6 +101,8 @@ class Members:
         seen: TopicState | None = None,
         sessions: dict[str, SparkSession] | None = None,
         reads: Reads = read_alone,
+        one_task: OneTask | None = None,
+        events: EventsTogether | None = None,
     ) -> Pipeline:
         """The member as a pipeline; where records name tables, the whole one, about one name."""
         named = self.spec.new_tables is not None
@@ -106,6 +116,8 @@ class Members:
             {} if sessions is None else sessions,
             only=member.topic if named else None,
             reads=reads,
+            one_task=one_task or OneTask(),
+            events=events,
         )
 
     def look(self) -> Seen:
@@ -132,6 +144,17 @@ class Members:
         states, unread = _states(kafka, [m.topic for m in members])
         wanted = {topic: problem for topic, problem in {**failed, **unread}.items() if self._wanted(topic)}
         return Seen([m for m in members if m.topic in states], states, wanted, appeared)
+
+    def ends(self, members: Sequence[Member]) -> dict[str, Offsets]:
+        """The last stable offsets that Kafka has for them now, in a few questions; none where it does not answer."""
+        try:
+            if self.spec.new_tables:
+                state = Pipeline(self.name, self.spec, self.connections).topic_state()
+                return {member.topic: state.stable for member in members}
+            states = look(self._kafka, [member.topic for member in members]).by_topic() if members else {}
+            return {topic: state.stable for topic, state in states.items()}
+        except BatchmergeError:
+            return {}
 
     def landed(self) -> list[CommittedState]:
         """The landed states of all members that have one. Raises BatchmergeError where one cannot be asked."""
@@ -187,15 +210,65 @@ class Members:
         states: Mapping[str, TopicState],
     ) -> Iterator[Outcome[T]]:
         """As `each`, for work that reads Kafka: one Spark job reads for all that wait for records."""
-        session = self._kept(role)
-        for some in (members[n : n + _READ_TOGETHER] for n in range(0, len(members), _READ_TOGETHER)):
-            reads = SharedReads(len(some), self.spec.batch.at_once)
+        session, events = self._kept(role), self._events(role)
 
-            def one(member: Member, reads: SharedReads = reads) -> Outcome[T]:
-                with reads.taking_part():
-                    return outcome_of(member, lambda: work(self.open(member, states[member.topic], session, reads)))
+        def one(member: Member, part: Part[WantedRead, list[TaskReport]]) -> T | None:
+            reads: Reads = lambda _spark, wanted: part(wanted)  # noqa: E731
+            return work(self.open(member, states[member.topic], part.seat, reads, events=events))
 
-            yield from side_by_side(some, len(some), one, [session])
+        def together(wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
+            events.publish()
+            return read_together(session[role], wanted)
+
+        with events.published():
+            yield from self._together(members, [session] * self.spec.batch.at_once, together, one)
+
+    def each_merging(
+        self,
+        role: str,
+        members: Sequence[Member],
+        work: Callable[[Pipeline], T | None],
+    ) -> Iterator[Outcome[T]]:
+        """As `each`, for work that merges: one Spark job does what takes one task of each table."""
+        shared = self._kept(f"{role}-together")
+        places = [self._kept(f"{role}-{worker}") for worker in range(self.spec.batch.at_once)]
+        # Tables that records name have the same topics: each is a role of its own.
+        events = None if self.spec.new_tables else self._events(role)
+
+        def one(member: Member, part: Part[Task, list[str]]) -> T | None:
+            return work(self.open(member, None, part.seat, one_task=_SharedTask(part), events=events))
+
+        def together(tasks: Sequence[Task]) -> list[list[str]]:
+            return told_for_each(shared[role], tasks)
+
+        with events.published() if events else nullcontext():
+            yield from self._together(members, places, together, one, shared)
+
+    def _together(
+        self,
+        members: Sequence[Member],
+        places: Sequence[OneSession],
+        do: Callable[[Sequence[W]], list[A]],
+        work: Callable[[Member, Part[W, A]], T | None],
+        *others: OneSession,
+    ) -> Iterator[Outcome[T]]:
+        """The outcomes of members that wait for each other where one job does what several want."""
+        for some in (members[n : n + _AT_MOST] for n in range(0, len(members), _AT_MOST)):
+            together = Together(len(some), places, do)
+
+            def one(member: Member, together: Together[W, A] = together) -> Outcome[T]:
+                def its_part() -> T | None:
+                    with together.taking_part() as part:
+                        return work(member, part)
+
+                return outcome_of(member, its_part)
+
+            yield from side_by_side(some, len(some), one, [*places, *others])
+
+    def _events(self, role: str) -> EventsTogether:
+        return self._roles.setdefault(
+            role, EventsTogether(self.name, self.spec.control, self._kafka, self.run_id, role)
+        )
 
     def _kept(self, role: str) -> OneSession:
         """For as long as the members are at work, which may be many times over."""
@@ -218,6 +291,20 @@ class Members:
 
     def _wanted(self, topic: str) -> bool:
         return not self.topics or topic in self.topics
+
+
+class _SharedTask(OneTask):
+    """Done in a job with those of other members."""
+
+    def __init__(self, part: Part[Task, list[str]]) -> None:
+        self._part = part
+
+    def __call__(self, spark: Callable[[], SparkSession], task: Task) -> list[str]:
+        del spark  # of the member alone
+        return self._part(task)
+
+    def is_not_enough(self) -> None:
+        self._part.goes_alone()
 
 
 def land(

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination, MergeContext
 from jobs.destinations.registry import kind_of
+from jobs.events.together import EventsTogether
 from jobs.first_offsets import first_offsets
 from jobs.highest_batch import highest_of
 from jobs.known_topics import remember
@@ -23,6 +24,7 @@ from jobs.landing.registry_schemas import Registries
 from jobs.landing.sample import sampled_columns, sampled_key, sampled_names
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
+from jobs.spark_tasks import OneTask
 from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_landed_columns
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
@@ -58,6 +60,8 @@ class Pipeline:
         part_of: the pipeline that this one is a member of (`source.for_each`).
         seen: what Kafka has for the topics, where somebody has just asked for many pipelines at once; used once.
         reads: how the records of a batch are read.
+        one_task: how that part of a merge is done which takes one task of Spark.
+        events: what it tells is published with what other members of the pipeline tell; None: by itself.
         only: of the tables that records have named, the name of those that this is about (`jobs.members`).
         silent_until: tables that did not answer, by name, and when to ask them again; on the monotonic clock.
     """
@@ -72,6 +76,8 @@ class Pipeline:
     silent_until: dict[str, float] = field(default_factory=dict)
     only: str | None = None
     reads: Reads = read_alone
+    one_task: OneTask = field(default_factory=OneTask)
+    events: EventsTogether | None = None
     names: Mapping[str, Named] = field(default_factory=dict, init=False)
     _opening: Lock = field(default_factory=Lock)  # parts of a table share its session
 
@@ -226,8 +232,13 @@ class Pipeline:
 
     def merge_context(self, destination: Destination) -> MergeContext:
         """What a merge into this destination works with."""
-        spark = self.spark(destination.name, self.intermediate.catalog, destination)
-        return MergeContext(self.name, destination.spec, spark, self.intermediate, self.run_id)
+
+        def session() -> SparkSession:
+            return self.spark(destination.name, self.intermediate.catalog, destination)
+
+        return MergeContext(
+            self.name, destination.spec, session, self.intermediate, self.run_id, one_task=self.one_task
+        )
 
     def topic_state(self) -> TopicState:
         """What Kafka has for the pipeline's topics now."""

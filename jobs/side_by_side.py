@@ -32,18 +32,22 @@ class Outcome(Generic[T]):
 
 class OneSession(dict[str, SparkSession]):
     """The sessions of a member as one that a worker has, or all: opened when it is first asked for, whatever the role
-    is."""
+    is.
+
+    Attributes:
+        over: nobody gets it any more.
+    """
 
     def __init__(self, open_: Callable[[], SparkSession]) -> None:
         super().__init__()
-        self._open, self._opening, self._over = open_, Lock(), False
+        self._open, self._opening, self.over = open_, Lock(), False
 
     def __contains__(self, role: object) -> bool:
         return True
 
     def __getitem__(self, role: str) -> SparkSession:
         with self._opening:
-            if self._over:
+            if self.over:
                 raise Interrupted("the run was cancelled", where=role, remedy="run it again")
             if "" not in self.keys():
                 self[""] = self._open()
@@ -52,7 +56,7 @@ class OneSession(dict[str, SparkSession]):
     def interrupt(self) -> None:
         """Stops what runs in it, and gives it to nobody any more: a landing would go on with its next batch, and the
         process could not end before."""
-        self._over = True
+        self.over = True
         for session in self.values():
             with suppress(BatchmergeError), spark_errors("cancelled"):
                 session.interruptAll()

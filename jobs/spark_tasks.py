@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
@@ -10,9 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from resources.spark import parallelism
+
 Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
 _NUMBERS = StructType([StructField("id", LongType(), nullable=False)])
+_ZERO = pa.RecordBatch.from_pydict({"id": [0]})
 _TELLS = pa.schema([pa.field("report", pa.string(), nullable=False)])
 
 
@@ -33,6 +37,43 @@ def numbers(batches: Batches) -> Iterator[int]:
 def told(text: str) -> pa.RecordBatch:
     """What a task gives back."""
     return pa.RecordBatch.from_pydict({"report": [text]}, _TELLS)
+
+
+class OneTask:
+    """Has Spark do what takes a single task, which gets the number 0."""
+
+    def __call__(self, spark: Callable[[], SparkSession], task: Task) -> list[str]:
+        """What the task tells.
+
+        Args:
+            spark: the session for a job of its own.
+        """
+        return told_by_tasks(numbered(spark(), 1), task)
+
+    def is_not_enough(self) -> None:
+        """What follows takes more: nobody is to wait for it, who might have shared the job."""
+
+
+@dataclass(frozen=True)
+class Several:
+    """The function of a task that does many others' work: numbers of them in, what each tells with its number out."""
+
+    tasks: Sequence[Task]
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for number in numbers(batches):
+            for batch in self.tasks[number]([_ZERO]):
+                yield from (told(f"{number} {text}") for text in batch.column("report").to_pylist())
+
+
+def told_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[str]]:
+    """What each of these tells, each of which gets the number 0: in one job, of as many tasks as run at a time."""
+    found: list[list[str]] = [[] for _ in tasks]
+    shares = min(len(tasks), parallelism(spark)) if len(tasks) > 1 else 1
+    for text in told_by_tasks(numbered(spark, len(tasks), shares), Several(tasks)):
+        number, _, tells = text.partition(" ")
+        found[int(number)].append(tells)
+    return found
 
 
 def told_by_tasks(rows: DataFrame, task: Task) -> list[str]:

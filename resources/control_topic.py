@@ -38,14 +38,19 @@ class Message:
 
 @dataclass(frozen=True)
 class GroupProgress:
-    """Offsets to commit for a consumer group without members; `metadata` is kept with the first of them."""
+    """Offsets to commit for a consumer group without members; `metadata` is kept with the first of them.
+
+    Of several for the same partitions of a group the last one counts.
+    """
 
     group: str
     offsets: Mapping[TopicPartition, int]
     metadata: str
 
 
-def read_metadata(cluster: KafkaCluster, group: str, partitions: Iterable[TopicPartition], timeout: float) -> list[str]:
+def read_metadata(
+    cluster: KafkaCluster, group: str, partitions: Iterable[TopicPartition], timeout: float
+) -> dict[TopicPartition, str]:
     """The metadata that was committed with a group's offsets; empty where there is no such group."""
     wanted = [_TopicPartition(*p) for p in partitions]
     deadline = time.monotonic() + timeout
@@ -53,7 +58,7 @@ def read_metadata(cluster: KafkaCluster, group: str, partitions: Iterable[TopicP
     cluster.group_members(group)
     with kafka_errors(f"consumer group {group}"), _member(cluster, group) as member:
         committed = settled(lambda: member.committed(wanted, _left(deadline)), _left(deadline))
-        return [tp.metadata for tp in committed if tp.metadata]
+        return {TopicPartition(tp.topic, tp.partition): tp.metadata for tp in committed if tp.metadata}
 
 
 class ControlWriter:
@@ -138,8 +143,8 @@ class ControlWriter:
         try:
             for message in messages:
                 self._produce(producer, message, deadline)
-            for group in progress:
-                self._send_offsets(producer, group, _left(deadline))
+            for group in dict.fromkeys(one.group for one in progress):
+                self._send_offsets(producer, group, [one for one in progress if one.group == group], _left(deadline))
             producer.flush(_left(deadline))
         except KafkaException as problem:
             raise _first_failure(producer, problem) from None
@@ -156,15 +161,16 @@ class ControlWriter:
                     raise TimeoutError from None
                 producer.poll(0.1)
 
-    def _send_offsets(self, producer: Producer, progress: GroupProgress, timeout: float) -> None:
-        wanted = [
-            _TopicPartition(topic, partition, offset, progress.metadata if n == 0 else "")
-            for n, ((topic, partition), offset) in enumerate(sorted(progress.offsets.items()))
-        ]
+    def _send_offsets(self, producer: Producer, group: str, progress: Sequence[GroupProgress], timeout: float) -> None:
+        wanted = {
+            partition: _TopicPartition(*partition, offset, one.metadata if n == 0 else "")
+            for one in progress
+            for n, (partition, offset) in enumerate(sorted(one.offsets.items()))
+        }
         if not wanted:
             return
-        with _member(self._cluster, progress.group) as member:
-            producer.send_offsets_to_transaction(wanted, member.consumer_group_metadata(), timeout)
+        with _member(self._cluster, group) as member:
+            producer.send_offsets_to_transaction([*wanted.values()], member.consumer_group_metadata(), timeout)
 
     def _ensure(self, create: bool) -> None:
         try:

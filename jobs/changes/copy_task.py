@@ -6,8 +6,8 @@ No row passes the JVM, which would take it apart and put it together again, at s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.table import Table
@@ -22,7 +22,7 @@ from jobs.changes.reduction import Reduction
 from jobs.iceberg.append import Append
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles, writes_parquet
-from jobs.spark_tasks import Batches, numbered, numbers, told, told_by_tasks
+from jobs.spark_tasks import Batches, OneTask, numbered, numbers, told, told_by_tasks
 from resources.iceberg_errors import catalog_errors
 from resources.spark import parallelism
 
@@ -70,13 +70,23 @@ def takes_copies(table: Table) -> bool:
     return writes_parquet(table.properties) and table.spec().is_unpartitioned() and table.sort_order().is_unsorted
 
 
-def copy(spark: SparkSession, landed: PlannedFiles, wanted: Reduction, append: Append) -> int:
-    """Has Spark's tasks copy every change that is not a delete, as it was landed; returns how many rows there were."""
-    # As many tasks as run at a time, and no more than there are files.
-    files = len(landed.files or ())
-    shares = min(files, parallelism(spark)) if files > 1 else 1
+def copy(
+    session: Callable[[], SparkSession], one_task: OneTask, landed: PlannedFiles, wanted: Reduction, append: Append
+) -> int:
+    """Has Spark's tasks copy every change that is not a delete, as it was landed; returns how many rows there were.
+
+    Args:
+        one_task: does what takes a single task.
+    """
     columns = {column.name: column.path for column in wanted.columns}
-    task = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, shares)
-    for text in told_by_tasks(numbered(spark, shares), task):
+    task, files = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, 1), landed.files
+    for text in one_task(session, task) if len(files or ()) <= 1 else _by_many(session, one_task, task):
         append.add(json.loads(text))
     return append.rows
+
+
+def _by_many(session: Callable[[], SparkSession], one_task: OneTask, task: CopyTask) -> list[str]:
+    """As many tasks as run at a time, and no more than there are files."""
+    one_task.is_not_enough()
+    shares = min(len(task.landed.files or ()), parallelism(session()))
+    return told_by_tasks(numbered(session(), shares), replace(task, shares=shares))

@@ -53,7 +53,7 @@ class Delivery:
         if not writer.is_open:
             writer.open(self.create)
             # Only now: until an older writer is fenced it may move the position.
-            found = read_metadata(self.cluster, self.progress.group, self.progress.offsets, self.seconds)
+            found = read_metadata(self.cluster, self.progress.group, self.progress.offsets, self.seconds).values()
             if published_through(found) != self.was:
                 raise Interrupted("another run has sent them", where=self.topic, remedy="nothing to do")
         writer.send_messages(messages, [self.progress], self.before_commit)

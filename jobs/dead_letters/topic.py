@@ -73,7 +73,7 @@ class DeadLetterTopic:
         if not landed:
             return
         newest, limit = CommittedState.after(landed[-1]), self._options.time_limit_seconds
-        was = published_through(read_metadata(self._pipeline.kafka, self._group, newest.offsets, limit))
+        was = published_through(read_metadata(self._pipeline.kafka, self._group, newest.offsets, limit).values())
         for batch in self._unsent(was, landed, newest):
             if batch.number not in there and batch.number < newest.batch_number:
                 continue

@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
+from jobs.spark_tasks import OneTask
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -71,20 +73,30 @@ class MergeContext:
 
     Attributes:
         pipeline: the pipeline's name.
-        spark: a session of this table alone, which knows the intermediate table's catalog.
+        session: opens `spark`, where that is not done yet.
         intermediate: landed batches and their rows.
         run_id: who does it; goes into summaries, labels and comments.
         transaction: from `Destination.transaction`; takes the commit, to make it with others. None: commit at once.
         due: whatever the table's own triggers say: a batch that revises these follows.
+        one_task: does what takes one task of Spark; where many tables are merged side by side, in a job for all.
     """
 
     pipeline: str
     spec: PipelineSpec
-    spark: SparkSession
+    session: Callable[[], SparkSession]
     intermediate: LandedRows
     run_id: str
     transaction: Transaction | None = None
     due: bool = False
+    one_task: OneTask = field(default_factory=OneTask)
+
+    @property
+    def spark(self) -> SparkSession:
+        """A session that is this table's alone now, and knows the intermediate table's catalog.
+
+        It may be another one after `one_task`.
+        """
+        return self.session()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ the events themselves. It decides about events only: batches, plans and tables n
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jobs.batch import CommittedState, LandedBatch
@@ -27,7 +27,7 @@ class PublishedThrough:
         return json.dumps({"batch": self.batch_number, "commit_id": self.commit_id})
 
 
-def published_through(metadata: Sequence[str]) -> PublishedThrough | None:
+def published_through(metadata: Iterable[str]) -> PublishedThrough | None:
     """The newest among the metadata of a group's offsets; None where there is none, or none of ours."""
     found = []
     for text in metadata:

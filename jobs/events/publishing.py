@@ -7,13 +7,13 @@ fails by it: a problem is a warning, this role publishes nothing more in this ru
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 
 from jobs import offsets
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination
+from jobs.events.quietly import quietly
 from jobs.events.roles import LandingRole, TableRole
 from jobs.failpoints import GROUP, failpoint
 from jobs.pipeline import Pipeline
@@ -78,9 +78,11 @@ def publish_table_events(
 def _move_group(pipeline: Pipeline) -> None:
     """Sets the consumer group to the minimum over all tables, so that every lag exporter shows what is really there."""
     states = _states(pipeline)
-    if states:
-        least = offsets.minimum(s.offsets for s in states)
-        pipeline.kafka.commit_group(pipeline.group, least)
+    least = offsets.minimum(s.offsets for s in states) if states else {}
+    if pipeline.events:
+        pipeline.events.move_group(least)
+        return
+    pipeline.kafka.commit_group(pipeline.group, least)
     failpoint(GROUP)
 
 
@@ -108,24 +110,7 @@ def _states(pipeline: Pipeline) -> list[CommittedState] | None:
 
 
 def _quietly(pipeline: Pipeline, who: str, work: Callable[[], None]) -> bool:
-    """True if it was done in time. The thread cannot keep the process alive; events that it sends later are true."""
-    problems: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except Exception as problem:  # whatever it is, it must not stop data
-            problems.append(problem)
-
-    limit = pipeline.spec.control.time_limit_seconds
-    thread = threading.Thread(target=run, daemon=True, name="batchmerge-events")
-    thread.start()
-    thread.join(limit)
-    if thread.is_alive():
-        problems.append(
-            Unavailable(f"no answer within {limit} s", where=f"control topic {pipeline.spec.control.topic}")
-        )
-    for problem in problems:
-        kind = "" if isinstance(problem, BatchmergeError) else f"{type(problem).__name__}: "
-        _LOG.warning("%s: commit events could not be published, the next run publishes them: %s%s", who, kind, problem)
-    return not problems
+    if pipeline.events is None:
+        return quietly(pipeline.spec.control, who, work)
+    work()  # nothing is sent here
+    return True

@@ -13,6 +13,9 @@ when it is landed               commit response, commit ready           ``batchm
 when a table has committed      commit table, for each batch merged     ``batchmerge-<pipeline>/<connection>.<table>``
 when it was the last table      commit complete, for each such batch    ``batchmerge-<pipeline>``: minimum of all tables
 ==============================  ======================================  ==============================================
+
+With `source.for_each` all topics are one role of the landing, and the tables of an entry are one (``tables-0``); their
+groups have the offsets of all topics (`jobs.events.together`).
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from jobs.events.messages import (
     make_event,
 )
 from jobs.events.pending import PublishedThrough, pending, published_through
+from jobs.events.together import SharedRole
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import added_files
 from jobs.pipeline import Pipeline
@@ -56,7 +60,7 @@ class Role:
     def __init__(self, pipeline: Pipeline, name: str) -> None:
         self._pipeline = pipeline
         self._control = pipeline.spec.control
-        self.group = pipeline.group_of_role(name)
+        self.group = f"batchmerge-{pipeline.part_of or pipeline.name}/{name}"
         self._published: PublishedThrough | None = None
         self._writer = ControlWriter(
             pipeline.kafka, self._control.topic, self.group, float(self._control.time_limit_seconds)
@@ -67,7 +71,7 @@ class Role:
         if self._published and group == self.group:
             return self._published  # nobody else can have moved it
         limit = self._control.time_limit_seconds
-        return published_through(read_metadata(self._pipeline.kafka, group, state.offsets, limit))
+        return published_through(read_metadata(self._pipeline.kafka, group, state.offsets, limit).values())
 
     def publish(self, point: str, payloads: Sequence[Payload], progress: Sequence[GroupProgress] = ()) -> None:
         """Sends these events and moves these groups in one transaction."""
@@ -105,12 +109,17 @@ class Role:
             self._writer.open(self._control.create)
 
 
+def _role(pipeline: Pipeline, name: str) -> Role | SharedRole:
+    """Members of a pipeline that work side by side share one."""
+    return SharedRole(pipeline.events, pipeline.name) if pipeline.events else Role(pipeline, name)
+
+
 class LandingRole:
     """The events of landing."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._role = Role(pipeline, "landing")
+        self._role = _role(pipeline, "landing")
         self._requested: set[str] = set()
         self._landed: list[LandedBatch] = []
 
@@ -179,7 +188,9 @@ class TableRole:
             all_states: the states of all tables; None where one of them has none or cannot be read.
         """
         table = self.destination.table
-        role = Role(self.pipeline, f"{table.connection}.{table.table}")
+        of_member = self.pipeline.part_of and table in self.pipeline.spec.tables
+        entry = f"tables-{self.pipeline.spec.tables.index(table)}" if of_member else f"{table.connection}.{table.table}"
+        role = _role(self.pipeline, entry)
 
         def find(published: PublishedThrough | None, state: CommittedState) -> list[CommittedState]:
             return pending(published, self.landed, state, _now(), self.merged)

@@ -1,19 +1,16 @@
 """Passes over Kafka: the records of a batch, or of the batches of many pipelines at once, each to its own task.
 
 The topics of a pipeline with `for_each` are landed side by side. A Spark job for each of them would cost more than the
-records of most: so those who land wait for each other where they read, and one job reads for all.
+records of most: so those who land wait for each other where they read (`jobs.together`), and one job reads for all.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
-from threading import Condition, Semaphore
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,14 +23,8 @@ from jobs.landing.task import LandingTask, OpenTask
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges, TopicPartition
 from jobs.spark_tasks import Batches, numbered, plain_function, told, told_by_all
-from resources.errors import BatchmergeError, Interrupted, Unavailable
 from resources.kafka import KafkaCluster
-from resources.spark import parallelism, spark_errors
-
-_LOG = logging.getLogger("batchmerge")
-
-# Seconds: who comes later than this after the others gets a pass of its own.
-_PATIENCE = 30.0
+from resources.spark import parallelism
 
 
 @dataclass(frozen=True)
@@ -48,8 +39,6 @@ class WantedRead:
 
 Reads = Callable[[SparkSession, WantedRead], list[TaskReport]]
 """Has the records read; gives what each of Spark's tasks tells."""
-_Waiting = tuple[WantedRead, "Future[list[TaskReport]]"]
-ReadsTogether = Callable[[SparkSession, Sequence[WantedRead]], list[list[TaskReport]]]
 
 
 def read_alone(spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
@@ -106,83 +95,6 @@ def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     names = pc.unique(topics).to_pylist()
     for name in names:
         yield name, batch if len(names) == 1 else batch.filter(pc.equal(topics, name))
-
-
-class SharedReads:
-    """Reads for those who land side by side: one job for all who wait for records, when nobody else is at work.
-
-    Args of the constructor:
-        expected: how many will take part.
-        at_once: how many of them work at a time; who waits for records does not count.
-        together: does the reading.
-    """
-
-    def __init__(self, expected: int, at_once: int, together: ReadsTogether = read_together) -> None:
-        self._together = together
-        self._changed, self._at_work = Condition(), expected
-        self._waiting: list[_Waiting] = []
-        self._places = Semaphore(at_once)
-
-    @contextmanager
-    def taking_part(self) -> Iterator[None]:
-        """Everything that one of those who were expected does."""
-        try:
-            with self._places:
-                yield
-        finally:
-            with self._changed:
-                self._at_work -= 1
-                self._changed.notify_all()
-
-    def __call__(self, spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
-        self._places.release()
-        try:
-            return self._answer(spark, wanted)
-        finally:
-            self._places.acquire()
-
-    def _answer(self, spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
-        answer: Future[list[TaskReport]] = Future()
-        mine = (wanted, answer)
-        with self._changed:
-            self._waiting.append(mine)
-            self._changed.notify_all()
-            # Whoever finds that nobody else is at work any more reads for all.
-            self._changed.wait_for(
-                lambda: mine not in self._waiting or len(self._waiting) >= self._at_work, timeout=_PATIENCE
-            )
-            together = self._waiting if mine in self._waiting else []
-            self._waiting = [] if together else self._waiting
-        if together:
-            self._read_for(spark, together)
-        return answer.result()
-
-    def _read_for(self, spark: SparkSession, waiting: Sequence[_Waiting]) -> None:
-        """Answers all of them. What fails for several is read one by one, so that it fails for those who caused it."""
-        try:
-            found = self._together(spark, [wanted for wanted, _ in waiting])
-        except BaseException as problem:
-            if len(waiting) == 1 or not _may_be_of_one(problem):
-                for _, answer in waiting:
-                    answer.set_exception(problem)
-                return
-            _LOG.warning("%d topics cannot be read together, and are read one by one", len(waiting))
-            for one in waiting:
-                self._read_for(spark, [one])
-            return
-        for (_, answer), reports in zip(waiting, found, strict=True):
-            answer.set_result(reports)
-
-
-def _may_be_of_one(problem: BaseException) -> bool:
-    """Whether the records of one topic may be the cause."""
-    try:
-        with spark_errors(""):
-            raise problem
-    except (Interrupted, Unavailable):
-        return False
-    except BaseException as ours:
-        return isinstance(ours, BatchmergeError)
 
 
 def kafka_records(spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: bool) -> DataFrame:

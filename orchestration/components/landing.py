@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from jobs import protocol
-from jobs.batch import CommittedState, LandedBatch
+from jobs.batch import LandedBatch
 from jobs.pipeline import Pipeline
 from jobs.replay.ahead import landed_between
 from jobs.replay.from_kafka import from_time, reread_from_kafka
@@ -16,12 +16,12 @@ from jobs.time_limit import with_timeout
 from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig
+from orchestration.components.ends import Ends
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
 from orchestration.names import LANDED_TAG
-from resources.errors import TransientError
 
 
 def run_landing(
@@ -91,15 +91,7 @@ def shown(
     found = {
         **(more or {}),
         **metadata.landed(batches, seconds),
-        **metadata.progress(state.watermark if state else None, lag(pipeline, state), now),
+        **metadata.progress(state.watermark if state else None, Ends.now(pipeline).lag(state), now),
         "run id": dg.MetadataValue.text(pipeline.run_id),
     }
     return {"metadata": found, **({"data_version": dg.DataVersion(state.commit_id)} if state else {})}
-
-
-def lag(pipeline: Pipeline, state: CommittedState | None) -> int | None:
-    """Records that Kafka has and the table has not; None where Kafka does not answer: that is no failure of a table."""
-    try:
-        return metadata.lag_behind(pipeline.topic_state().stable, state)
-    except TransientError:
-        return None

@@ -10,18 +10,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
 from jobs.batch import LandedBatch
-from jobs.members import Seen, is_behind, land
+from jobs.members import Members, Seen, is_behind, land
+from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.side_by_side import Outcome
+from jobs.spec.members import Member
 from jobs.spec.tables import Table
 from orchestration import names
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig, MergeConfig
+from orchestration.components.ends import Ends
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
 from orchestration.components.merging import Done, advance_or_replay, report, within_limit
@@ -31,6 +35,8 @@ from orchestration.components.window import Window
 from resources.errors import BatchmergeError, TerminalError, TransientError
 
 _FAILED, _NAMED = "failed topics", 5
+# Seconds before the run's log says of another topic what it has said of one; the metadata says it of each.
+_PAUSE = 1.0
 
 
 def run_landing_of_members(
@@ -38,7 +44,7 @@ def run_landing_of_members(
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Lands every topic that has something new. A replay lands nothing."""
     began, outcomes, seen = time.monotonic(), list[Outcome[list[LandedBatch]]](), None
-    with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
+    with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
         members = launch.members(context.run.run_id, config.topics)
         if held := None if replayed else launch.held(context):
@@ -67,18 +73,23 @@ def run_merges_of_members(
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Merges the tables that one entry of `tables` stands for, and reports each of them by itself."""
     merged, problems = list[MergedMember](), dict[str, BatchmergeError]()
-    with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
+    with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
         members = launch.members(context.run.run_id, config.topics)
-
-        def work(pipeline: Pipeline) -> MergedMember | None:
-            return _merge(pipeline, pipeline.table(number), replayed)
 
         hour = context.partition_keys[-1] if context.has_partition_key or context.has_partition_key_range else None
         held = None if replayed else launch.held(context, launch.spec.tables[number])
         if held:
             context.log.info("nothing is merged: %s", held)
-        for outcome in members.each(f"tables-{number}", [] if held else members.known(), work):
+        due = [] if held else members.known()
+        if not replayed:
+            due, problems = _behind(members, number, due)
+        at, ends = datetime.now(UTC), members.ends(due)
+
+        def work(pipeline: Pipeline) -> MergedMember | None:
+            return _merge(pipeline, pipeline.table(number), replayed, at, ends)
+
+        for outcome in members.each_merging(f"tables-{number}", due, work):
             if outcome.done:
                 context.log_event(materialization(outcome.done, hour))
                 merged.append(outcome.done)
@@ -109,15 +120,29 @@ class MergedMember:
         return self.done.after.batch_number if self.done.after else 0
 
 
-def _merge(pipeline: Pipeline, table: Table, replayed: Window | None) -> MergedMember | None:
-    """None where the table has everything: that costs one look at two committed states."""
+def _behind(members: Members, number: int, known: Sequence[Member]) -> tuple[list[Member], dict[str, BatchmergeError]]:
+    """Those whose table lacks something that is landed, by a look at two committed states; and whose cannot be told."""
+
+    def look(pipeline: Pipeline) -> bool | None:
+        return is_behind(pipeline, pipeline.destination_of(pipeline.table(number))) or None
+
+    found = list(members.each(f"tables-{number}", known, look))
+    return [o.member for o in found if o.member and o.done], {o.topic: o.problem for o in found if o.problem}
+
+
+def _merge(
+    pipeline: Pipeline, table: Table, replayed: Window | None, at: datetime, ends: Mapping[str, Offsets]
+) -> MergedMember:
+    """
+    Args:
+        ends: what Kafka had for each topic, or name, at this time.
+    """
     destination = pipeline.destination_of(table)
-    if replayed is None and not is_behind(pipeline, destination):
-        return None
     columns = table_columns(destination.spec, table)
     done = within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
     topic = pipeline.only or pipeline.spec.source.topics[0]
-    return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, replayed))
+    now = Ends(at, ends.get(topic))
+    return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, replayed, now))
 
 
 def materialization(merged: MergedMember, hour: str | None) -> dg.AssetMaterialization:

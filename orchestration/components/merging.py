@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -22,8 +21,8 @@ from jobs.verify.stale_keys import stale_keys
 from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.config import MergeConfig
+from orchestration.components.ends import Ends
 from orchestration.components.failures import as_failures, raise_for_checks
-from orchestration.components.landing import lag
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
@@ -65,7 +64,7 @@ def run_merge(
             return advance_or_replay(pipeline, destination, replayed)
 
         done = within_limit(pipeline, destination, columns, work)
-        results, shown = report(pipeline, key, table, done, replayed)
+        results, shown = report(pipeline, key, table, done, replayed, Ends.now(pipeline))
     _log(context, done)
     yield dg.MaterializeResult(
         asset_key=key,
@@ -95,10 +94,10 @@ def within_limit(
 
 
 def report(
-    pipeline: Pipeline, key: dg.AssetKey, table: Table, done: Done, replayed: Window | None
+    pipeline: Pipeline, key: dg.AssetKey, table: Table, done: Done, replayed: Window | None, ends: Ends
 ) -> tuple[list[dg.AssetCheckResult], dict[str, dg.MetadataValue]]:
     """The checks and the metadata of what was done to a table."""
-    now, behind = datetime.now(UTC), lag(pipeline, done.after)
+    now, behind = ends.at, ends.lag(done.after)
     watermark = done.after.watermark if done.after else None
     results = checks.table_results(key, done.after, done.landed, done.batches)
     results.append(checks.schema_result(key, done.drift))

@@ -24,6 +24,7 @@ from jobs.spec.members import Member
 from jobs.time_limit import with_timeout
 from orchestration import names
 from orchestration.components import checks, metadata
+from orchestration.components.ends import Ends
 from orchestration.components.member_steps import (
     MergedMember,
     landed_metadata,
@@ -181,7 +182,7 @@ def _merge(
         merge, limit = lambda: protocol.merge(pipeline, destination), destination.table.time_limit_seconds
         return with_timeout(limit, destination.name, merge, lambda: pipeline.interrupt(destination.name))
 
-    for outcome in members.each(f"tables-{number}", due, work):
+    for outcome in members.each_merging(f"tables-{number}", due, work):
         outcomes[outcome.topic] = outcome
         if merged := outcome.done:
             stay.require(_broken(checks.table_results(stay.key, merged.after, merged.batches, merged.batches)))
@@ -197,11 +198,14 @@ def _tell_merged(stay: Staying, members: Members, number: int, topics: Topics, n
         topic = pipeline.only or pipeline.spec.source.topics[0]
         table, merged = pipeline.table(number), news[topic]
         done = settled(pipeline, pipeline.destination_of(table), merged.batches, merged.before, merged.merged)
-        return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, None))
+        now = Ends(at, ends.get(topic))
+        return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, None, now))
 
-    hour, told, problems = f"{datetime.now(UTC):%Y-%m-%d-%H:00}", list[MergedMember](), dict(topics.problems)
+    whose = [member for member in members.known() if member.topic in news]
+    at, ends = datetime.now(UTC), members.ends(whose)
+    hour, told, problems = f"{at:%Y-%m-%d-%H:00}", list[MergedMember](), dict(topics.problems)
     with stay.turn():
-        for outcome in members.each(f"tables-{number}", [m for m in members.known() if m.topic in news], look):
+        for outcome in members.each(f"tables-{number}", whose, look):
             if outcome.done:
                 stay.context.log_event(materialization(outcome.done, hour))
                 told.append(outcome.done)

@@ -11,6 +11,7 @@ from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from orchestration import open_lineage
 from orchestration.components import checks
+from orchestration.components.ends import Ends
 from orchestration.components.merging import Done, report, settled
 from orchestration.components.metadata import table_columns
 from orchestration.names import landing_key
@@ -91,7 +92,7 @@ def _tell(stay: Staying, pipeline: Pipeline, destination: Destination, done: Mer
 
     with stay.turn():
         now = stay.limited(table.time_limit_seconds, pipeline, destination.name, look)
-    results, shown = report(pipeline, stay.key, table, now, None)
+    results, shown = report(pipeline, stay.key, table, now, None, Ends.now(pipeline))
     landed = open_lineage.landing(pipeline.intermediate)
     table_set = open_lineage.destination(destination, table_columns(pipeline.spec, table), landed)
     rows = merged.counts.changes if merged else 0

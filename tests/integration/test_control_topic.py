@@ -65,8 +65,8 @@ class TestWriter:
         assert _all(kafka, name) == [b"one", b"two"]
         assert kafka.group_offsets(group) == {(name, 0): 5}
         assert kafka.group_offsets(group + "/x") == {(name, 0): 7}
-        assert read_metadata(kafka, group, [TopicPartition(name, 0)], 30) == ["as far as five"]
-        assert read_metadata(kafka, group + "/nobody", [TopicPartition(name, 0)], 30) == []
+        assert read_metadata(kafka, group, [TopicPartition(name, 0)], 30) == {TopicPartition(name, 0): "as far as five"}
+        assert read_metadata(kafka, group + "/nobody", [TopicPartition(name, 0)], 30) == {}
 
     def test_what_fails_before_the_commit_never_was(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, group = topic(partitions=1), f"g-{uuid.uuid4()}"

@@ -1,62 +1,129 @@
-"""Those who land side by side are read for together, and what fails for one of them fails for no other."""
+"""Those who work side by side have done together what each wants; what fails for one of them fails for no other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from jobs.landing.reads import SharedReads
-from jobs.landing.task_report import Outcome, TaskReport
-from resources.errors import BatchmergeError, TerminalError, Unavailable
+import pytest
+
+from jobs.side_by_side import OneSession
+from jobs.together import Part, Together
+from resources.errors import BatchmergeError, Interrupted, TerminalError, Unavailable
 
 
-class Kafka:
-    """Notes who was read for together; what is wanted is a number, which the report has as its count."""
+class Spark:
+    """Notes what was done together; what is wanted is a number, and so is the answer."""
 
     def __init__(self, *fails: int, problem: type[BatchmergeError] = TerminalError) -> None:
-        self.passes: list[list[int]] = []
+        self.jobs: list[list[int]] = []
         self._fails, self._problem = fails, problem
 
-    def __call__(self, _spark: Any, wanted: Sequence[Any]) -> list[list[TaskReport]]:
-        self.passes.append(sorted(wanted))
+    def __call__(self, wanted: Sequence[int]) -> list[int]:
+        self.jobs.append(sorted(wanted))
         if bad := set(self._fails).intersection(wanted):
-            raise self._problem(f"cannot read {bad}")
-        return [[TaskReport(outcome=Outcome(number))] for number in wanted]
+            raise self._problem(f"cannot do {bad}")
+        return list(wanted)
 
 
-def landed(kafka: Kafka, numbers: Sequence[int], passes: int = 1, at_once: int = 2) -> dict[int, Any]:
-    """What each of them has read, `passes` times; those that are divisible by 10 read nothing."""
-    reads: Any = SharedReads(len(numbers), at_once, kafka)
+def places(count: int) -> list[OneSession]:
+    """Each opens a session of its own, which stands for it."""
+    numbers: list[Any] = list(range(count))
+    return [OneSession(lambda number=number: number) for number in numbers]  # type: ignore[misc]
+
+
+def done(
+    together: Together[int, int], numbers: Sequence[int], work: Callable[[Part[int, int], int], Any]
+) -> dict[int, Any]:
+    """What each of them has got, or what it failed with."""
 
     def one(number: int) -> Any:
-        with reads.taking_part():
-            try:
-                found = [reads(None, number) for _ in range(passes if number % 10 else 0)]
-                return [report.outcome.landed for reports in found for report in reports]
-            except BatchmergeError as problem:
-                return str(problem)
+        try:
+            with together.taking_part() as part:
+                return work(part, number)
+        except BatchmergeError as problem:
+            return str(problem)
 
     with ThreadPoolExecutor(len(numbers)) as pool:
         return dict(zip(numbers, pool.map(one, numbers), strict=True))
 
 
-def test_one_pass_reads_for_all_that_wait() -> None:
-    kafka = Kafka()
-    found = landed(kafka, [1, 2, 3, 10, 20], passes=2)
+def test_one_job_is_for_all_that_wait() -> None:
+    spark = Spark()
+    numbers = [1, 2, 3, 10, 20]
+    found = done(
+        Together(len(numbers), places(2), spark),
+        numbers,
+        lambda part, number: [part(number) for _ in range(2 if number % 10 else 0)],
+    )
     assert found == {1: [1, 1], 2: [2, 2], 3: [3, 3], 10: [], 20: []}
-    assert kafka.passes == [[1, 2, 3], [1, 2, 3]]
+    assert spark.jobs == [[1, 2, 3], [1, 2, 3]]
 
 
 def test_failure_is_of_those_who_have_caused_it() -> None:
-    kafka = Kafka(2)
-    found = landed(kafka, [1, 2, 3])
-    assert (found[1], found[3]) == ([1], [3])
-    assert "cannot read {2}" in found[2]
-    assert sorted(kafka.passes) == [[1], [1, 2, 3], [2], [3]]
+    spark, numbers = Spark(2, 5), range(8)
+    found = done(Together(8, places(2), spark), numbers, lambda part, number: part(number))
+    assert {number for number, said in found.items() if said == number} == {0, 1, 3, 4, 6, 7}
+    assert ("cannot do {2}" in found[2], "cannot do {5}" in found[5]) == (True, True)
+    assert len(spark.jobs) == 1 + 2 + 4 + 4
 
 
 def test_what_does_not_answer_is_not_asked_for_each() -> None:
-    kafka = Kafka(2, problem=Unavailable)
-    assert ["cannot read" in said for said in landed(kafka, [1, 2, 3]).values()] == [True] * 3
-    assert kafka.passes == [[1, 2, 3]]
+    spark = Spark(2, problem=Unavailable)
+    found = done(Together(3, places(2), spark), [1, 2, 3], lambda part, number: part(number))
+    assert ["cannot do" in said for said in found.values()] == [True] * 3
+    assert spark.jobs == [[1, 2, 3]]
+
+
+def test_nobody_waits_for_one_that_goes_alone() -> None:
+    spark, others = Spark(), threading.Event()
+
+    def work(part: Part[int, int], number: int) -> int:
+        if number == 3:
+            part.goes_alone()
+            others.wait()  # it has a place meanwhile, and the others are done before it
+            return 0
+        found = part(number)
+        if len(spark.jobs) == 1:
+            others.set()
+        return found
+
+    assert done(Together(3, places(2), spark), [1, 2, 3], work) == {1: 1, 2: 2, 3: 0}
+    assert spark.jobs == [[1, 2]]
+
+
+def test_no_two_at_work_have_the_same_place() -> None:
+    at_work, lock = list[Any](), threading.Lock()
+
+    def here(part: Part[int, int]) -> None:
+        mine: Any = part.seat["any role"]
+        with lock:
+            assert mine not in at_work
+            at_work.append(mine)
+        with lock:
+            at_work.remove(mine)
+
+    def work(part: Part[int, int], number: int) -> int:
+        here(part)
+        found = part(number)
+        here(part)
+        return found
+
+    assert done(Together(20, places(3), Spark()), range(20), work) == dict(zip(range(20), range(20), strict=True))
+
+
+def test_work_that_was_given_up_keeps_no_place() -> None:
+    together, answers = Together(3, places(1), Spark()), list[Any]()
+    with together.taking_part() as given_up:
+        thread = threading.Thread(target=lambda: answers.append(given_up(1)))
+        thread.start()
+        while "landing" in given_up.seat:  # until it waits, and has left its place
+            pass
+    assert done(together, [2, 3], lambda part, number: part(number)) == {2: 2, 3: 3}
+    thread.join()
+    assert answers == [1]
+    assert "landing" not in given_up.seat
+    with pytest.raises(Interrupted, match="given up"):
+        given_up.seat["landing"]

@@ -143,7 +143,8 @@ class IcebergDestination(Destination):
     def _changes(self, context: MergeContext, wanted: Reduction) -> Changes:
         key = self.spec.changes.key
         return Changes(
-            spark=context.spark,
+            session=context.session,
+            one_task=context.one_task,
             wanted=wanted,
             tombstones=(self.catalog.name, *self.tombstones.split(".")) if self.tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
@@ -169,7 +170,7 @@ class IcebergDestination(Destination):
         commit: Append | Attempt
         if takes_copies(table) and (files := landed()):
             commit = append = self._commit(Append, committed, context.transaction, table)
-            write = partial(copy, context.spark, files, changes.wanted, append)
+            write = partial(copy, context.session, context.one_task, files, changes.wanted, append)
         else:
             commit = attempt = self._commit(Attempt, committed, context.transaction, table)
             write = partial(changes.append_to, attempt)

@@ -29,7 +29,7 @@ from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.rows import with_all_columns
 from jobs.schema.types import type_name
-from jobs.spark_tasks import numbered, plain_function, told_by_tasks
+from jobs.spark_tasks import OneTask, numbered, plain_function, told_by_tasks
 from resources.errors import InvariantBroken
 from resources.spark import parallelism
 from sql import quote, render
@@ -53,6 +53,7 @@ class Changes:
         wanted: which changes, and what they are reduced to; what they leave as it was is found here.
         tombstones: table that remembers the order of deletes; None where no order is named.
         null_safe: null equals null in a key.
+        one_task: does what takes one task of Spark.
         keeps: changes may leave columns as they were.
         missing: only rows that the table lacks; for replay of tables without a unique key.
         truncated_below: the table has rows of a smaller order, which go; None: it has none.
@@ -60,15 +61,20 @@ class Changes:
         recreated: topics that were recreated since the table has rows (`jobs.lineage.recreated_topics`).
     """
 
-    spark: SparkSession
+    session: Callable[[], SparkSession]
     wanted: Reduction
     tombstones: tuple[str, ...] | None
     null_safe: bool
+    one_task: OneTask
     keeps: bool = False
     missing: bool = False
     truncated_below: int | None = None
     few: Callable[[], LastChanges | None] | None = None
     recreated: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.session()
 
     def missing_in(self, recreated: Mapping[str, Sequence[int]]) -> Changes:
         """Only rows that the table lacks."""
@@ -76,6 +82,7 @@ class Changes:
 
     def append_to(self, attempt: Attempt) -> int:
         """Appends every change that is not a delete, as it was landed; returns how many rows there were."""
+        self.one_task.is_not_enough()
         rows = with_all_columns(
             self._sql(self._text(attempt.path)), [c.name for c in self.wanted.columns], attempt.schema
         )
@@ -84,6 +91,7 @@ class Changes:
 
     def effect_on(self, attempt: Attempt) -> MergeCounts:
         """Keeps the reduced changes at hand for the merge, and counts what it is going to do."""
+        self.one_task.is_not_enough()
         self._keep_at_hand(attempt.path)
         effect = self.spark.sql(
             self._render("merge_effect", attempt.path, bounded=self._bounded), args=self._bound_values
@@ -113,10 +121,11 @@ class Changes:
         if changes is None or search is None:
             return None
         task = FewChangesTask(changes, self.wanted.keys, self.null_safe, search, self._writing(delta))
-        told = told_by_tasks(numbered(self.spark, 1), task)
+        told = self.one_task(self.session, task)
         return RowDeltaReport.sum_of(told) if told else None
 
     def _written_by_all(self, delta: RowDelta) -> RowDeltaReport:
+        self.one_task.is_not_enough()
         self._keep_at_hand(delta.path)
         rows, changes = self._with_places(delta)
         self._keep_tombstones()

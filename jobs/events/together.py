@@ -1,0 +1,181 @@
+"""Commit events of the members of a pipeline that work side by side (`jobs.members`): in one transaction for many.
+
+A transaction of its own for each batch of each of hundreds of topics would take longer than the batches. So what they
+have to tell is collected, and published every second, before records are read, and when all are done. They are one
+role, with one `transactional.id` and one consumer group, in which each has the partitions of its topic: there is kept
+how far its events are published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+
+from jobs.batch import CommittedState
+from jobs.events.messages import Payload, encode, make_event
+from jobs.events.pending import PublishedThrough, published_through
+from jobs.events.quietly import quietly
+from jobs.failpoints import GROUP, failpoint
+from jobs.offsets import Offsets, TopicPartition
+from jobs.spec.control import Control
+from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
+from resources.kafka import KafkaCluster
+
+# Seconds between two transactions; members whose events are in one of them.
+_EVERY, _AT_ONCE = 1.0, 200
+
+Find = Callable[[PublishedThrough | None, CommittedState], list[CommittedState]]
+Payloads = Callable[[CommittedState], list[Payload]]
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a member has to tell: payloads; or those of the states that are pending up to this one (`find`), by what
+    the group says.
+    """
+
+    pipeline: str
+    point: str
+    payloads: Sequence[Payload] = ()
+    group: str = ""
+    state: CommittedState | None = None
+    find: Find | None = None
+    payloads_of: Payloads | None = None
+
+    def pending(self, published: PublishedThrough | None) -> tuple[list[Payload], CommittedState | None]:
+        """Its payloads, and the state up to which they tell."""
+        if self.state is None or self.find is None or self.payloads_of is None:
+            return list(self.payloads), None
+        states = self.find(published, self.state)
+        return [payload for state in states for payload in self.payloads_of(state)], states[-1] if states else None
+
+
+class EventsTogether:
+    """One role of all members of a pipeline.
+
+    Args of the constructor:
+        pipeline: that they are members of.
+        role: names the consumer group and the `transactional.id`.
+    """
+
+    def __init__(self, pipeline: str, control: Control, kafka: KafkaCluster, run_id: str, role: str) -> None:
+        self.group = f"batchmerge-{pipeline}/{role}"
+        self._tables_group = f"batchmerge-{pipeline}"
+        self._control, self._kafka, self._run_id = control, kafka, run_id
+        self._writer = self._new_writer()
+        self._lock, self._publishing = Lock(), Lock()
+        self._told, self._moved = list[_Told](), dict[TopicPartition, int]()
+        self._failed = False
+
+    def _new_writer(self) -> ControlWriter:
+        return ControlWriter(self._kafka, self._control.topic, self.group, float(self._control.time_limit_seconds))
+
+    def tell(self, told: _Told) -> None:
+        with self._lock:
+            self._told.append(told)
+
+    def move_group(self, offsets: Offsets) -> None:
+        """Where the control topic is off: the consumer group that follows the tables."""
+        with self._lock:
+            self._moved.update(offsets)
+
+    @contextmanager
+    def published(self) -> Iterator[None]:
+        """Publishes every second what is told in the block, and the rest after it. After a problem, which is a warning,
+        nothing more in this block."""
+        self._failed, over = False, Event()
+
+        def go_on() -> None:
+            while not over.wait(_EVERY):
+                self.publish()
+
+        thread = Thread(target=go_on, daemon=True, name="batchmerge-events-together")
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            self.publish()
+
+    def publish(self) -> None:
+        """What was told so far."""
+        with self._publishing:
+            with self._lock:
+                told, self._told = self._told, []
+                moved, self._moved = self._moved, {}
+            if (told or moved) and not self._failed:
+                work = (lambda: self._send(told)) if told else (lambda: self._move(moved))
+                self._failed = not quietly(self._control, self.group, work)
+                # One that has failed may still be at work.
+                self._writer = self._new_writer() if self._failed else self._writer
+
+    def _move(self, offsets: Offsets) -> None:
+        self._kafka.commit_group(self._tables_group, offsets)
+        failpoint(GROUP)
+
+    def _send(self, told: Sequence[_Told]) -> None:
+        if not self._writer.is_open:
+            # Before anything is read: then no older run of this role can move the groups any more.
+            self._writer.open(self._control.create)
+        known = self._known(told)
+        for some in (told[n : n + _AT_ONCE] for n in range(0, len(told), _AT_ONCE)):
+            self._send_some(some, known)
+
+    def _send_some(self, told: Sequence[_Told], known: dict[tuple[str, str], PublishedThrough | None]) -> None:
+        messages, progress, points = list[Message](), list[GroupProgress](), list[str]()
+        for one in told:
+            payloads, state = one.pending(known.get((one.group, one.pipeline)))
+            events = [encode(make_event(one.pipeline, self._run_id, payload)) for payload in payloads]
+            messages += [Message(event, one.pipeline.encode()) for event in events]
+            points += [one.point] if events else []
+            if state is not None:
+                reached = PublishedThrough(state.batch_number, state.commit_id)
+                progress.append(GroupProgress(one.group, state.offsets, reached.to_metadata()))
+                known[one.group, one.pipeline] = reached
+        if not messages:
+            return
+
+        def before_commit() -> None:
+            for point in dict.fromkeys(points):
+                failpoint(f"events.{point}.written")
+
+        self._writer.send_messages(messages, progress, before_commit)
+        for point in dict.fromkeys(points):
+            failpoint(f"events.{point}.sent")
+
+    def _known(self, told: Sequence[_Told]) -> dict[tuple[str, str], PublishedThrough | None]:
+        """How far each member has published, by group and member."""
+        wanted = dict[str, dict[str, Offsets]]()
+        for one in told:
+            if one.state is not None:
+                wanted.setdefault(one.group, {})[one.pipeline] = one.state.offsets
+        found = dict[tuple[str, str], PublishedThrough | None]()
+        for group, members in wanted.items():
+            every = [partition for offsets in members.values() for partition in offsets]
+            said = read_metadata(self._kafka, group, every, float(self._control.time_limit_seconds))
+            for name, offsets in members.items():
+                found[group, name] = published_through([said[tp] for tp in offsets if tp in said])
+        return found
+
+
+@dataclass(frozen=True)
+class SharedRole:
+    """One member's part of the role."""
+
+    events: EventsTogether
+    pipeline: str
+
+    @property
+    def group(self) -> str:
+        return self.events.group
+
+    def publish(self, point: str, payloads: Sequence[Payload]) -> None:
+        self.events.tell(_Told(self.pipeline, point, payloads))
+
+    def publish_pending(
+        self, point: str, group: str, state: CommittedState | None, find: Find, payloads: Payloads
+    ) -> None:
+        if state is not None:
+            self.events.tell(_Told(self.pipeline, point, (), group, state, find, payloads))

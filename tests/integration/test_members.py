@@ -1,0 +1,223 @@
+"""Topics of one pipeline (`for_each`), landed and merged side by side: what Spark and Kafka do for all of them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from jobs import members, protocol
+from jobs.members import Members, land
+from jobs.merged import MergedBatches
+from jobs.offsets import TopicPartition
+from jobs.pipeline import Pipeline
+from jobs.spark_tasks import told_for_each
+from jobs.spec.pipeline import PipelineSpec
+from resources.connections import Connections
+from resources.control_topic import ControlWriter
+from tests.kit import specs
+from tests.kit.engine import catalog
+from tests.kit.events import check_all_published, cluster, events
+from tests.kit.records import bootstrap
+
+Rows = list[dict[str, Any]]
+
+
+class Shop:
+    """A pipeline of all topics `<prefix>.<table>-…`, into Iceberg tables of the same names.
+
+    Attributes:
+        jobs: of how many tables each Spark job was that merged for several.
+        transactions: of how many events each was.
+    """
+
+    def __init__(self, connections: Connections, topic: Callable[..., str]) -> None:
+        self.connections, self._topic = connections, topic
+        self.name, self.topics = f"side{uuid.uuid4().hex[:6]}", dict[str, str]()
+        self.overrides: dict[str, Any] = {}
+        self.jobs: list[int] = []
+        self.transactions: list[int] = []
+        self.control: dict[str, Any] = {"enabled": False}
+
+    def make(self, *tables: str) -> None:
+        self.topics |= {table: self._topic(f"{self.name}.{table}") for table in tables}
+
+    def write(self, ids: Sequence[int], text: str, *tables: str) -> None:
+        producer = Producer({"bootstrap.servers": bootstrap(self.connections)})
+        for table in tables or self.topics:
+            for one in ids:
+                value = json.dumps({"id": one, "name": f"{text} of {table}", "at": one})
+                producer.produce(self.topics[table], value, key=b"k")
+        assert producer.flush(30) == 0
+
+    @property
+    def members(self) -> Members:
+        document = specs.document(
+            specs.table("iceberg", "upsert", f"{self.name}.{{table}}"),
+            columns={"id": "long", "name": "string", "at": "long"},
+            key="id",
+            source={
+                "topics": [],
+                "pattern": rf"{self.name}\.(?P<table>.+)-[0-9a-f]{{8}}",
+                "for_each": "topic",
+            },
+            overrides=self.overrides,
+            control=self.control,
+        )
+        return Members(self.name, PipelineSpec.model_validate(document), self.connections, "test")
+
+    def advance(self) -> dict[str, Any]:
+        """Rows that each topic's table has got; or why it has got none."""
+        every, names = self.members, {topic: table for table, topic in self.topics.items()}
+        assert not [outcome.problem for outcome in land(every, every.look(), 0) if outcome.problem]
+        found = every.each_merging("tables-0", every.known(), _merge)
+        return {names[o.topic]: o.done.merged.counts.changes if o.done else o.problem for o in found}
+
+    def rows(self, table: str) -> Rows:
+        found: Rows = catalog(self.connections).require(f"{self.name}.{table}").scan().to_arrow().to_pylist()
+        return sorted(found, key=lambda row: [*row.values()])
+
+
+def _merge(pipeline: Pipeline) -> MergedBatches | None:
+    return protocol.merge(pipeline, pipeline.destinations()[0])
+
+
+@pytest.fixture
+def shop(connections: Connections, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> Shop:
+    made = Shop(connections, topic)
+
+    def told(spark: Any, tasks: Sequence[Any]) -> list[list[str]]:
+        made.jobs.append(len(tasks))
+        return told_for_each(spark, tasks)
+
+    def sent(writer: ControlWriter, messages: Any, *others: Any) -> None:
+        made.transactions.append(len(messages))
+        send(writer, messages, *others)
+
+    send = ControlWriter.send_messages
+    monkeypatch.setattr(members, "told_for_each", told)
+    monkeypatch.setattr(ControlWriter, "send_messages", sent)
+    return made
+
+
+@pytest.fixture
+def control(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The shop's control topic, which does not exist yet. Events are sent where they must, not every second."""
+    monkeypatch.setattr("jobs.events.together._EVERY", 3600.0)
+    shop.control = {"topic": f"control-{uuid.uuid4().hex[:8]}"}
+    return str(shop.control["topic"])
+
+
+def expected(table: str, **names: Sequence[int]) -> Rows:
+    return [{"id": one, "name": f"{text} of {table}", "at": one} for text, ids in names.items() for one in ids]
+
+
+def test_one_job_merges_what_one_task_can_and_others_go_alone(shop: Shop) -> None:
+    shop.make("a", "b", "c", "d", "log", "ordered")
+    shop.overrides = {
+        shop.topics["log"]: {"tables": {"mode": "append"}, "changes": {"key": None}},
+        shop.topics["ordered"]: {"changes": {"order_by": "at"}},
+    }
+    shop.write([1, 2], "first")
+
+    assert shop.advance() == dict.fromkeys(shop.topics, 2)
+
+    assert shop.jobs == [5], "all but the one that names an order"
+    shop.write([2, 3], "second")
+    assert shop.advance() == dict.fromkeys(shop.topics, 2)
+    assert shop.jobs == [5, 5]
+    for table in ("a", "b", "c", "d", "ordered"):
+        assert shop.rows(table) == expected(table, first=[1], second=[2, 3]), table
+    assert len(shop.rows("log")) == 4
+    assert shop.advance() == {}, "nothing is new"
+    shop.write([3], "third", "b")
+    assert shop.advance() == {"b": 1}
+    assert shop.rows("b") == expected("b", first=[1], second=[2], third=[3])
+
+
+def test_table_that_cannot_be_read_fails_alone_and_goes_on_when_it_can(shop: Shop) -> None:
+    shop.make("a", "b", "c")
+    shop.write([1], "first")
+    shop.advance()
+    shop.write([1, 2], "second")
+    with _hidden_files(shop, "b"):
+        found = shop.advance()
+    problem = str(found.pop("b"))
+    assert found == {"a": 2, "c": 2}
+    assert f"{shop.name}.b" in problem
+    assert shop.rows("a") == expected("a", second=[1, 2])
+    assert shop.jobs[:2] == [3, 3]
+    assert sum(shop.jobs[2:]) in (3, 5), "halves, until the one that fails is alone"
+
+    assert shop.advance() == {"b": 2}
+    assert shop.rows("b") == expected("b", second=[1, 2])
+
+
+@contextmanager
+def _hidden_files(shop: Shop, table: str) -> Iterator[None]:
+    """The table's data files are elsewhere meanwhile."""
+    place = catalog(shop.connections).require(f"{shop.name}.{table}").location().removeprefix("file://")
+    data, elsewhere = Path(place) / "data", Path(place) / "elsewhere"
+    data.rename(elsewhere)
+    data.mkdir()
+    yield
+    for file in data.iterdir():  # what was written meanwhile
+        file.rename(elsewhere / file.name)
+    data.rmdir()
+    elsewhere.rename(data)
+
+
+def test_events_of_all_topics_are_in_few_transactions(shop: Shop, control: str) -> None:
+    shop.make("a", "b", "c", "d")
+    for text in ("first", "second"):
+        shop.write([1], text)
+        shop.advance()
+        assert shop.transactions == [4, 8, 8], "requests; responses and ready; tables and complete"
+        shop.transactions.clear()
+    told = events(shop.connections, control)
+    assert len(told) == 4 * 5 * 2
+    _check_told(shop, control)
+
+
+def test_what_was_not_told_is_told_with_the_next_batch(
+    shop: Shop, control: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.make("a", "b")
+    with monkeypatch.context() as broken:
+        broken.setattr("jobs.events.together.encode", lambda event: event.missing)
+        shop.write([1], "first")
+        assert shop.advance() == {"a": 1, "b": 1}, "events stop no data"
+    assert len([line for line in caplog.messages if "commit events could not be published" in line]) == 2
+    shop.write([1], "second")
+    shop.advance()
+    _check_told(shop, control)
+
+
+def test_without_events_the_group_follows_all_topics(shop: Shop) -> None:
+    shop.make("a", "b")
+    shop.write([1, 2], "first")
+    shop.advance()
+    shop.write([3], "second", "b")
+    shop.advance()
+    offsets = {(shop.topics["a"], 0): 2, (shop.topics["b"], 0): 3}
+    assert shop.transactions == []
+    assert cluster(shop.connections).group_offsets(f"batchmerge-{shop.name}") == offsets
+
+
+def _check_told(shop: Shop, control: str) -> None:
+    told, every, kafka = events(shop.connections, control), shop.members, cluster(shop.connections)
+    ends = dict[TopicPartition, int]()
+    for member in every.known():
+        pipeline = every.open(member)
+        check_all_published(pipeline, told)
+        state = pipeline.intermediate.committed()
+        assert state
+        ends |= state.offsets
+    for group in ("", "/landing", "/tables-0"):
+        assert kafka.group_offsets(f"batchmerge-{shop.name}{group}") == ends
