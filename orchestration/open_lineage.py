@@ -16,24 +16,10 @@ from jobs.iceberg import FORMAT
 from jobs.landing.intermediate import IntermediateTable
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import RowColumn
+from orchestration.open_lineage_dataset import Dataset
 from resources.connections import KafkaConnection
 
 _RECEIVERS = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT__TYPE")
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Topic or table, as OpenLineage names it (its naming conventions).
-
-    Attributes:
-        columns: with the places in `origin` that they are made from; none where they are not told.
-        origin: what the columns are made from.
-    """
-
-    namespace: str
-    name: str
-    columns: tuple[RowColumn, ...] = ()
-    origin: Dataset | None = None
 
 
 @dataclass

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from orchestration.cli.job_runs import run_job
-from orchestration.open_lineage import Dataset
+from orchestration.open_lineage_dataset import Dataset
 from orchestration.open_lineage_sender import Sender
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
