@@ -1,0 +1,70 @@
+"""A pipeline whose run stays (`interval`), under a daemon of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from orchestration.cli.instance import SETTINGS
+from orchestration.names import RESIDENT_TAG
+from resources.local.ports import free_port
+from tests.kit import specs
+from tests.kit.dagster_dev import started
+from tests.kit.waiting import until
+
+STATUS = dg.DagsterRunStatus
+
+
+@dataclass(frozen=True)
+class Resident:
+    """The pipeline, the daemon's instance and its log."""
+
+    name: str
+    instance: dg.DagsterInstance
+    log: Path
+
+    def until(self, wanted: Callable[[], object]) -> None:
+        until(wanted, self.log)
+
+    def runs(self, *statuses: dg.DagsterRunStatus) -> Sequence[dg.DagsterRun]:
+        return self.instance.get_runs(dg.RunsFilter(tags={RESIDENT_TAG: self.name}, statuses=list(statuses)))
+
+    def stays(self, besides: str = "") -> dg.DagsterRun:
+        """The run that stays, or the one after this one."""
+        self.until(lambda: [r for r in self.runs(STATUS.STARTED) if r.run_id != besides])
+        return next(r for r in self.runs(STATUS.STARTED) if r.run_id != besides)
+
+    def ends(self, run_id: str, kind: dg.DagsterEventType) -> set[str | None]:
+        """The steps of a run that have ended like this."""
+        found = self.instance.all_logs(run_id, of_type=kind)
+        return {entry.dagster_event.step_key for entry in found if entry.dagster_event}
+
+    def told(self, key: dg.AssetKey) -> dg.AssetMaterialization | None:
+        """The newest materialization."""
+        found = self.instance.fetch_materializations(key, limit=1).records
+        return found[0].asset_materialization if found else None
+
+
+@contextmanager
+def resident(
+    folder: Path, connections: Path, name: str, document: Mapping[str, object], **environment: str
+) -> Iterator[Resident]:
+    """The daemon runs until the end, on this pipeline file and with this connections file."""
+    home, log = folder / "dagster", folder / "log"
+    specs.write(folder / "pipelines", name, document)
+    home.mkdir()
+    (home / "dagster.yaml").write_text(SETTINGS.read_text())
+    variables = {
+        "DAGSTER_HOME": str(home),
+        "BATCHMERGE_PIPELINES": str(folder / "pipelines"),
+        "BATCHMERGE_CONNECTIONS": str(connections),
+        **environment,
+    }
+    command = [sys.executable, "-m", "dagster", "dev", "-m", "orchestration.definitions", "--host", "127.0.0.1"]
+    with dg.DagsterInstance.from_config(str(home)) as instance, started(command, free_port(()), variables, log):
+        yield Resident(name, instance, log)
