@@ -90,6 +90,11 @@ def resident_job(pipeline: str) -> str:
     return f"{pipeline}_resident"
 
 
+def resident_tables(spec: PipelineSpec) -> list[Table]:
+    """Those with a step of their own in a run that stays; tables that commit together have the first one's."""
+    return spec.tables[:1] if spec.commit == "together" else list(spec.tables)
+
+
 def resident_op(pipeline: str, key: dg.AssetKey) -> str:
     """Another name than the asset's own op has."""
     return f"{op_name(pipeline, key)}__resident"

@@ -131,8 +131,6 @@ def _interval(spec: PipelineSpec) -> Iterator[Mistake]:
         if name in spec.model_fields_set:
             what = "`interval` keeps a run that commits all the time, and nothing else starts one"
             yield Mistake((name,), what, f"leave out `{name}`, or `interval`", at_key=True)
-    if spec.commit == "together":
-        yield Mistake(("interval",), "it does not go with `commit: together` yet", "use `cron`, at most once a minute")
 
 
 def _own_topics(spec: PipelineSpec) -> Iterator[Mistake]:
@@ -166,7 +164,7 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((*_VALUE, _TABLES, ORDER), keep_mistakes),
     ((*_VALUE, _TABLES, *_TOPICS, ORDER, ("route_by",)), truncate_mistakes),
     ((_TABLES,), _maintenance),
-    ((("cron",), ("trigger",), ("commit",)), _interval),
+    ((("cron",), ("trigger",)), _interval),
     ((("control",), ("dead_letters",)), _own_topics),
     ((*_TOPICS, ("source", "for_each"), ("new_tables",)), template_mistakes),
     ((*_TOPICS, ("source", "for_each")), override_mistakes),

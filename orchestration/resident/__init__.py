@@ -4,6 +4,7 @@
 
     sensor ──starts, renews──> run ─┬─ landing     every `interval`: what is new in Kafka; rings
                                     └─ each table  when it rings: what is landed, at the table's own pace
+                                             (`commit: together`: one step for all tables, in one commit)
 
 Batches, protocol and crash points are those of any run: its steps call the same functions of the engine, and hold the
 pool of their table only while they work on it. What it does is told once a minute, so that Dagster's pages stay quick.

@@ -1,4 +1,7 @@
-"""The job of the run that stays: a step for the landing and one for each table, side by side."""
+"""The job of the run that stays: a step for the landing and one for each table, side by side.
+
+With `commit: together` the first table's step commits them all.
+"""
 
 from collections.abc import Callable
 
@@ -22,7 +25,7 @@ def resident_job(launch: Launch) -> dg.JobDefinition:
     land = stay_landing_of_members if spec.source.for_each else stay_landing
     merge = stay_merging_of_members if spec.many_tables else stay_merging
     ops = [_op(launch, landing, names.pool(landing), None, land)]
-    for table in spec.tables:
+    for table in names.resident_tables(spec):
         ops.append(_op(launch, names.table_key(table), names.table_pool(name, spec, table), table, merge))
 
     @dg.job(

@@ -12,7 +12,7 @@ from jobs.pipeline import Pipeline
 from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.landing import shown
-from orchestration.names import table_key
+from orchestration.names import resident_tables, table_key
 from orchestration.resident.staying import Staying
 from resources.errors import CommitFailed
 
@@ -57,7 +57,7 @@ class _Landed:
 
 
 def _land(stay: Staying, pipeline: Pipeline, done: _Landed) -> None:
-    tables = [table_key(table) for table in pipeline.spec.tables]
+    tables = [table_key(table) for table in resident_tables(stay.launch.spec)]
 
     def work() -> None:
         for batch in protocol.land(pipeline, 0):
@@ -70,7 +70,7 @@ def _land(stay: Staying, pipeline: Pipeline, done: _Landed) -> None:
                 return
 
     began = time.monotonic()
-    stay.limited(pipeline.spec.batch.time_limit_seconds, pipeline, "landing", work)
+    stay.limited(pipeline.spec.batch.time_limit_seconds, pipeline, ["landing"], work)
     done.seconds += time.monotonic() - began
 
 

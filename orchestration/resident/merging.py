@@ -1,13 +1,17 @@
-"""A table of a run that stays: merged whenever something is landed that it has not, at its own pace."""
+"""Tables of a run that stays: merged whenever something is landed that they have not.
+
+Each has a step of its own and its own pace; with `commit: together` the first one's step commits them all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination
-from jobs.merged import MergedBatches
+from jobs.merged import MergedBatches, MergedTable
 from jobs.pipeline import Pipeline
 from orchestration import open_lineage
 from orchestration.components import checks
@@ -19,83 +23,113 @@ from orchestration.resident.staying import Staying
 from resources.errors import Unavailable
 
 
+@dataclass
+class _News:
+    """A table of the step, and what was merged into it since that was last told."""
+
+    stay: Staying
+    destination: Destination
+    merged: MergedBatches | None = None
+
+
 def stay_merging(stay: Staying) -> None:
-    """Merges at every tick what is landed and not yet in the table, until the step is over."""
-    assert stay.table
+    """Merges at every tick what is landed and not yet in the step's tables, until the step is over."""
     with stay.at_work() as ticks:
         # Opened at the first tick: a step that failed by a mistake in a file is to wait before it looks again.
-        pipeline, destination, done, first = None, None, None, True
+        pipeline, tables, first = None, list[_News](), True
         for _ in ticks:
-            if pipeline is None or destination is None:
+            if pipeline is None:
                 pipeline = stay.open()
-                destination = pipeline.destination_of(stay.table)
+                tables = [_News(stay.of(table), pipeline.destination_of(table)) for table in stay.tables]
             # The first time also without news: a run that died may have left events unpublished.
-            if first or _is_behind(pipeline, destination):
-                merged = _merge(stay, pipeline, destination)
-                done = merged.since(done) if merged else done
+            if first or _are_behind(pipeline, tables):
+                _merge(stay, pipeline, tables)
             first = False
-            if stay.is_due(done is not None):
-                _tell(stay, pipeline, destination, done)
-                done = None
-        if pipeline and destination and done:
-            _tell(stay, pipeline, destination, done)
+            if stay.is_due(any(one.merged for one in tables)):
+                _tell(stay, pipeline, tables)
+        if pipeline and any(one.merged for one in tables):
+            _tell(stay, pipeline, tables)
 
 
-def _is_behind(pipeline: Pipeline, destination: Destination) -> bool:
+def _are_behind(pipeline: Pipeline, tables: Sequence[_News]) -> bool:
     """A look at committed states."""
     landed = pipeline.intermediate.committed()
-    return landed is not None and any(s is None or s.commit_id != landed.commit_id for s in _states(destination))
+    return landed is not None and any(s is None or s.commit_id != landed.commit_id for s in _states(tables))
 
 
-def _states(destination: Destination) -> Iterator[CommittedState | None]:
-    """Those of its parts. One that does not answer holds back no other: the merge says of it what is the matter."""
-    for part in destination.parts():
+def _states(tables: Sequence[_News]) -> Iterator[CommittedState | None]:
+    """Those of their parts. One that does not answer holds back no other: the merge says of it what is the matter."""
+    for part in (part for one in tables for part in one.destination.parts()):
         try:
             yield part.committed()
         except Unavailable:
             yield None
 
 
-def _merge(stay: Staying, pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
-    assert stay.table
-
-    def work() -> MergedBatches | None:
-        merged = min(state.batch_number if state else 0 for state in _states(destination))
-        landed = _newest(pipeline.intermediate.landed().batches, merged)
-        # What is wrong with the landing is the landing's to tell, and nobody merges it.
-        if any(not result.passed for result in checks.landing_results(landing_key(pipeline.name), landed)):
-            stay.require(checks.landing_results(landing_key(pipeline.name), landed))
-        return protocol.merge(pipeline, destination)
+def _merge(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
+    def work() -> list[MergedTable]:
+        _require_landed(stay, pipeline, tables)
+        if pipeline.spec.commit == "together":
+            return protocol.merge_together(pipeline)
+        return [MergedTable(one.destination, protocol.merge(pipeline, one.destination)) for one in tables]
 
     with stay.turn():
-        merged = stay.limited(stay.table.time_limit_seconds, pipeline, destination.name, work)
-    if merged:
-        results = checks.table_results(stay.key, destination.committed(), merged.batches, merged.batches)
-        if any(not result.passed for result in results):
-            stay.require(results)
-    return merged
+        done = stay.limited(_time_limit(tables), pipeline, _roles(tables), work)
+    for one, table in zip(tables, done, strict=True):
+        if merged := table.merged:
+            one.merged = merged.since(one.merged)
+            results = checks.table_results(one.stay.key, one.destination.committed(), merged.batches, merged.batches)
+            if any(not result.passed for result in results):
+                one.stay.require(results)
+
+
+def _require_landed(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
+    """What is wrong with the landing is the landing's to tell, and nobody merges it."""
+    merged = min(state.batch_number if state else 0 for state in _states(tables))
+    landed = _newest(pipeline.intermediate.landed().batches, merged)
+    if any(not result.passed for result in checks.landing_results(landing_key(pipeline.name), landed)):
+        stay.require(checks.landing_results(landing_key(pipeline.name), landed))
 
 
 def _newest(landed: Sequence[LandedBatch], merged: int) -> list[LandedBatch]:
-    """The batches after the newest one that the table has, with that one."""
+    """The batches after the newest one that all tables have, with that one."""
     return [batch for batch in landed if batch.number >= merged]
 
 
-def _tell(stay: Staying, pipeline: Pipeline, destination: Destination, done: MergedBatches | None) -> None:
-    """What was done since the last time, with what takes a look at the table itself."""
-    assert stay.table
-    table = stay.table
-    batches, before, merged = (done.batches, done.before, done.merged) if done else ((), None, None)
+def _tell(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
+    """What was done since the last time, with what takes a look at the tables themselves."""
 
-    def look() -> Done:
-        return settled(pipeline, destination, batches, before, merged)
+    def look() -> list[Done]:
+        return [
+            settled(pipeline, one.destination, of.batches, of.before, of.merged)
+            if (of := one.merged)
+            else settled(pipeline, one.destination, (), None, None)
+            for one in tables
+        ]
 
     with stay.turn():
-        now = stay.limited(table.time_limit_seconds, pipeline, destination.name, look)
-    results, shown = report(pipeline, stay.key, table, now, None, Ends.now(pipeline))
+        found = stay.limited(_time_limit(tables), pipeline, _roles(tables), look)
+    ends = Ends.now(pipeline)
+    for one, now in zip(tables, found, strict=True):
+        _tell_one(pipeline, one, now, ends)
+
+
+def _tell_one(pipeline: Pipeline, one: _News, now: Done, ends: Ends) -> None:
+    table, counts = one.stay.table, now.merged.counts if now.merged else None
+    assert table
+    results, shown = report(pipeline, one.stay.key, table, now, None, ends)
     landed = open_lineage.landing(pipeline.intermediate)
-    table_set = open_lineage.destination(destination, table_columns(pipeline.spec, table), landed)
-    rows = merged.counts.changes if merged else 0
-    with open_lineage.reported(pipeline, destination.name, [landed], table_set) as told:
-        told.rows = merged.counts.inserted + merged.counts.updated if merged else 0
-    stay.tell(shown, results, now.after.commit_id if now.after else None, batches=len(batches), rows=rows)
+    table_set = open_lineage.destination(one.destination, table_columns(pipeline.spec, table), landed)
+    with open_lineage.reported(pipeline, one.destination.name, [landed], table_set) as told:
+        told.rows = counts.inserted + counts.updated if counts else 0
+    one.merged = None
+    version, rows = now.after.commit_id if now.after else None, counts.changes if counts else 0
+    one.stay.tell(shown, results, version, batches=len(now.batches), rows=rows)
+
+
+def _time_limit(tables: Sequence[_News]) -> float:
+    return max(one.destination.table.time_limit_seconds for one in tables)
+
+
+def _roles(tables: Sequence[_News]) -> list[str]:
+    return [one.destination.name for one in tables]

@@ -9,7 +9,16 @@ import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.dead_runs import end_dead_runs
-from orchestration.names import ASKED_AT_TAG, FILE_TAG, PIPELINE_TAG, RESIDENT_TAG, landing_key, resident_op, table_key
+from orchestration.names import (
+    ASKED_AT_TAG,
+    FILE_TAG,
+    PIPELINE_TAG,
+    RESIDENT_TAG,
+    landing_key,
+    resident_op,
+    resident_tables,
+    table_key,
+)
 from orchestration.pauses import read_pauses
 from orchestration.resident import standing
 from orchestration.resident.decision import Cursor, Newest, State, reason_to_start, remember, steps_that_wait
@@ -63,7 +72,7 @@ def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str 
     if reason is None:
         of_run = "" if newest is None else f"run {newest.run[:8]} {_SAYS[newest.state]}"
         return dg.SensorResult(skip_reason=of_run, cursor=cursor.model_dump_json())
-    keys = [landing_key(name), *(table_key(table) for table in spec.tables)]
+    keys = [landing_key(name), *(table_key(table) for table in resident_tables(spec))]
     waiting = steps_that_wait(cursor, [resident_op(name, key) for key in keys], now)
     config = {s: {"config": {"not_before": f.not_before, "because": f.text}} for s, f in waiting.items()}
     tags = {ASKED_AT_TAG: datetime.fromtimestamp(now, UTC).isoformat(), "batchmerge/reason": reason}

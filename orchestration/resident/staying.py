@@ -42,7 +42,7 @@ class Staying:
     """One step.
 
     Attributes:
-        key: the asset that it writes.
+        key: the asset that it writes; with `commit: together` the first one's of its tables.
         table: of that asset; None for the landing.
     """
 
@@ -65,6 +65,19 @@ class Staying:
     def members(self) -> Members:
         """Of a pipeline with many tables."""
         return self.launch.members(self.context.run_id)
+
+    @property
+    def tables(self) -> list[Table]:
+        """The step's own table, or with `commit: together` all of them; none for the landing."""
+        if self.table is None:
+            return []
+        return list(self.launch.spec.tables) if self.launch.spec.commit == "together" else [self.table]
+
+    def of(self, table: Table) -> Staying:
+        """The same step, as it tells of this one of its tables."""
+        if table is self.table:
+            return self
+        return Staying(self.context, self.launch, self.config, names.table_key(table), self.pool, table)
 
     @contextmanager
     def at_work(self) -> Iterator[Iterator[None]]:
@@ -94,17 +107,21 @@ class Staying:
         return False
 
     def _waits(self) -> bool:
-        """Its last try has failed a short while ago, or a person has paused the table."""
-        held = self.table and self.launch.held(self.context, self.table)
-        return bool(held) or time.time() < self.config.not_before
+        """Its last try has failed a short while ago, or a person has paused one of its tables."""
+        held = any(self.launch.held(self.context, table) for table in self.tables)
+        return held or time.time() < self.config.not_before
 
     def turn(self) -> AbstractContextManager[None]:
         """Alone at the table. Raises Over: the step has become so while it waited."""
         return self._turns.turn(self.is_over)
 
-    def limited(self, seconds: float, pipeline: Pipeline, role: str, work: Callable[[], T]) -> T:
-        where = f"landing of {pipeline.name}" if self.table is None else role
-        return with_timeout(seconds, where, work, lambda: pipeline.interrupt(role))
+    def limited(self, seconds: float, pipeline: Pipeline, roles: Sequence[str], work: Callable[[], T]) -> T:
+        def interrupt() -> None:
+            for role in roles:
+                pipeline.interrupt(role)
+
+        where = f"landing of {pipeline.name}" if self.table is None else ", ".join(roles)
+        return with_timeout(seconds, where, work, interrupt)
 
     def ring(self, tables: Sequence[dg.AssetKey]) -> None:
         ring(self.context.run_id, [names.resident_op(self.launch.name, key) for key in tables])

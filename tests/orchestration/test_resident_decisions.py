@@ -143,6 +143,13 @@ def test_with_an_interval_nothing_else_starts_runs() -> None:
     assert steps == {resident_op("p", key) for key in (landing_key("p"), *map(table_key, FLOW.spec.tables))}
 
 
+def test_tables_that_commit_together_have_one_step() -> None:
+    spec = FLOW.spec.model_copy(update={"commit": "together"})
+    made = job.resident_job(Launch("p", spec))
+    first = resident_op("p", table_key(spec.tables[0]))
+    assert {node.name for node in made.all_node_defs} == {resident_op("p", landing_key("p")), first}
+
+
 def test_it_holds_the_pool_only_while_it_works(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tells of the asset, and ends when it is replaced or paused."""
     landing, held = landing_key("p"), list[list[int]]()

@@ -1,0 +1,121 @@
+"""A run that stays and commits all tables of a batch at once (`interval` with `commit: together`), on a real daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from jobs.failpoints import TOGETHER, VARIABLE
+from jobs.pipeline import Pipeline
+from orchestration import pauses
+from orchestration.names import resident_op, table_key
+from resources.connections import Connections, load_connections
+from tests.kit.engine import catalog
+from tests.kit.events import check_all_published, check_groups, events
+from tests.kit.flow import Flow, rows
+from tests.kit.model import Row, expected
+from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.resident import resident
+from tests.kit.rest_catalog import rest_catalog
+
+
+@pytest.fixture(scope="module")
+def rest_file(stack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A connections file whose lake commits several tables at once."""
+    folder = tmp_path_factory.mktemp("rest")
+    with rest_catalog(folder / "server") as lake:
+        document = yaml.safe_load((stack / "connections.yaml").read_text())
+        document["connections"]["lake"] = lake.model_dump(exclude_none=True)
+        (folder / "connections.yaml").write_text(yaml.safe_dump(document))
+        yield folder / "connections.yaml"
+
+
+@dataclass
+class Shop:
+    """A pipeline with two tables of that lake, which commits every second."""
+
+    flow: Flow
+    control: str
+    connections: Connections
+    sent: list[Record] = field(default_factory=list)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.flow.pipeline(self.connections)
+
+    @property
+    def step(self) -> str:
+        """Of all tables."""
+        return resident_op(self.flow.name, table_key(self.flow.spec.tables[0]))
+
+    def send(self) -> None:
+        more = random_changes(seed=len(self.sent), count=40, keys=20, partitions=1)
+        produce(bootstrap(self.connections), self.flow.topic, more)
+        self.sent.extend(more)
+
+    def is_there(self) -> bool:
+        """All records in all tables, and all commit events: of those the group's offsets are the last."""
+        landed, wanted = self.pipeline.intermediate.committed(), self.sent
+        rows_there = all(_rows(self.connections, self.flow.table(m)) == expected(wanted, m) for m in self.flow.modes)
+        return (
+            rows_there
+            and landed is not None
+            and self.pipeline.kafka.group_offsets(self.pipeline.group) == dict(landed.offsets)
+        )
+
+    def check(self) -> None:
+        """Both tables have had the same commits, one after the other, and each was published once."""
+        append, upsert = (_commits(self.connections, self.flow.table(mode)) for mode in self.flow.modes)
+        assert append == upsert
+        check_all_published(self.pipeline, events(self.connections, self.control))
+        check_groups(self.pipeline)
+
+
+@pytest.fixture
+def shop(rest_file: Path, topic: Callable[..., str]) -> Shop:
+    control = topic("control")
+    parts: dict[str, object] = {"interval": "1s", "commit": "together", "control": {"topic": control}}
+    return Shop(Flow(topic(), ["append", "upsert_delete"], overrides=parts), control, load_connections(rest_file))
+
+
+def test_tables_get_every_batch_at_once_and_each_is_told_of(shop: Shop, rest_file: Path, tmp_path: Path) -> None:
+    with resident(tmp_path, rest_file, shop.flow.name, shop.flow.spec_document) as one:
+        for _ in range(3):
+            shop.send()
+            one.until(shop.is_there)
+        (run,) = one.runs()
+        pauses.pause(one.instance, shop.flow.name, shop.flow.spec, None, "anna")
+        one.until(lambda: shop.step in one.ends(run.run_id, dg.DagsterEventType.STEP_SUCCESS))
+        told = [one.told(table_key(table)) for table in shop.flow.spec.tables]
+    landed = shop.pipeline.intermediate.committed()
+    assert landed
+    assert [m and m.metadata["last batch"].value for m in told] == [landed.batch_number] * 2
+    shop.check()
+
+
+@pytest.mark.parametrize("point", TOGETHER)
+def test_killed_common_commit(point: str, shop: Shop, rest_file: Path, tmp_path: Path) -> None:
+    """Every process of the step dies when it comes there for the second time; the next one goes on."""
+    failpoint = {VARIABLE: f"{point}:2"}
+    with resident(tmp_path, rest_file, shop.flow.name, shop.flow.spec_document, **failpoint) as one:
+        first = one.stays()
+        for _ in range(2):
+            shop.send()
+            one.until(shop.is_there)
+        assert one.ends(first.run_id, dg.DagsterEventType.STEP_FAILURE) == {shop.step}
+    shop.check()
+
+
+def _commits(connections: Connections, table: str) -> list[str]:
+    snapshots = catalog(connections).require(table).metadata.snapshots
+    return [str(one.summary and one.summary["batchmerge.commit-id"]) for one in snapshots]
+
+
+def _rows(connections: Connections, table: str) -> list[Row]:
+    found = catalog(connections).load(table)
+    return rows(connections, table) if found and found.current_snapshot() else []
