@@ -120,9 +120,6 @@ class EventTotals:
 
     def _take_newest(self, labels: tuple[str, str], record: dg.EventLogRecord) -> None:
         self._newest[measures.LAST_SUCCESS, labels] = record.timestamp
-        reached = _values(record).get("caught up through")
-        if isinstance(reached, int | float):
-            self._newest[measures.CAUGHT_UP, labels] = reached
 
     def _follow_runs(self, pipeline: str) -> None:
         first = pipeline not in self._runs

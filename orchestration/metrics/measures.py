@@ -25,6 +25,9 @@ class Measure:
 _TABLE = ("pipeline", "table")
 
 LAG = Measure("batchmerge_lag_records", "Records that Kafka has and the table has not.", _TABLE)
+LAG_SECONDS = Measure(
+    "batchmerge_lag_seconds", "How long ago the table had all that Kafka has; 0 where nothing waits.", _TABLE
+)
 BATCH = Measure("batchmerge_batch_number", "Number of the newest batch that the table has committed.", _TABLE)
 VTTS = Measure(
     "batchmerge_valid_through_timestamp_seconds", "Record time up to which the table has every record.", _TABLE
@@ -54,6 +57,7 @@ RETRIES = Measure("batchmerge_step_retries_total", "Steps that were tried again.
 
 MEASURES = (
     LAG,
+    LAG_SECONDS,
     BATCH,
     VTTS,
     DEAD_LETTERS,

@@ -30,8 +30,10 @@ def _table(labels: tuple[str, str], table: TableStatus) -> Iterator[Sample]:
     yield Sample(measures.UP, labels, float(table.problem is None))
     known = {
         measures.LAG: table.lag,
+        measures.LAG_SECONDS: table.seconds_behind,
         measures.BATCH: table.batch,
         measures.VTTS: table.vtts.timestamp() if table.vtts else None,
+        measures.CAUGHT_UP: table.caught_up_through.timestamp() if table.caught_up_through else None,
         measures.DEAD_LETTERS: table.refused if table.dead_letters is None else table.dead_letters,
     }
     for measure, value in known.items():
