@@ -42,8 +42,6 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status:status", "Show how services and pipelines are."),
 }
 
-# They show or serve something, and have nothing to hand to a program at their end.
-_FOR_EYES = ("demo", "ui", "metrics")
 TERMINAL, TRANSIENT, CANCELLED = 2, 3, 130
 
 
@@ -59,7 +57,7 @@ class _Commands(click.Group):
         module, function = _COMMANDS[cmd_name][0].split(":")
         command = getattr(importlib.import_module(f".{module}", __package__), function)
         assert isinstance(command, click.Command)
-        return command if cmd_name in _FOR_EYES else with_json(command)
+        return with_json(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

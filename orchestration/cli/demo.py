@@ -15,12 +15,11 @@ from rich.table import Table
 from jobs.dead_letters.listing import summary
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.cli import demo_tables
+from orchestration.cli import demo_tables, output
 from orchestration.cli.flights import Flights
 from orchestration.cli.flights_proof import is_same, read_tables
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import RunResult, run_job
-from orchestration.cli.output import console
 from orchestration.cli.report import batches, outcome, show_run
 from orchestration.files import pipeline_spec
 from resources.connections import data_folder, load_connections
@@ -54,11 +53,11 @@ def demo(size: str) -> None:
     os.environ["BATCHMERGE_HOME"], os.environ["BATCHMERGE_CONNECTIONS"] = str(home), str(home / "connections.yaml")
     _say("1. Services")
     spec = _spec_here()
-    stack.up(home, ["kafka", "spark", *(t.kind for t in spec.tables if t.kind != "iceberg")], click.echo)
+    stack.up(home, ["kafka", "spark", *(t.kind for t in spec.tables if t.kind != "iceberg")], output.say)
     pipeline = Pipeline(PIPELINE, spec, load_connections())
     flights = Flights(pipeline, month=1 if size == "month" else None)
     _say("2. Changes of flights, in topic `flights`")
-    flights.provide(click.echo)
+    flights.provide(output.say)
     _say(f"3. Runs of the Dagster job `{PIPELINE}`")
     _run_until_caught_up(spec, math.ceil(flights.records / spec.batch.max_records / _RUNS))
     _say("4. Batches")
@@ -69,7 +68,9 @@ def demo(size: str) -> None:
     right = _compare(pipeline, expected_table(flights.month))
     _say(f"7. Three topics, one pipeline file (`{demo_tables.PIPELINE}`), columns and keys as the records have them")
     right &= demo_tables.keep_other_tables()
-    _say(f"Done in {time.monotonic() - began:.0f} s. To see it in Dagster: {_ui()}")
+    seconds = time.monotonic() - began
+    _say(f"Done in {seconds:.0f} s. To see it in Dagster: {_ui()}")
+    output.result({"right": right, "seconds": round(seconds, 1), "ui": _ui()})
     sys.exit(0 if right else 1)
 
 
@@ -79,7 +80,7 @@ def _spec_here() -> PipelineSpec:
     reasons = {service.name: service.unavailable() for service in stack.SERVICES}
     for table in spec.tables:
         if reason := reasons.get(table.kind):
-            click.echo(f"without the table in {table.kind}: {reason}")
+            output.say(f"without the table in {table.kind}: {reason}")
     return spec.model_copy(update={"tables": [t for t in spec.tables if not reasons.get(t.kind)]})
 
 
@@ -103,9 +104,9 @@ def _run_until_caught_up(spec: PipelineSpec, max_batches: int) -> None:
 def _show_line(result: RunResult, seconds: float) -> None:
     landing = result.landing
     left = f"{landing.metadata['lag']:,} records left"
-    click.echo(f"run {result.run_id[:8]}  batch {batches(landing)}: {outcome(landing)}; {seconds:.1f} s, {left}")
+    output.say(f"run {result.run_id[:8]}  batch {batches(landing)}: {outcome(landing)}; {seconds:.1f} s, {left}")
     for table in result.tables:
-        click.echo(f"  {table.asset:<22} {outcome(table)}; {table.metadata.get('seconds', 0):.1f} s")
+        output.say(f"  {table.asset:<22} {outcome(table)}; {table.metadata.get('seconds', 0):.1f} s")
 
 
 def _show_batches(pipeline: Pipeline) -> None:
@@ -116,7 +117,7 @@ def _show_batches(pipeline: Pipeline) -> None:
         ranges = [f"{r.start}..{r.end}" if (r := b.batch.ranges.get(tp)) else "" for tp in partitions]
         counts = [f"{n:,}" for n in (b.counts.read, b.counts.landed, b.counts.quarantined)]
         table.add_row(str(b.number), b.batch.commit_id[:8], *ranges, *counts)
-    console().print(table)
+    output.show(table)
 
 
 def _show_quarantined(pipeline: Pipeline, malformed: dict[str, int]) -> None:
@@ -124,24 +125,24 @@ def _show_quarantined(pipeline: Pipeline, malformed: dict[str, int]) -> None:
     table = Table("part", "kind", "records", "first", "what is wrong with it")
     for group in groups:
         table.add_row(group.stage, group.kind, f"{group.records:,}", group.first, group.message)
-    console().print(table)
+    output.show(table)
     sent = ", ".join(f"{n} {kind}" for kind, n in malformed.items())
     kept = sum(group.records for group in groups)
-    click.echo(f"quarantined {kept:,}; sent malformed {sum(malformed.values()):,}: {sent}")
+    output.say(f"quarantined {kept:,}; sent malformed {sum(malformed.values()):,}: {sent}")
 
 
 def _compare(pipeline: Pipeline, expected: pa.Table) -> bool:
-    click.echo(f"computed from the CSV files: {expected.num_rows:,} rows")
+    output.say(f"computed from the CSV files: {expected.num_rows:,} rows")
     every = []
     for kind, found in read_tables(pipeline.spec.tables, pipeline.connections):
         every.append(is_same(found, expected))
         verdict = "every value is the same" if every[-1] else "IT DIFFERS"
-        click.echo(f"  {kind:<11} {found.num_rows:,} rows, {verdict}")
+        output.say(f"  {kind:<11} {found.num_rows:,} rows, {verdict}")
     return all(every)
 
 
 def _say(title: str) -> None:
-    console().print(f"\n[bold]{title}[/bold]")
+    output.say("\n" + click.style(title, bold=True))
 
 
 def _ui() -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
-import click
-
 from jobs.members import Members
+from orchestration.cli import output
 from orchestration.cli.flights_proof import read_iceberg
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, run_job
@@ -23,7 +22,7 @@ def keep_other_tables() -> bool:
     """Sends the rows, runs the pipeline once, and compares every value; whether all are right."""
     spec, connections = pipeline_spec(PIPELINE), load_connections()
     kafka = connections.get(spec.source.connection, KafkaConnection)
-    click.echo(f"{send(kafka.bootstrap_servers, spec.source.topics):,} records into {', '.join(spec.source.topics)}")
+    output.say(f"{send(kafka.bootstrap_servers, spec.source.topics):,} records into {', '.join(spec.source.topics)}")
     with dagster_instance() as instance:
         result = run_job(instance, definitions_of(PIPELINE, spec), PIPELINE, {})
     if not result.success:
@@ -35,7 +34,7 @@ def keep_other_tables() -> bool:
         found, expected = read_iceberg(table, connections), rows(table.table.rsplit(".", 1)[-1])
         every.append(_ordered(found.to_pylist()) == _ordered(expected))
         verdict = "every value is the same" if every[-1] else "IT DIFFERS"
-        click.echo(f"  {table.table:<13} {found.num_rows:,} rows of {found.num_columns} columns, {verdict}")
+        output.say(f"  {table.table:<13} {found.num_rows:,} rows of {found.num_columns} columns, {verdict}")
     return all(every)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class Flights:
             say("the topic is complete and the table is not: going on where the last demo was interrupted")
             return
         self._begin_anew(say)
-        with click.progressbar(length=self.records, label="sending") as bar:
+        with click.progressbar(length=self.records, label="sending", file=sys.stderr) as bar:
             sent = produce_flights(
                 self._bootstrap,
                 self._topic,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestration.cli import output
 from resources.local.ports import is_free
 
 if TYPE_CHECKING:
@@ -35,17 +36,27 @@ def metrics(host: str, port: int, fresh: float, once: bool) -> None:
         raise click.UsageError(f"port {port} is in use: name another with --port")
     registry = CollectorRegistry()
     with dagster_instance() as instance:
-        made = provider(_look(instance), fresh, registry)
-        if once:
-            click.echo(generate_latest(registry).decode(), nl=False)
+        look = _look(instance)
+        made = provider(look, fresh, registry)
+        if once and output.wanted():
+            output.result([_plain(sample) for sample in look()])
+        elif once:
+            output.say(generate_latest(registry).decode().rstrip())
         else:
             server, _ = start_http_server(port, host, registry)
-            click.echo(f"metrics at http://{host}:{port}/metrics; Ctrl-C stops")
+            address = f"http://{host}:{port}/metrics"
+            output.say(f"metrics at {address}; Ctrl-C stops")
+            output.result({"address": address})
             try:
                 threading.Event().wait()
             finally:
                 server.shutdown()
         made.shutdown()
+
+
+def _plain(sample: Sample) -> dict[str, object]:
+    labels = dict(zip(sample.measure.labels, sample.labels, strict=True))
+    return {"name": sample.measure.name, "labels": labels, "value": sample.value}
 
 
 def _look(instance: dg.DagsterInstance) -> Callable[[], Iterator[Sample]]:

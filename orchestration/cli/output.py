@@ -42,6 +42,11 @@ def _choose(ctx: click.Context, option: click.Parameter, chosen: bool) -> None:
     _AS_JSON.set(chosen)
 
 
+def wanted() -> bool:
+    """Whether a program reads: JSON."""
+    return _AS_JSON.get()
+
+
 def say(text: str) -> None:
     """A line for people."""
     if not _AS_JSON.get():

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from orchestration.cli import ends_when_asked
+from orchestration.cli import ends_when_asked, output
 from orchestration.cli.instance import dagster_home, dagster_instance
 from orchestration.files import FOLDER, require_pipelines
 from resources.connections import data_folder
@@ -30,7 +30,9 @@ def ui(port: int) -> None:
     require_pipelines(FOLDER)
     home = dagster_home()
     dagster_instance().dispose()  # made here, if it is new, and not by three processes at once
-    click.echo(f"Dagster is starting at http://127.0.0.1:{port} (state in {home}); Ctrl-C stops it")
+    address = f"http://127.0.0.1:{port}"
+    output.say(f"Dagster is starting at {address} (state in {home}); Ctrl-C stops it")
+    output.result({"address": address, "state": str(home)})
     # Dagster would have people use `dg dev`, which is a tool of a project's developers.
     quiet = ["-W", "ignore:Function `dev_command` is superseded"]
     command = [sys.executable, *quiet, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]

@@ -69,6 +69,7 @@ def test_help_says_what_it_does_and_takes(name: str) -> None:
     commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
     options = [p for c in commands for p in c.params if isinstance(p, click.Option)]
     assert [o.name for o in options if not o.help] == []
+    assert all("json" in {option.name for option in c.params} for c in commands[1:] or commands)
 
 
 def test_a_day_of_a_pipeline(
