@@ -70,3 +70,16 @@ def reported(pipeline: Pipeline, job: str, inputs: Sequence[Dataset], output: Da
         sender.failed(problem)
         raise
     sender.completed(work.rows)
+
+
+def tell_landed(pipeline: Pipeline, rows: int) -> None:
+    """Of landings that are done: topics became rows of the intermediate table."""
+    with reported(pipeline, "landing", topics(pipeline), landing(pipeline.intermediate)) as work:
+        work.rows = rows
+
+
+def tell_merged(pipeline: Pipeline, table: Destination, columns: Sequence[RowColumn], rows: int) -> None:
+    """Of merges that are done: what was landed became rows of a table."""
+    place = landing(pipeline.intermediate)
+    with reported(pipeline, table.name, [place], destination(table, columns, place)) as work:
+        work.rows = rows

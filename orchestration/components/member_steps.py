@@ -22,7 +22,7 @@ from jobs.pipeline import Pipeline
 from jobs.side_by_side import Outcome
 from jobs.spec.members import Member
 from jobs.spec.tables import Table
-from orchestration import names
+from orchestration import names, open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig, MergeConfig
 from orchestration.components.ends import Ends
@@ -57,11 +57,12 @@ def run_landing_of_members(
             if not config.topics:
                 newest = sum(state.batch_number for state in members.landed())
                 context.instance.add_run_tags(context.run.run_id, {names.LANDED_TAG: str(newest)})
-        found = {
-            o.topic: checks.landing_results(key, members.open(o.member).intermediate.landed().batches)
-            for o in outcomes
-            if o.member and o.done
-        }
+        found = dict[str, list[dg.AssetCheckResult]]()
+        for outcome in outcomes:
+            if outcome.member and outcome.done:
+                pipeline = members.open(outcome.member)
+                found[outcome.topic] = checks.landing_results(key, pipeline.intermediate.landed().batches)
+                open_lineage.tell_landed(pipeline, metadata.total(outcome.done).landed)
     results = checks.together(key, checks.landing_checks(key), found)
     shown = {**landed_metadata(outcomes, time.monotonic() - began), **seen_metadata(launch, seen)}
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)

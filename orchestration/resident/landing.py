@@ -78,9 +78,7 @@ def _tell(stay: Staying, pipeline: Pipeline, done: _Landed) -> None:
     results = checks.landing_results(stay.key, [*done.before, *done.batches])
     results.append(checks.fields_result(stay.key, pipeline.spec, pipeline.intermediate.landed().batches))
     batches, rows = done.batches, metadata.total(done.batches).landed
-    place = open_lineage.landing(pipeline.intermediate)
-    with open_lineage.reported(pipeline, "landing", open_lineage.topics(pipeline), place) as work:
-        work.rows = rows
+    open_lineage.tell_landed(pipeline, rows)
     told = shown(pipeline, batches, done.seconds)
     done.told()
     version = told.get("data_version", dg.DataVersion("")).value

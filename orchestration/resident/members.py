@@ -22,7 +22,7 @@ from jobs.pipeline import Pipeline
 from jobs.side_by_side import Outcome
 from jobs.spec.members import Member
 from jobs.time_limit import with_timeout
-from orchestration import names
+from orchestration import names, open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.ends import Ends
 from orchestration.components.member_steps import (
@@ -84,9 +84,9 @@ def stay_landing_of_members(stay: Staying) -> None:
                 topics.took(stood, _problems(outcomes), now)
             done.see(seen)
             if stay.is_due(bool(done.batches)):
-                _tell_landed(stay, topics, done)
+                _tell_landed(stay, members, topics, done)
         if done.batches:
-            _tell_landed(stay, topics, done)
+            _tell_landed(stay, members, topics, done)
 
 
 @dataclass
@@ -126,7 +126,7 @@ def _land(stay: Staying, members: Members, seen: Seen, done: _LandedTopics) -> d
     return outcomes
 
 
-def _tell_landed(stay: Staying, topics: Topics, done: _LandedTopics) -> None:
+def _tell_landed(stay: Staying, members: Members, topics: Topics, done: _LandedTopics) -> None:
     outcomes = [Outcome(topic, done=batches) for topic, batches in done.batches.items()]
     refused = done.seen.failed if done.seen else {}
     problems = [Outcome[list[LandedBatch]](t, problem=p) for t, p in {**refused, **topics.problems}.items()]
@@ -135,6 +135,9 @@ def _tell_landed(stay: Staying, topics: Topics, done: _LandedTopics) -> None:
     appeared = replace(done.seen, appeared=done.appeared) if done.seen else None
     shown = {**landed_metadata([*outcomes, *problems], done.seconds), **seen_metadata(stay.launch, appeared)}
     batches = [batch for of_topic in done.batches.values() for batch in of_topic]
+    for member in members.known():
+        if landed := done.batches.get(member.topic):
+            open_lineage.tell_landed(members.open(member), metadata.total(landed).landed)
     done.told()
     stay.tell(shown, results, None, batches=len(batches), rows=metadata.total(batches).landed)
 
@@ -197,8 +200,10 @@ def _tell_merged(stay: Staying, members: Members, number: int, topics: Topics, n
     def look(pipeline: Pipeline) -> MergedMember:
         topic = pipeline.only or pipeline.spec.source.topics[0]
         table, merged = pipeline.table(number), news[topic]
-        done = settled(pipeline, pipeline.destination_of(table), merged.batches, merged.before, merged.merged)
-        now = Ends(at, ends.get(topic))
+        destination, now = pipeline.destination_of(table), Ends(at, ends.get(topic))
+        done = settled(pipeline, destination, merged.batches, merged.before, merged.merged)
+        counts, columns = merged.merged.counts, metadata.table_columns(destination.spec, table)
+        open_lineage.tell_merged(pipeline, destination, columns, counts.inserted + counts.updated)
         return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, None, now))
 
     whose = [member for member in members.known() if member.topic in news]

@@ -118,10 +118,8 @@ def _tell_one(pipeline: Pipeline, one: _News, now: Done, ends: Ends) -> None:
     table, counts = one.stay.table, now.merged.counts if now.merged else None
     assert table
     results, shown = report(pipeline, one.stay.key, table, now, None, ends)
-    landed = open_lineage.landing(pipeline.intermediate)
-    table_set = open_lineage.destination(one.destination, table_columns(pipeline.spec, table), landed)
-    with open_lineage.reported(pipeline, one.destination.name, [landed], table_set) as told:
-        told.rows = counts.inserted + counts.updated if counts else 0
+    written = counts.inserted + counts.updated if counts else 0
+    open_lineage.tell_merged(pipeline, one.destination, table_columns(pipeline.spec, table), written)
     one.merged = None
     version, rows = now.after.commit_id if now.after else None, counts.changes if counts else 0
     one.stay.tell(shown, results, version, batches=len(now.batches), rows=rows)

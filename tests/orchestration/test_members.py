@@ -119,7 +119,7 @@ def shop(clickhouse: Path, topic: Topic) -> Shop:
 
 
 def test_topics_of_different_schema_one_that_fails_and_one_that_appears(
-    shop: Shop, instance: dg.DagsterInstance
+    shop: Shop, instance: dg.DagsterInstance, lineage: list[dict[str, Any]]
 ) -> None:
     lines = shop.make("lines")
     broken = shop.make("broken")
@@ -147,6 +147,9 @@ def test_topics_of_different_schema_one_that_fails_and_one_that_appears(
         shop.topics["orders"]: 3,
         lines: 1,
     }
+    jobs = {event["job"]["name"] for event in lineage if event["eventType"] == "COMPLETE"}
+    orders = member_name(shop.name, shop.topics["orders"])
+    assert {f"{orders}.landing", f"{orders}.iceberg {shop.name}.orders"} <= jobs
 
     shop.make("stock")
     shop.write("stock", {"id": 7, "name": "new"})

@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 from confluent_kafka import Producer
 
+from jobs.spec.members import member_name
 from orchestration.names import landing_key
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
@@ -51,7 +52,9 @@ def stays(connections: Connections, stack: Path, tmp_path: Path) -> Stays:
     return Stays(connections, stack / "connections.yaml", tmp_path)
 
 
-def test_every_topic_is_committed_and_one_that_fails_stops_no_other(stays: Stays, topic: Callable[..., str]) -> None:
+def test_every_topic_is_committed_and_one_that_fails_stops_no_other(
+    stays: Stays, topic: Callable[..., str], lineage: list[dict[str, Any]]
+) -> None:
     name = stays.name
     topics = {table: topic(f"{name}.{table}") for table in ("goods", "orders", "broken")}
     document = {
@@ -88,6 +91,9 @@ def test_every_topic_is_committed_and_one_that_fails_stops_no_other(stays: Stays
         failed = landing.metadata["failed topics"].value
         assert isinstance(failed, dict)
         assert list(failed) == [topics["broken"]]
+        goods = member_name(name, topics["goods"])
+        done = {event["job"]["name"] for event in lineage if event["eventType"] == "COMPLETE"}
+        assert {f"{goods}.landing", f"{goods}.iceberg {name}.goods"} <= done
     stays.until_there({"broken": {}})
 
 
