@@ -47,6 +47,8 @@ THREE: Sequence[Table] = (("iceberg", "upsert_delete"), ("clickhouse", "append")
 RUN = ("run", "--until-caught-up")
 DONE, LATER = 0, 3
 _PATIENCE = 900
+# How likely the run that goes on after a kill is killed too: it works on what is half done, and that becomes more so.
+_AGAIN = 0.6
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,9 @@ class Soak:
             killed += " (ended before)"
             self.due.insert(0, act)
         self.say(f"step {self.step}: {killed}")
+        while not first_round and self.dice.random() < _AGAIN:
+            killed = f"{self.kill_run()} that went on"
+            self.say(f"step {self.step}: {killed}")
         self.run_on(killed)
         if not first_round and self.dice.random() < 0.3:
             command = self._command()
