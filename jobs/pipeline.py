@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -42,6 +42,9 @@ from resources.kafka import KafkaCluster
 from resources.schema_registry import SchemaRegistry
 from resources.spark import open_session, spark_errors
 
+if TYPE_CHECKING:
+    from jobs.events.roles import Role
+
 
 class ReachedBySpark(Protocol):
     """A catalog, or a destination."""
@@ -63,6 +66,7 @@ class Pipeline:
         one_task: how that part of a merge is done which takes one task of Spark.
         events: what it tells is published with what other members of the pipeline tell; None: by itself.
         only: of the tables that records have named, the name of those that this is about (`jobs.members`).
+        roles: publish its events, by name; open for the next batch of this process.
         silent_until: tables that did not answer, by name, and when to ask them again; on the monotonic clock.
     """
 
@@ -73,6 +77,7 @@ class Pipeline:
     part_of: str | None = None
     seen: TopicState | None = None
     _sessions: dict[str, SparkSession] = field(default_factory=dict)
+    roles: dict[str, Role] = field(default_factory=dict)
     silent_until: dict[str, float] = field(default_factory=dict)
     only: str | None = None
     reads: Reads = read_alone

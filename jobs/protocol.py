@@ -28,7 +28,7 @@ from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination, Transaction
 from jobs.destinations.refused_rows import log_refused
-from jobs.events.publishing import LandingEvents, publish_table_events
+from jobs.events.publishing import LandingEvents, open_beside, publish_table_events
 from jobs.failpoints import failpoint
 from jobs.lineage import next_batches, next_stretch
 from jobs.merged import MergedBatches, MergedTable, Pending
@@ -197,6 +197,9 @@ def _merge_once(
 ) -> list[MergedTable]:
     """One attempt: each table from its own committed state, then the common commit if there is one, then the events."""
     found = [pending(pipeline, destination) for destination in destinations]
+    for wanted in found if publish else ():
+        if wanted.batches:
+            open_beside(pipeline, wanted.destination)
     done = [_apply(pipeline, wanted, transaction) for wanted in found]
     if transaction:
         failpoint("together.written")

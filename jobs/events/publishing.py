@@ -7,18 +7,20 @@ fails by it: a problem is a warning, this role publishes nothing more in this ru
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from jobs import offsets
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination
 from jobs.events.quietly import quietly
-from jobs.events.roles import LandingRole, TableRole
+from jobs.events.roles import LANDING, LandingRole, Role, TableRole, role_of, table_role
 from jobs.failpoints import GROUP, failpoint
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
-from resources.errors import BatchmergeError, Unavailable
+from resources.errors import BatchmergeError, Interrupted, Unavailable
 
 _LOG = logging.getLogger("batchmerge")
 # Seconds: for a look at another table; and until one that was silent is looked at again.
@@ -35,7 +37,11 @@ class LandingEvents:
     def catch_up(self) -> None:
         """Events of batches that a run which died has landed."""
         if self._role:
-            self._publish(self._role.catch_up)
+            self._publish(lambda: _taken_over(self._pipeline, LANDING, self._catch_up))
+
+    def _catch_up(self) -> None:
+        self._role = LandingRole(self._pipeline)
+        self._role.catch_up()
 
     def requested(self, batch: Batch) -> None:
         """Before a batch is landed."""
@@ -48,7 +54,7 @@ class LandingEvents:
             self._publish(lambda: role.landed(batch))
 
     def _publish(self, work: Callable[[], None]) -> None:
-        if not _quietly(self._pipeline, "landing", work):
+        if not _quietly(self._pipeline, LANDING, LANDING, work):
             self._role = None
 
 
@@ -68,11 +74,41 @@ def publish_table_events(
         landed: the landed batches that are still known, ascending.
         merged: those that this step has merged, in the commit `reference`.
     """
-    if pipeline.spec.control.enabled:
-        role = TableRole(pipeline, destination, landed, merged, reference)
-        _quietly(pipeline, destination.name, lambda: role.publish(lambda: _states(pipeline)))
-    else:
-        _quietly(pipeline, destination.name, lambda: _move_group(pipeline))
+    role, name = TableRole(pipeline, destination, landed, merged, reference), table_role(pipeline, destination.table)
+
+    def publish() -> None:
+        if pipeline.spec.control.enabled:
+            _taken_over(pipeline, name, lambda: role.publish(lambda: _states(pipeline)))
+        else:
+            _move_group(pipeline)
+
+    _quietly(pipeline, name, destination.name, publish)
+
+
+def open_beside(pipeline: Pipeline, destination: Destination) -> None:
+    """Begins to open what publishes the table's events, while the table is merged."""
+    if pipeline.spec.control.enabled and not pipeline.events:
+        role = role_of(pipeline, table_role(pipeline, destination.table))
+        threading.Thread(target=_opened, args=(role,), daemon=True, name="batchmerge-events").start()
+
+
+def _opened(role: Role) -> None:
+    # What stands in the way is told when there are events to publish.
+    with suppress(BatchmergeError):
+        role.open()
+
+
+def _taken_over(pipeline: Pipeline, role: str, work: Callable[[], None]) -> None:
+    """Does the work in a role that may be kept from earlier work, and that another run has taken since. One that was
+    opened for this very work gives way to the other run, which is newer."""
+    is_used = role in pipeline.roles and pipeline.roles[role].is_used
+    try:
+        work()
+    except Interrupted:
+        if not is_used:
+            raise
+        pipeline.roles.pop(role, None)
+        work()
 
 
 def _move_group(pipeline: Pipeline) -> None:
@@ -109,8 +145,12 @@ def _states(pipeline: Pipeline) -> list[CommittedState] | None:
     return states
 
 
-def _quietly(pipeline: Pipeline, who: str, work: Callable[[], None]) -> bool:
+def _quietly(pipeline: Pipeline, role: str, who: str, work: Callable[[], None]) -> bool:
+    """True if it was done in time; else nobody uses the role any more."""
     if pipeline.events is None:
-        return quietly(pipeline.spec.control, who, work)
+        done = quietly(pipeline.spec.control, who, work)
+        if not done:
+            pipeline.roles.pop(role, None)
+        return done
     work()  # nothing is sent here
     return True

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from threading import Lock
 
 from jobs import offsets
 from jobs.batch import Batch, CommittedState, LandedBatch
@@ -44,10 +45,12 @@ from jobs.events.together import SharedRole
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import added_files
 from jobs.pipeline import Pipeline
+from jobs.spec.tables import Table
 from resources.control_topic import ControlWriter, GroupProgress, read_metadata
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
 
+LANDING = "landing"
 # So many batches per transaction: after a long outage the events follow step by step.
 _AT_ONCE = 100
 # More would make a message that Kafka refuses (1 MB by default).
@@ -55,13 +58,19 @@ _MOST_FILES = 10_000
 
 
 class Role:
-    """One role of a pipeline: publishes events and remembers how far."""
+    """One role of a pipeline: publishes events and remembers how far. To open it takes a third of a second.
+
+    Attributes:
+        is_used: it has published what was pending; it is kept for the next batch.
+    """
 
     def __init__(self, pipeline: Pipeline, name: str) -> None:
         self._pipeline = pipeline
         self._control = pipeline.spec.control
         self.group = f"batchmerge-{pipeline.part_of or pipeline.name}/{name}"
         self._published: PublishedThrough | None = None
+        self._opening = Lock()
+        self.is_used = False
         self._writer = ControlWriter(
             pipeline.kafka, self._control.topic, self.group, float(self._control.time_limit_seconds)
         )
@@ -75,7 +84,7 @@ class Role:
 
     def publish(self, point: str, payloads: Sequence[Payload], progress: Sequence[GroupProgress] = ()) -> None:
         """Sends these events and moves these groups in one transaction."""
-        self._open()
+        self.open()
         pipeline = self._pipeline
         values = [encode(make_event(pipeline.name, pipeline.run_id, payload)) for payload in payloads]
         self._writer.send(pipeline.name, values, progress, lambda: failpoint(f"events.{point}.written"))
@@ -94,7 +103,7 @@ class Role:
             return
         # Also where nothing is pending: a dead run's open transaction holds up every reader until it times out. And
         # the metadata may still move until older runs of this role are fenced.
-        self._open()
+        self.open()
         states = find(self.published_through(group, state), state)
         for first in range(0, len(states), _AT_ONCE):
             some = states[first : first + _AT_ONCE]
@@ -103,15 +112,26 @@ class Role:
             self.publish(point, together, [GroupProgress(group, some[-1].offsets, newest.to_metadata())])
             if group == self.group:
                 self._published = newest
+        self.is_used = True
 
-    def _open(self) -> None:
-        if not self._writer.is_open:
-            self._writer.open(self._control.create)
+    def open(self) -> None:
+        """Fences older runs of this role, unless this one has done so before."""
+        with self._opening:
+            if not self._writer.is_open:
+                self._writer.open(self._control.create)
 
 
-def _role(pipeline: Pipeline, name: str) -> Role | SharedRole:
-    """Members of a pipeline that work side by side share one."""
-    return SharedRole(pipeline.events, pipeline.name) if pipeline.events else Role(pipeline, name)
+def role_of(pipeline: Pipeline, name: str) -> Role | SharedRole:
+    """The role, open still from the batch before. Members of a pipeline that work side by side share one."""
+    if pipeline.events:
+        return SharedRole(pipeline.events, pipeline.name)
+    return pipeline.roles.setdefault(name, Role(pipeline, name))
+
+
+def table_role(pipeline: Pipeline, table: Table) -> str:
+    """The name of a table's role."""
+    of_member = pipeline.part_of and table in pipeline.spec.tables
+    return f"tables-{pipeline.spec.tables.index(table)}" if of_member else f"{table.connection}.{table.table}"
 
 
 class LandingRole:
@@ -119,7 +139,7 @@ class LandingRole:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._role = _role(pipeline, "landing")
+        self._role = role_of(pipeline, LANDING)
         self._requested: set[str] = set()
         self._landed: list[LandedBatch] = []
 
@@ -187,10 +207,7 @@ class TableRole:
         Args:
             all_states: the states of all tables; None where one of them has none or cannot be read.
         """
-        table = self.destination.table
-        of_member = self.pipeline.part_of and table in self.pipeline.spec.tables
-        entry = f"tables-{self.pipeline.spec.tables.index(table)}" if of_member else f"{table.connection}.{table.table}"
-        role = _role(self.pipeline, entry)
+        role = role_of(self.pipeline, table_role(self.pipeline, self.destination.table))
 
         def find(published: PublishedThrough | None, state: CommittedState) -> list[CommittedState]:
             return pending(published, self.landed, state, _now(), self.merged)

@@ -26,7 +26,9 @@ from jobs.events.messages import (
     CommitTable,
 )
 from jobs.events.reading import read_events
+from jobs.pipeline import Pipeline
 from resources.connections import Connections, load_connections
+from resources.control_topic import ControlWriter
 from resources.errors import TopicMissing
 from tests.kit.engine import Engine, session
 from tests.kit.events import check_all_published, check_groups, cluster, effective, events
@@ -61,6 +63,12 @@ def _grow(engine: Engine, seed: int, count: int = 120) -> None:
 
 def _control(engine: Engine) -> str:
     return engine.pipeline.spec.control.topic
+
+
+def _advance(pipeline: Pipeline) -> None:
+    list(protocol.land(pipeline, 0))
+    for destination in pipeline.destinations():
+        protocol.merge(pipeline, destination)
 
 
 class TestPipeline:
@@ -113,6 +121,36 @@ class TestPipeline:
         assert [e.payload.batch_number for e in published if e.type == "commit_complete"] == [1, 2, 3, 4]
         check_all_published(engine.pipeline, published)
         check_groups(engine.pipeline)
+
+    def test_a_role_stays_open_for_the_next_batch(
+        self, engine: Engine, connections: Connections, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened, real = list[ControlWriter](), ControlWriter.open
+
+        def counted(writer: ControlWriter, create: bool) -> None:
+            opened.append(writer)
+            real(writer, create)
+
+        monkeypatch.setattr(ControlWriter, "open", counted)
+        pipeline = engine.pipeline
+        for seed in range(3):
+            _grow(engine, seed, 40)
+            _advance(pipeline)
+        assert len(opened) == 3, "landing and two tables"
+        check_all_published(pipeline, events(connections, _control(engine)))
+
+    def test_a_role_that_another_run_took_meanwhile_is_taken_back(
+        self, engine: Engine, connections: Connections, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        runs = engine.pipeline, engine.pipeline
+        for seed in range(4):
+            _grow(engine, seed, 40)
+            _advance(runs[seed % 2])
+        published = events(connections, _control(engine))
+        check_all_published(engine.pipeline, published)
+        check_groups(engine.pipeline)
+        assert effective(published) == published
+        assert [r.message for r in caplog.records if "could not be published" in r.message] == []
 
     def test_nothing_new_publishes_nothing(self, engine: Engine, connections: Connections) -> None:
         _grow(engine, 1, 60)
