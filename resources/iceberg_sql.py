@@ -5,15 +5,19 @@ with every snapshot.
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+from pyiceberg.typedef import Identifier
+from sqlalchemy import Executable, bindparam, select
 
 # The newest so many, and of those before as many as have so few snapshots together.
 _KEPT, _SNAPSHOTS = 16, 20_000
@@ -36,20 +40,37 @@ class RememberingCatalog(SqlCatalog):
         self._known = OrderedDict[str, TableMetadata]()
         self._lock, self._snapshots = Lock(), 0
 
-    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
-        place: Any = orm_table.metadata_location
+    def load_table(self, identifier: str | Identifier) -> Table:
+        namespace, name = self.namespace_to_string(self.namespace_from(identifier)), self.table_name_from(identifier)
+        with self.engine.connect() as connection:
+            found = connection.execute(self._place, {"namespace": namespace, "name": name}).scalar()
+        if not found:
+            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
+        return self._table(namespace, name, found)
+
+    @cached_property
+    def _place(self) -> Executable:
+        """Where a table's metadata is. pyiceberg's own question is put together, and its answer mapped, each time."""
+        named = IcebergTables.table_namespace == bindparam("namespace"), IcebergTables.table_name == bindparam("name")
+        asked = select(IcebergTables.metadata_location).where(IcebergTables.catalog_name == self.name, *named)
+        only_tables = self._iceberg_type_filter()
+        return asked if only_tables is None else asked.where(only_tables)
+
+    def _table(self, namespace: str, name: str, place: str) -> Table:
         with self._lock:
             metadata = self._known.get(place)
             if metadata is not None:
                 self._known.move_to_end(place)
         if metadata is None:
-            table = super()._convert_orm_to_iceberg(orm_table)
-            self._remember(place, table.metadata)
-            return table
-        name: Any = orm_table.table_name
-        namespace: Any = orm_table.table_namespace
+            file = self._load_file_io(location=place).new_input(place)
+            metadata = FromInputFile.table_metadata(file)
+            self._remember(place, metadata)
         io = self._load_file_io(metadata.properties, place)
-        return Table((*Catalog.identifier_to_tuple(namespace), name), metadata, place, io, self)
+        return Table((*self.identifier_to_tuple(namespace), name), metadata, place, io, self)
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        row: Any = orm_table
+        return self._table(row.table_namespace, row.table_name, row.metadata_location)
 
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
         super()._write_metadata(metadata, io, metadata_path)
