@@ -20,14 +20,13 @@ from jobs.iceberg.new_files import NewFiles
 from jobs.landing.new_tables import NameRule
 from jobs.landing.places import Places
 from jobs.landing.readers import record_reader
-from jobs.landing.reads import Reads, WantedRead, kafka_records, read_alone
+from jobs.landing.reads import Reads, WantedRead, kafka_records, read_alone, require_topics
 from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries, Schemas
 from jobs.landing.task import LandingTask, Selection
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
-from jobs.plan import refuse_other_topics
 from jobs.spark_tasks import plain_function, told_by_tasks
 from jobs.spec.metadata import INSTANT, reads_headers
 from jobs.spec.pipeline import PipelineSpec
@@ -82,15 +81,21 @@ class BatchRecords:
         return shaped.withColumns(constants).select(schema.names)
 
     def write(self, spark: SparkSession, where: str, selection: Selection, files: NewFiles) -> list[TaskReport]:
-        """Has Spark's tasks write the selected records, in one pass over Kafka; returns what each of them tells."""
+        """Has Spark's tasks write the selected records, in one pass over Kafka; returns what each of them tells.
+
+        Raises:
+            TopicRecreated: they may be those of another topic than the batch was planned for.
+        """
 
         def once(schemas: Schemas) -> list[TaskReport]:
             reader = self._reader(schemas)
             task = LandingTask(where, reader, selection, files, self._constants)
             if resolved := self.spec.source.resolved:
                 records = transformed(self._records(spark), resolved, reader, self.refused)
-                return [TaskReport.from_text(text) for text in told_by_tasks(records, task)]
-            return self.reads(spark, WantedRead(self.kafka, self.batch.ranges, reads_headers(self.spec), task))
+                texts = told_by_tasks(records, task)
+                require_topics(self.kafka, [self.batch])
+                return [TaskReport.from_text(text) for text in texts]
+            return self.reads(spark, WantedRead(self.kafka, self.batch, reads_headers(self.spec), task))
 
         topics = {tp.topic for tp, offsets in self.batch.ranges.items() if len(offsets)}
         return self.registries.read(self.spec.source, topics, self.schema_ids, once)
@@ -120,16 +125,6 @@ class BatchRecords:
     def _reader(self, schemas: Schemas) -> RecordReader:
         reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields, self.names)
         return replace(reader, places=self.places)
-
-    def check_topics(self) -> None:
-        """After the records were read.
-
-        Raises:
-            TopicRecreated: they may be those of another topic than the batch was planned for.
-        """
-        topics = sorted({tp.topic for tp, r in self.batch.ranges.items() if len(r)})
-        if topics:
-            refuse_other_topics(self.batch, self.kafka.describe(topics)[0])
 
     def find_failing(self, spark: SparkSession, problem: PySparkException) -> None:
         """Finds the records that the transform fails on; raises the problem where that is not its cause."""

@@ -40,7 +40,6 @@ def land_ranges(spark: SparkSession, records: BatchRecords, append: Append, sele
         TopicRecreated: while they were read.
     """
     reports = _write(spark, records, append, selection) if total(records.batch.ranges) else []
-    records.check_topics()
     found = sum_up(reports, records.batch.ranges, append.identifier)
     append.add(found.files)
     skip = not selection.bad_records

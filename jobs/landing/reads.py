@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from jobs.batch import Batch
 from jobs.landing.packed_read import PackedRead
 from jobs.landing.splits import Read, plan_reads
 from jobs.landing.task import LandingTask, OpenTask
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges, TopicPartition
+from jobs.plan import refuse_other_topics
 from jobs.spark_tasks import Batches, numbered, plain_function, told, told_by_all
 from resources.kafka import KafkaCluster
 from resources.spark import parallelism
@@ -29,32 +31,47 @@ from resources.spark import parallelism
 
 @dataclass(frozen=True)
 class WantedRead:
-    """The ranges of one batch, and what is to be done with their records."""
+    """A batch, and what is to be done with its records."""
 
     kafka: KafkaCluster
-    ranges: Ranges
+    batch: Batch
     headers: bool
     task: LandingTask
 
 
 Reads = Callable[[SparkSession, WantedRead], list[TaskReport]]
-"""Has the records read; gives what each of Spark's tasks tells."""
+"""Has the records read; gives what each of Spark's tasks tells. Raises TopicRecreated: they may be another topic's."""
 
 
 def read_alone(spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
     """In a job of its own."""
-    return [TaskReport.from_text(text) for text in _told(spark, wanted, wanted.ranges, wanted.headers, wanted.task)]
+    texts = _told(spark, wanted, wanted.batch.ranges, wanted.headers, wanted.task)
+    require_topics(wanted.kafka, [wanted.batch])
+    return [TaskReport.from_text(text) for text in texts]
+
+
+def require_topics(kafka: KafkaCluster, batches: Sequence[Batch]) -> None:
+    """After the records of these batches were read.
+
+    Raises:
+        TopicRecreated: those of one may be of another topic than it was planned for.
+    """
+    topics = {tp.topic for batch in batches for tp, offsets in batch.ranges.items() if len(offsets)}
+    ids = kafka.describe(sorted(topics))[0] if topics else {}
+    for batch in batches:
+        refuse_other_topics(batch, ids)
 
 
 def read_together(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
     """In one job; no two of them have a topic in common, and all are in the same Kafka."""
-    ranges = {tp: offsets for one in wanted for tp, offsets in one.ranges.items()}
-    numbers = {tp.topic: number for number, one in enumerate(wanted) for tp in one.ranges}
+    ranges = {tp: offsets for one in wanted for tp, offsets in one.batch.ranges.items()}
+    numbers = {tp.topic: number for number, one in enumerate(wanted) for tp in one.batch.ranges}
     task = TasksByTopic(numbers, [one.task for one in wanted])
     found: list[list[TaskReport]] = [[] for _ in wanted]
     for text in _told(spark, wanted[0], ranges, any(one.headers for one in wanted), task):
         number, _, report = text.partition(" ")
         found[int(number)].append(TaskReport.from_text(report))
+    require_topics(wanted[0].kafka, [one.batch for one in wanted])
     return found
 
 
