@@ -10,12 +10,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.spark_tasks import Batches, numbered, numbers, plain_function
 from resources.carried_errors import carrying_errors
+from resources.spark import parallelism
 
 # Called in a task; travels there, so it holds no client and no session.
 Share = Callable[[], Iterable[pa.Table]]
 
 # A share of fewer rows would be read before its task is worth its start.
 WORTH_A_TASK = 250_000
+# Each core gets its part in pieces, so that none waits long for the last one.
+_PIECES = 2
 
 
 def rows_of(spark: SparkSession, shares: Sequence[Share], schema: pa.Schema) -> DataFrame:
@@ -45,5 +48,5 @@ def reshaped(rows: DataFrame, shape: Callable[[pa.Table], pa.Table], schema: pa.
 
 def share_count(spark: SparkSession, rows: int) -> int:
     """Into how many shares so many rows are worth being cut."""
-    most = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    return max(1, min(most, 1 + rows // WORTH_A_TASK))
+    wanted = 1 + rows // WORTH_A_TASK
+    return min(wanted, _PIECES * parallelism(spark)) if wanted > 1 else 1

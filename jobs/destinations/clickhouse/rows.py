@@ -24,7 +24,7 @@ from jobs.destinations.clickhouse.insertion import (
 )
 from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC
 from jobs.spec.columns import RowColumn
-from resources.spark import spark_errors
+from resources.spark import parallelism, spark_errors
 
 # Positions are 32 bits of a version; no record has this one.
 _AFTER_ALL = 2**32 - 1
@@ -59,7 +59,7 @@ class NewestRows:
         """The rows with the number of their chunk, by which they are spread and sorted."""
         keys = [F.col(f"`{name}`") for name in self.wanted.keys]
         numbered = self._rows().withColumn(CHUNK, F.pmod(F.xxhash64(*keys), F.lit(count)).cast("int"))
-        tasks = min(count, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1))
+        tasks = min(count, parallelism(self.spark)) if count > 1 else 1
         placed = numbered.coalesce(1) if tasks == 1 else numbered.repartition(tasks, CHUNK)
         return placed.sortWithinPartitions(CHUNK, BATCH, POSITION)
 
