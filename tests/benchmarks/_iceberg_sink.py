@@ -9,24 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyiceberg.table import Table
 
-from jobs.iceberg.schema import iceberg_schema
-from jobs.schema.types import parse_columns
 from resources.connections import Connections, IcebergConnection, KafkaConnection
-from resources.iceberg import IcebergCatalog
 from resources.local import processes
 from resources.local.jars import Bundle, classpath, fetch
 from resources.local.java import find_java
 from resources.local.jvm import jvm
 from resources.local.ports import free_port
 from resources.local.service import HOST, Command
-from tests.benchmarks._records import COLUMNS
+from tests.benchmarks._sink import Sink, SinkTable
 from tests.benchmarks._spent import Spent, spent
-from tests.benchmarks._workload import new_name
+from tests.benchmarks._visible import rows_in
 
 _KAFKA, _ICEBERG, _HADOOP = "4.1.1", "1.12.0", "3.4.1"
 LIBRARIES = Bundle(
@@ -114,34 +110,29 @@ class SinkRun:
     whole: Spent
 
 
+@contextmanager
+def sink(home: Path, connections: Connections, topic: str, commit_ms: int) -> Iterator[Sink]:
+    """The sink, from the beginning of this log into a new table."""
+    table = SinkTable.make(connections)
+    lake = connections.get("lake", IcebergConnection)
+    settings = _connector(topic, f"control-{table.name}", table.full_name, commit_ms, lake)
+    with _connect(home / table.name, settings, connections) as running:
+        yield Sink(running, home / table.name / "log", table)
+
+
 def run_sink(home: Path, connections: Connections, topic: str, rows: int, commit_ms: int) -> SinkRun:
-    catalog, name = IcebergCatalog("lake", connections.get("lake", IcebergConnection)), new_name()
-    table = f"bench.{name}"
-    schema = pa.schema([field.with_nullable(True) for field in parse_columns(COLUMNS)])
-    catalog.create(table, iceberg_schema(schema), properties={"write.parquet.compression-codec": "zstd"})
-    settings = _connector(topic, f"control-{name}", table, commit_ms, connections.get("lake", IcebergConnection))
     began = time.monotonic()
-    with _connect(home / name, settings, connections) as running, spent(psutil.Process(running.pid)) as whole:
-        while _visible(catalog.require(table)) < rows:
-            if not processes.is_alive(running) or time.monotonic() - began > _PATIENCE:
-                log = (home / name / "log").read_text()[-3000:]
-                raise SystemExit(f"the sink has {_visible(catalog.require(table)):,} of {rows:,} rows:\n{log}")
+    with sink(home, connections, topic, commit_ms) as one, spent(psutil.Process(one.process.pid)) as whole:
+        while (found := one.rows()) < rows:
+            if time.monotonic() - began > _PATIENCE:
+                raise SystemExit(f"the sink has {found:,} of {rows:,} rows:\n{one.log.read_text()[-3000:]}")
             time.sleep(0.2)
-    return SinkRun(_steady(catalog.require(table)), whole)
+    return SinkRun(_steady(one.table.loaded), whole)
 
 
 def _steady(table: Table) -> tuple[float, ...]:
-    commits = [(s.timestamp_ms / 1000, _total(s.summary)) for s in table.metadata.snapshots]
+    commits = [(s.timestamp_ms / 1000, rows_in(s)) for s in table.metadata.snapshots]
     if len(commits) < 4:
         return ()
     (first, before), (last, after) = commits[0], commits[-2]
     return ((after - before) / (last - first),)
-
-
-def _visible(table: Table) -> int:
-    found = table.current_snapshot()
-    return _total(found.summary) if found else 0
-
-
-def _total(summary: object) -> int:
-    return int(getattr(summary, "additional_properties", {}).get("total-records", 0))

@@ -2,39 +2,44 @@
 
 From tick to commit: a run that is asked for as a schedule does, with the records waiting; until the last table's
 materialization, which is written after its commit. From produce to visible: a resident run (`interval: 1s`) while
-records come evenly; until their offset is committed in the table, looked at 20 times a second.
+records come evenly; until the table's newest snapshot has so many rows, looked at 20 times a second. Beside it, looked
+at in the same way and on the same broker, catalog and disk: the Apache Iceberg sink at its shortest interval, and
+Apache Flink, whose checkpoints are its commits. One works after the other, never two at once.
 """
 
 from __future__ import annotations
 
 import statistics
 import sys
-import threading
 import time
 import uuid
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import dagster as dg
-import numpy as np
-import pyarrow as pa
-from confluent_kafka import Producer
 
-from jobs.offsets import Offsets
-from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import KafkaConnection
+from resources.connections import IcebergConnection
+from resources.iceberg import IcebergCatalog
 from resources.local.ports import free_port
+from tests.benchmarks import _flink_sink as flink_sink
+from tests.benchmarks import _iceberg_sink as iceberg_sink
 from tests.benchmarks._project import Project, event_times
-from tests.benchmarks._records import as_json, rows
 from tests.benchmarks._report import Measure, report
-from tests.benchmarks._workload import PARTITIONS, document, fill, services
+from tests.benchmarks._visible import rows_of, seconds_until_visible
+from tests.benchmarks._workload import document, fill, services
 from tests.kit.dagster_dev import ask, running
-from tests.kit.waiting import PATIENCE, until
+from tests.kit.waiting import until
 
-_MODES, _WARM_UP, _WARM_SECONDS, _PARTS = ("append", "upsert", "upsert_delete"), 2, 10, 10
+_MODES, _WARM_UP = ("append", "upsert", "upsert_delete"), 2
+_APPEND = [{"kind": "iceberg", "mode": "append"}]
+_OURS = "ours"
+_BESIDE = {
+    f"Apache Iceberg sink {iceberg_sink.VERSION}, commits every 1 s": iceberg_sink.sink,
+    f"Apache Flink {flink_sink.VERSION}, checkpoints every 1 s": flink_sink.flink,
+}
 _LAUNCH = """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 
@@ -62,49 +67,54 @@ class Timed:
 
 
 def measure(options: Namespace) -> Iterator[Measure]:
-    topics = [f"latency-{uuid.uuid4().hex[:8]}" for _ in range(2)]
+    asked_for, resident, *others = (f"latency-{uuid.uuid4().hex[:8]}" for _ in range(2 + len(_BESIDE)))
+
+    def visible(topic: str, rows_now: Callable[[], int]) -> list[float]:
+        return seconds_until_visible(connections, topic, rows_now, options.rate, options.seconds)
+
     with services("kafka", "spark", home=options.home) as (home, connections):
-        for topic in topics:
+        for topic in (asked_for, resident, *others):
             fill(connections, topic, ())
         project = Project.make(home, connections)
-        asked = {
-            count: project.add(topics[0], [{"kind": "iceberg", "mode": mode} for mode in _MODES[:count]], paused=True)
+        by_count = {
+            count: project.add(asked_for, [{"kind": "iceberg", "mode": mode} for mode in _MODES[:count]], paused=True)
             for count in (1, 3)
         }
-        tables = [{"kind": "iceberg", "mode": "append"}]
-        resident = project.add(topics[1], tables, changes={}, interval="1s")
-        project.command("pause", resident)
-        command = [sys.executable, "-m", "dagster", "dev", "-m", "orchestration.definitions", "--host", "127.0.0.1"]
-        at = str(project.folder / "dagster")
-        with (
-            dg.DagsterInstance.from_config(at) as instance,
-            running(command, free_port(()), project.environment, project.folder / "log") as page,
-        ):
-            daemon = Daemon(project, instance, page)
-            for count, name in asked.items():
-                runs = [one_run(daemon, name, topics[0], options.rows) for _ in range(_WARM_UP + options.runs)][
-                    _WARM_UP:
-                ]
-                yield Measure(
-                    what=f"from tick to commit, {options.rows:,} records, {count} table{'s' if count > 1 else ''}",
-                    unit="s",
-                    turns=tuple(run.whole for run in runs),
-                    beside={
-                        "until the run's process begins": tuple(run.to_process for run in runs),
-                        "until its first step": tuple(run.to_step for run in runs),
-                        "until the last commit": tuple(run.to_commit for run in runs),
-                    },
-                    headline=count == 1,
-                )
-            project.command("resume", resident)
-            took = resident_seconds(project, resident, tables, topics[1], options)
-    cuts = statistics.quantiles(took, n=100)
-    yield Measure(
-        what=f"from produce to visible, {options.rate:,} records a second for {options.seconds} s: p50",
+        stays = project.add(resident, _APPEND, changes={}, interval="1s")
+        project.command("pause", stays)
+        with daemon_on(project) as daemon:
+            for count, name in by_count.items():
+                yield _tick_to_commit(daemon, name, asked_for, count, options)
+            project.command("resume", stays)
+            took = {_OURS: visible(resident, _rows_of_pipeline(project, stays, resident))}
+        for (who, start), topic in zip(_BESIDE.items(), others, strict=True):
+            with start(home, connections, topic, commit_ms=1000) as sink:
+                took[who] = visible(topic, sink.rows)
+    yield from _produce_to_visible(took, options)
+
+
+@contextmanager
+def daemon_on(project: Project) -> Iterator[Daemon]:
+    command = [sys.executable, "-m", "dagster", "dev", "-m", "orchestration.definitions", "--host", "127.0.0.1"]
+    with (
+        dg.DagsterInstance.from_config(str(project.folder / "dagster")) as instance,
+        running(command, free_port(()), project.environment, project.folder / "log") as page,
+    ):
+        yield Daemon(project, instance, page)
+
+
+def _tick_to_commit(daemon: Daemon, name: str, topic: str, tables: int, options: Namespace) -> Measure:
+    runs = [one_run(daemon, name, topic, options.rows) for _ in range(_WARM_UP + options.runs)][_WARM_UP:]
+    return Measure(
+        what=f"from tick to commit, {options.rows:,} records, {tables} table{'s' if tables > 1 else ''}",
         unit="s",
-        turns=(cuts[49],),
-        beside={"p99": (cuts[98],), "longest": (max(took),)},
-        headline=True,
+        turns=tuple(run.whole for run in runs),
+        beside={
+            "until the run's process begins": tuple(run.to_process for run in runs),
+            "until its first step": tuple(run.to_step for run in runs),
+            "until the last commit": tuple(run.to_commit for run in runs),
+        },
+        headline=tables == 1,
     )
 
 
@@ -128,48 +138,25 @@ def one_run(daemon: Daemon, name: str, topic: str, count: int) -> Timed:
     return Timed(began - asked, first - began, commits[-1] - first)
 
 
-def resident_seconds(
-    project: Project, name: str, tables: list[dict[str, Any]], topic: str, options: Namespace
-) -> list[float]:
-    """Of each tenth of a second's records how long they took, after the first seconds."""
-    spec = PipelineSpec.model_validate(document(name, topic, tables, changes={}, interval="1s"))
-    (destination,) = Pipeline(name, spec, project.connections).destinations()
-    sent, each = list[tuple[int, float]](), options.rate // _PARTS
+def _rows_of_pipeline(project: Project, name: str, topic: str) -> Callable[[], int]:
+    """How many rows the pipeline's table has now."""
+    (table, *_) = PipelineSpec.model_validate(document(name, topic, _APPEND, changes={})).tables
+    catalog = IcebergCatalog("lake", project.connections.get("lake", IcebergConnection))
+    return lambda: rows_of(catalog.load(table.table))
 
-    def send() -> None:
-        servers = project.connections.get("kafka", KafkaConnection).bootstrap_servers
-        producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "compression.type": "lz4"})
-        for turn in range((_WARM_SECONDS + options.seconds) * _PARTS):
-            began = time.monotonic()
-            ids = np.arange(turn * each, (turn + 1) * each)
-            for key, value, n in zip(as_json(pa.table({"id": ids})), as_json(rows(ids)), ids.tolist(), strict=True):
-                producer.produce(topic, key=key, value=value, partition=n % PARTITIONS)
-            producer.flush()
-            sent.append(((turn + 1) * each, began))
-            time.sleep(max(0.0, began + 1 / _PARTS - time.monotonic()))
 
-    def reached() -> int:
-        """Of records in the order of their ids: the first one that is not there."""
-        state = destination.committed()
-        found: Offsets = state.offsets if state else {}
-        return min((found.get(tp, 0) for tp in found), default=0) * PARTITIONS
-
-    fill(project.connections, topic, range(PARTITIONS))
-    until(lambda: reached() > 0, what="first batch of the resident run")
-    sender, seen, took = threading.Thread(target=send), 0, list[float]()
-    sender.start()
-    first, last = _WARM_SECONDS * options.rate, (_WARM_SECONDS + options.seconds) * options.rate
-    # Records that are in the topic before the first one that is measured.
-    before, end = PARTITIONS, time.monotonic() + PATIENCE
-    while seen < last:
-        assert time.monotonic() < end, f"{last - seen:,} records are not in the table"
-        offset, now = reached() - before, time.monotonic()
-        took += [now - began for after, began in list(sent) if seen < after <= offset and after > first]
-        seen = max(seen, offset)
-        time.sleep(0.05)
-    sender.join()
-    return took
+def _produce_to_visible(took: dict[str, list[float]], options: Namespace) -> Iterator[Measure]:
+    for what, cut in (("p50", 49), ("p99", 98)):
+        figures = {who: statistics.quantiles(seconds, n=100)[cut] for who, seconds in took.items()}
+        ours = figures.pop(_OURS)
+        yield Measure(
+            what=f"from produce to visible, {options.rate:,} records a second for {options.seconds} s: {what}",
+            unit="s",
+            turns=(ours,),
+            beside={who: (figure,) for who, figure in figures.items()},
+            headline=True,
+        )
 
 
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(1_000, 100), runs=(8, 1), rate=(1_000, 1_000), seconds=(40, 5))
+    report(__doc__, measure, rows=(1_000, 100), runs=(20, 1), rate=(1_000, 1_000), seconds=(40, 5))
