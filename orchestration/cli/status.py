@@ -80,7 +80,8 @@ def _pipeline(pipeline: PipelineStatus) -> list[str]:
     about = [f"pipeline {pipeline.name}: {pipeline.problem or pipeline.starts}", *(f"  {run}" for run in pipeline.runs)]
     if pipeline.last_error:
         about.append(f"  last run failed: {pipeline.last_error}")
-    return [*about, *(f"  {table.name:<32}{_table(table)}" for table in pipeline.tables)]
+    width = max((len(table.name) for table in pipeline.tables), default=0)
+    return [*about, *(f"  {table.name:<{width}}  {_table(table)}" for table in pipeline.tables)]
 
 
 def _table(table: TableStatus) -> str:

@@ -52,7 +52,13 @@ def test_what_starts_a_pipeline() -> None:
 
 def test_a_paused_pipeline_and_its_dead_letters() -> None:
     tables = [
-        TableStatus(name="landing lake.p_tmp", batch=3, lag=0, seconds_behind=0, dead_letters=1200),
+        TableStatus(
+            name="landing lake.a_name_of_more_than_thirty_characters_tmp",
+            batch=3,
+            lag=0,
+            seconds_behind=0,
+            dead_letters=1200,
+        ),
         TableStatus(name="iceberg a.u", batch=2, lag=4, seconds_behind=400, paused="paused by anna since now"),
         TableStatus(name="iceberg a.t", batch=2, lag=None, vtts=datetime(2026, 5, 1, tzinfo=UTC), dead_letters=0),
         TableStatus(name="clickhouse a.t", problem="no answer"),
