@@ -81,5 +81,6 @@ def _tell(stay: Staying, pipeline: Pipeline, done: _Landed) -> None:
     open_lineage.tell_landed(pipeline, rows)
     told = shown(pipeline, batches, done.seconds)
     done.told()
+    stay.tell_of_topics(len(batches), rows)
     version = told.get("data_version", dg.DataVersion("")).value
     stay.tell(told["metadata"], results, version or None, batches=len(batches), rows=rows)

@@ -135,6 +135,7 @@ def _tell_landed(stay: Staying, members: Members, topics: Topics, done: _LandedT
     appeared = replace(done.seen, appeared=done.appeared) if done.seen else None
     shown = {**landed_metadata([*outcomes, *problems], done.seconds), **seen_metadata(stay.launch, appeared)}
     batches = [batch for of_topic in done.batches.values() for batch in of_topic]
+    stay.tell_of_topics(len(batches), metadata.total(batches).landed)
     for member in members.known():
         if landed := done.batches.get(member.topic):
             open_lineage.tell_landed(members.open(member), metadata.total(landed).landed)

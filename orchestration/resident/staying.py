@@ -24,6 +24,8 @@ from orchestration.resident import standing
 from orchestration.resident.pace import Bell, ring, ticks
 from orchestration.resident.turns import Over, Turns
 from orchestration.sensors.idle import again_after
+from orchestration.sensors.lag import look_at, topic_points
+from resources.errors import TransientError
 
 T = TypeVar("T")
 # Seconds: between two materializations; until a check that says the same is told again; and between two warnings alike.
@@ -130,6 +132,27 @@ class Staying:
         """Whether it is time to tell: at most once a minute, and from time to time where there is nothing new."""
         return time.monotonic() - self._told >= (_TELL_EVERY if has_news else self._longest)
 
+    def tell_of_topics(self, batches: int, rows: int) -> None:
+        """Points in the plots of the topics, since Dagster draws only one an hour for a table. None where a system does
+        not answer now."""
+        with suppress(TransientError):
+            seen = look_at(self.launch.name, self.launch.spec)
+            numbers = {
+                "lag": dg.MetadataValue.int(seen.landing + seen.tables),
+                "lag of landing": dg.MetadataValue.int(seen.landing),
+                "lag of tables": dg.MetadataValue.int(seen.tables),
+                **self._rates(batches, rows),
+            }
+            for point in topic_points(self.launch.name, self.launch.spec, seen.ends, numbers):
+                self.context.log_event(point)
+
+    def _rates(self, batches: int, rows: int) -> dict[str, dg.MetadataValue]:
+        minutes = max((time.monotonic() - self._told) / 60, 1 / 60)
+        return {
+            "batches per minute": dg.MetadataValue.float(round(batches / minutes, 1)),
+            "rows per minute": dg.MetadataValue.float(round(rows / minutes, 1)),
+        }
+
     def tell(
         self,
         shown: Mapping[str, dg.MetadataValue],
@@ -144,12 +167,8 @@ class Staying:
         Args:
             version: the commit id that the table stands at.
         """
-        minutes = max((time.monotonic() - self._told) / 60, 1 / 60)
+        rates = self._rates(batches, rows)
         self._told = time.monotonic()
-        rates = {
-            "batches per minute": dg.MetadataValue.float(round(batches / minutes, 1)),
-            "rows per minute": dg.MetadataValue.float(round(rows / minutes, 1)),
-        }
         self.context.log_event(
             dg.AssetMaterialization(
                 self.key,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping
 
 import dagster as dg
 
 from jobs import offsets
 from jobs.members import Members
+from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
@@ -100,7 +102,6 @@ def _events(
     name: str, spec: PipelineSpec, seen: Waiting, cursor: Cursor, now: float, hour: str | None
 ) -> list[dg.AssetMaterialization | dg.AssetObservation]:
     """A materialization per topic (its data version is its end), and an observation with the lag on the landing."""
-    version = offsets.encode(seen.ends)
     age = now - cursor.waiting_since if cursor.waiting_since else 0.0
     numbers = {
         "lag": dg.MetadataValue.int(seen.landing + seen.tables),
@@ -108,13 +109,21 @@ def _events(
         "lag of landing": dg.MetadataValue.int(seen.landing),
         "lag of tables": dg.MetadataValue.int(seen.tables),
     }
-    topics = []
+    topics = topic_points(name, spec, seen.ends, numbers)
+    # Dagster draws a partitioned asset by its partitions, and leaves out what names none.
+    return [*topics, dg.AssetObservation(landing_key(name), partition=hour, metadata=numbers)]
+
+
+def topic_points(
+    name: str, spec: PipelineSpec, all_ends: Offsets, numbers: Mapping[str, dg.MetadataValue]
+) -> list[dg.AssetMaterialization]:
+    """A point of each of these numbers in the plots of each topic."""
+    version, found = offsets.encode(all_ends), []
     for key in topic_keys(name, spec.source):
-        ends = {str(tp): o for tp, o in seen.ends.items() if spec.source.pattern or tp.topic == key.path[-1]}
+        ends = {str(tp): o for tp, o in all_ends.items() if spec.source.pattern or tp.topic == key.path[-1]}
         end = {"end offset": dg.MetadataValue.int(sum(ends.values())), "ends": dg.MetadataValue.json(ends)}
         # Several pipelines may read the topic: their lags are separate plots.
         own = {f"{name}: {what}": value for what, value in numbers.items()}
         tags = {"dagster/data_version": hashlib.sha256(version.encode()).hexdigest()[:16]}
-        topics.append(dg.AssetMaterialization(key, metadata={**end, **own}, tags=tags))
-    # Dagster draws a partitioned asset by its partitions, and leaves out what names none.
-    return [*topics, dg.AssetObservation(landing_key(name), partition=hour, metadata=numbers)]
+        found.append(dg.AssetMaterialization(key, metadata={**end, **own}, tags=tags))
+    return found

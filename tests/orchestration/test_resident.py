@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from orchestration import pauses
-from orchestration.names import landing_key, resident_op, table_key
+from orchestration.names import landing_key, resident_op, table_key, topic_keys
 from orchestration.run_process import pid_of
 from resources.connections import Connections
 from tests.kit.engine import catalog
@@ -85,11 +85,15 @@ def test_it_commits_is_taken_over_and_stops_when_paused(
     send(10)
     dagster.until(is_there)
     (table, *_), spec, landing = flow.spec.tables, flow.spec, resident_op(flow.name, landing_key(flow.name))
-    dagster.until(lambda: dagster.told(table_key(table)))
+    dagster.until(lambda: dagster.told(table_key(table)) and dagster.told(topic_keys(flow.name, spec.source)[0]))
     told = dagster.told(table_key(table))
     assert told
     assert told.partition
     assert {"batches per minute", "rows per minute", "lag", "batches"} <= set(told.metadata)
+
+    topic = dagster.told(topic_keys(flow.name, spec.source)[0])
+    assert topic
+    assert {f"{flow.name}: {what}" for what in ("lag", "rows per minute", "batches per minute")} <= set(topic.metadata)
 
     # Paused: nothing moves. Resumed: it goes on from where it stood.
     pauses.pause(instance, flow.name, spec, None, "anna")
