@@ -74,7 +74,7 @@ def _table(
         owners=launch.spec.owners,
         tags={names.PIPELINE_TAG: launch.name},
         partitions_def=partitions,
-        description=f"**{table.mode}**: what {whose} says. Written by the step of {'/'.join(step.path)}.",
+        description=f"What {whose} says, in the mode {table.mode}. Written by the step of {'/'.join(step.path)}.",
         metadata={
             "dagster/table_name": f"{table.connection}.{table.table}",
             "topic": whose,

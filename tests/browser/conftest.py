@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resources.local.ports import free_port
+from tests.browser.pictures import opened_page
 from tests.kit.dagster_dev import running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 ROOT = Path(__file__).parents[2]
-_PATIENCE = 60
 
 
 @pytest.fixture
@@ -61,13 +61,5 @@ def chromium() -> str:
 @pytest.fixture
 def page(chromium: str, ui: str) -> Iterator[Page]:
     """A new page of Chromium; `goto` takes paths below the address of `ui`."""
-    # Imported here: the module is collected also where playwright is not installed.
-    from playwright.sync_api import expect, sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        opened = browser.new_page(base_url=ui, viewport={"width": 1400, "height": 850})
-        opened.set_default_timeout(_PATIENCE * 1000)
-        expect.set_options(timeout=_PATIENCE * 1000)
+    with opened_page(chromium, ui) as opened:
         yield opened
-        browser.close()

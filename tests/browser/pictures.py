@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,24 @@ _DRAWN = """canvas => {
     }
   return [Math.max(0, right - left) / width, Math.max(0, bottom - top) / height];
 }"""
+
+
+_PATIENCE = 60_000
+
+
+@contextmanager
+def opened_page(chromium: str, address: str) -> Iterator[Page]:
+    """A new page of this Chromium; `goto` takes paths below the address."""
+    # Imported here: the module is collected also where playwright is not installed.
+    from playwright.sync_api import expect, sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        opened = browser.new_page(base_url=address, viewport={"width": 1400, "height": 850})
+        opened.set_default_timeout(_PATIENCE)
+        expect.set_options(timeout=_PATIENCE)
+        yield opened
+        browser.close()
 
 
 def keep_picture(page: Page, name: str) -> None:

@@ -14,7 +14,7 @@ from orchestration.cli.instance import SETTINGS
 from orchestration.names import RESIDENT_TAG
 from resources.local.ports import free_port
 from tests.kit import specs
-from tests.kit.dagster_dev import started
+from tests.kit.dagster_dev import running
 from tests.kit.waiting import until
 
 STATUS = dg.DagsterRunStatus
@@ -22,11 +22,12 @@ STATUS = dg.DagsterRunStatus
 
 @dataclass(frozen=True)
 class Resident:
-    """The pipeline, the daemon's instance and its log."""
+    """The pipeline, the daemon's instance and its log, and the address of its page."""
 
     name: str
     instance: dg.DagsterInstance
     log: Path
+    page: str
 
     def until(self, wanted: Callable[[], object]) -> None:
         until(wanted, self.log)
@@ -66,5 +67,8 @@ def resident(
         **environment,
     }
     command = [sys.executable, "-m", "dagster", "dev", "-m", "orchestration.definitions", "--host", "127.0.0.1"]
-    with dg.DagsterInstance.from_config(str(home)) as instance, started(command, free_port(()), variables, log):
-        yield Resident(name, instance, log)
+    with (
+        dg.DagsterInstance.from_config(str(home)) as instance,
+        running(command, free_port(()), variables, log) as page,
+    ):
+        yield Resident(name, instance, log, page)
