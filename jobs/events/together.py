@@ -21,6 +21,7 @@ from jobs.failpoints import GROUP, failpoint
 from jobs.offsets import Offsets, TopicPartition
 from jobs.spec.control import Control
 from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
+from resources.errors import Interrupted
 from resources.kafka import KafkaCluster
 
 # Seconds between two transactions; members whose events are in one of them.
@@ -67,7 +68,8 @@ class EventsTogether:
         self._writer = self._new_writer()
         self._lock, self._publishing = Lock(), Lock()
         self._told, self._moved = list[_Told](), dict[TopicPartition, int]()
-        self._failed = False
+        # The writer has failed in this block; it was opened in an earlier one, and not used in this one.
+        self._failed, self._kept = False, False
 
     def _new_writer(self) -> ControlWriter:
         return ControlWriter(self._kafka, self._control.topic, self.group, float(self._control.time_limit_seconds))
@@ -85,7 +87,7 @@ class EventsTogether:
     def published(self) -> Iterator[None]:
         """Publishes every second what is told in the block, and the rest after it. After a problem, which is a warning,
         nothing more in this block."""
-        self._failed, over = False, Event()
+        self._failed, self._kept, over = False, self._writer.is_open, Event()
 
         def go_on() -> None:
             while not over.wait(_EVERY):
@@ -106,7 +108,7 @@ class EventsTogether:
                 told, self._told = self._told, []
                 moved, self._moved = self._moved, {}
             if (told or moved) and not self._failed:
-                work = (lambda: self._send(told)) if told else (lambda: self._move(moved))
+                work = (lambda: self._send_or_take_over(told)) if told else (lambda: self._move(moved))
                 self._failed = not quietly(self._control, self.group, work)
                 # One that has failed may still be at work.
                 self._writer = self._new_writer() if self._failed else self._writer
@@ -114,6 +116,18 @@ class EventsTogether:
     def _move(self, offsets: Offsets) -> None:
         self._kafka.commit_group(self._tables_group, offsets)
         failpoint(GROUP)
+
+    def _send_or_take_over(self, told: Sequence[_Told]) -> None:
+        """Another run may have taken the role since this one had it last, and is over. One that has taken it while this
+        one was at work is newer."""
+        try:
+            self._send(told)
+        except Interrupted:
+            if not self._kept:
+                raise
+            self._writer = self._new_writer()
+            self._send(told)
+        self._kept = False
 
     def _send(self, told: Sequence[_Told]) -> None:
         if not self._writer.is_open:
