@@ -92,7 +92,8 @@ bench: setup ## Measure speed and memory
 	$(BIN)/python -m tests.benchmarks
 
 .PHONY: production
-production: setup ## Dagster on PostgreSQL, two code locations, a Spark cluster, systemd, alert rules (needs PostgreSQL, promtool; minutes)
+production: setup ## Dagster on PostgreSQL, two code locations, a Spark cluster, systemd, Kubernetes, alert rules (needs PostgreSQL, promtool; minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'kubernetes-validate>=1.37'
 	$(BIN)/python -m pytest -m production tests/production
 
 .PHONY: screenshots

@@ -64,6 +64,8 @@ def _check(command: list[str]) -> None:
             _check_pip(arguments)
         case "dg":  # called by tests/orchestration/test_installed.py
             assert arguments[:2] in (["check", "defs"], ["scaffold", "defs"]), arguments
+        case "apt-get":
+            assert arguments[0] in ("update", "install"), arguments
         case "source":
             assert arguments == [".venv/bin/activate"]
         case "export":

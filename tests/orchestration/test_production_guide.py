@@ -1,4 +1,4 @@
-"""What docs/production.md gives to Kubernetes is what `dagster.yaml` says everywhere else."""
+"""What docs/kubernetes gives to Dagster's chart is what `dagster.yaml` says everywhere else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import yaml
 
 from orchestration.cli.instance import SETTINGS
-from tests.kit.guides import PRODUCTION, blocks
+from tests.kit.guides import PRODUCTION
+
+VALUES = PRODUCTION.parent / "kubernetes" / "values.yaml"
 
 
 def _snake(node: Any) -> Any:
@@ -19,8 +21,7 @@ def _snake(node: Any) -> Any:
 
 
 def test_helm_values_are_those_of_the_instance() -> None:
-    (text,) = [block.text for block in blocks(PRODUCTION, "Kubernetes") if block.language == "yaml"]
-    values, settings = _snake(yaml.safe_load(text)), yaml.safe_load(SETTINGS.read_text())
+    values, settings = _snake(yaml.safe_load(VALUES.read_text())), yaml.safe_load(SETTINGS.read_text())
     # The chart has a switch per part, and ticks that have only been started.
     assert values["concurrency"].pop("enabled")
     assert values["retention"].pop("enabled")

@@ -36,7 +36,6 @@ ELSEWHERE = {
     ("production.md", "Dagster's instance"): "one entry of dagster.yaml; tests/production runs it on PostgreSQL",
     ("production.md", "Several code locations"): "workspace.yaml; tests/production runs it",
     ("pipeline-file.md", "Mistakes"): "a wrong file; test_mistakes.py shows what is said about it",
-    ("production.md", "Kubernetes"): "Helm values; test_production_guide.py compares them with dagster.yaml",
 }
 _INSTRUCTIONS = {"FROM", "WORKDIR", "COPY", "RUN"}
 
