@@ -20,7 +20,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from orchestration import names
 from orchestration.components.launch import Launch
-from orchestration.components.metadata import column_schema, table_columns
+from orchestration.components.metadata import column_lineage, column_schema, table_columns
 from resources.config_files.mistakes import Mistakes
 
 
@@ -65,7 +65,7 @@ def _table(
     *topics: dg.AssetKey,
 ) -> dg.AssetSpec:
     """`whose`: the topic, or the name that records brought, that the table is for."""
-    step = names.table_key(entry)
+    step, columns = names.table_key(entry), table_columns(spec, table)
     return dg.AssetSpec(
         names.table_key(table),
         deps=[*topics, step],
@@ -78,6 +78,7 @@ def _table(
         metadata={
             "dagster/table_name": f"{table.connection}.{table.table}",
             "topic": whose,
-            "dagster/column_schema": column_schema(table_columns(spec, table)),
+            "dagster/column_schema": column_schema(columns),
+            "dagster/column_lineage": column_lineage(columns, names.landing_key(launch.name)),
         },
     )

@@ -50,6 +50,8 @@ def test_every_asset_says_whose_it_is_and_what_it_is_made_of() -> None:
         columns = {column.name: column for column in asset.metadata["dagster/column_schema"].columns}
         assert "id" in columns or key == LANDING
     assert [columns["id"].description, columns["id"].constraints.nullable] == ["part of the key", False]
+    origins = graph.get(TABLES[0]).metadata["dagster/column_lineage"].deps_by_column
+    assert origins["amount"] == [dg.TableColumnDep(LANDING, "value.amount")]
 
 
 @pytest.mark.parametrize(("key", "verb"), list(zip(TABLES, ("MERGE INTO", "INSERT INTO", "MERGE"), strict=True)))

@@ -43,6 +43,8 @@ def test_two_hundred_topics_have_assets_and_few_steps(folder: Path) -> None:
         dg.AssetKey(["kafka", "many.public.t7"]),
         dg.AssetKey(["iceberg", "many", "each_table"]),
     }
+    origins = table.metadata["dagster/column_lineage"].deps_by_column
+    assert origins["name"] == [dg.TableColumnDep(dg.AssetKey(["landing", "many"]), "value.name")]
     assert {graph.get(key).group_name for key in graph.get_all_asset_keys()} == {
         "many",
         "many_topics",
