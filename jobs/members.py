@@ -11,8 +11,6 @@ without anything new costs one look at its committed state. What fails for one m
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -22,9 +20,7 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from jobs import protocol
-from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.base import Destination
+from jobs.batch import CommittedState
 from jobs.events.together import EventsTogether
 from jobs.known_topics import known_member, known_members, remember
 from jobs.landing.reads import Reads, WantedRead, read_alone, read_together
@@ -36,7 +32,6 @@ from jobs.side_by_side import OneSession, Outcome, outcome_of, side_by_side
 from jobs.spark_tasks import OneTask, Task, told_for_each
 from jobs.spec.members import Member, is_read
 from jobs.spec.pipeline import PipelineSpec
-from jobs.time_limit import with_timeout
 from jobs.together import Part, Together
 from resources.connections import Connections, KafkaConnection, SparkConnection
 from resources.errors import BatchmergeError, TopicMissing
@@ -305,49 +300,6 @@ class _SharedTask(OneTask):
 
     def is_not_enough(self) -> None:
         self._part.goes_alone()
-
-
-def land(
-    members: Members, seen: Seen, max_batches: int, turn: float = math.inf
-) -> Iterator[Outcome[list[LandedBatch]]]:
-    """Lands what is new of every member, `max_batches` of each (0: all that was seen); after `turn` seconds no more,
-    the rest is the next landing's."""
-    until = time.monotonic() + turn
-    yield from (Outcome(topic, problem=problem) for topic, problem in seen.failed.items())
-
-    def work(pipeline: Pipeline) -> list[LandedBatch] | None:
-        assert pipeline.seen is not None
-        if not _has_news(pipeline, pipeline.intermediate.committed(), pipeline.seen):
-            return None
-        limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
-
-        def batches() -> list[LandedBatch]:
-            done = []
-            for batch in protocol.land(pipeline, max_batches):
-                done.append(batch)
-                if time.monotonic() > until:
-                    break
-            return done
-
-        return with_timeout(limit, where, batches, lambda: pipeline.interrupt("landing")) or None
-
-    yield from members.each_reading("landing", seen.members, work, seen.states)
-
-
-def is_behind(pipeline: Pipeline, destination: Destination) -> bool:
-    """Whether something is landed that the table does not have; a look at two committed states."""
-    landed = pipeline.intermediate.landed().batches
-    if not landed:
-        return False
-    committed = destination.committed()
-    return committed is None or committed.commit_id != landed[-1].batch.commit_id
-
-
-def _has_news(pipeline: Pipeline, committed: CommittedState | None, state: TopicState) -> bool:
-    """Whether landing has anything to do or to refuse; False only where everything in Kafka is known to be landed."""
-    if committed is None:
-        return state.stable != state.first or pipeline.spec.source.start == "latest"
-    return dict(committed.offsets) != dict(state.stable) or dict(committed.topic_ids) != dict(state.topic_ids)
 
 
 def _states(kafka: KafkaCluster, topics: list[str]) -> tuple[dict[str, TopicState], dict[str, BatchmergeError]]:

@@ -16,7 +16,9 @@ from typing import Any
 import dagster as dg
 
 from jobs.batch import LandedBatch
-from jobs.members import Members, Seen, is_behind, land
+from jobs.destinations.base import Destination
+from jobs.member_landing import land
+from jobs.members import Members, Seen
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.side_by_side import Outcome
@@ -125,7 +127,7 @@ def _behind(members: Members, number: int, known: Sequence[Member]) -> tuple[lis
     """Those whose table lacks something that is landed, by a look at two committed states; and whose cannot be told."""
 
     def look(pipeline: Pipeline) -> bool | None:
-        return is_behind(pipeline, pipeline.destination_of(pipeline.table(number))) or None
+        return _is_behind(pipeline, pipeline.destination_of(pipeline.table(number))) or None
 
     found = list(members.each(f"tables-{number}", known, look))
     return [o.member for o in found if o.member and o.done], {o.topic: o.problem for o in found if o.problem}
@@ -239,3 +241,12 @@ def _together(
         where=f"pipeline {launch.name}",
         remedy="the next run tries each of them again",
     )
+
+
+def _is_behind(pipeline: Pipeline, destination: Destination) -> bool:
+    """Whether something is landed that the table does not have; a look at two committed states."""
+    landed = pipeline.intermediate.landed().batches
+    if not landed:
+        return False
+    committed = destination.committed()
+    return committed is None or committed.commit_id != landed[-1].batch.commit_id

@@ -16,7 +16,8 @@ from dagster import AssetCheckResult
 
 from jobs import protocol
 from jobs.batch import LandedBatch
-from jobs.members import Members, Seen, land
+from jobs.member_landing import land
+from jobs.members import Members, Seen
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from jobs.side_by_side import Outcome

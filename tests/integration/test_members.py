@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Producer
 
 from jobs import members, protocol
-from jobs.members import Members, land
+from jobs.member_landing import land
+from jobs.members import Members
 from jobs.merged import MergedBatches
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline

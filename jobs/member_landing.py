@@ -1,0 +1,49 @@
+"""Lands what is new of the members of a pipeline (`jobs.members`), side by side, each by the protocol."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+
+from jobs import protocol
+from jobs.batch import CommittedState, LandedBatch
+from jobs.members import Members, Seen
+from jobs.pipeline import Pipeline
+from jobs.plan import TopicState
+from jobs.side_by_side import Outcome
+from jobs.time_limit import with_timeout
+
+
+def land(
+    members: Members, seen: Seen, max_batches: int, turn: float = math.inf
+) -> Iterator[Outcome[list[LandedBatch]]]:
+    """Lands what is new of every member, `max_batches` of each (0: all that was seen); after `turn` seconds no more,
+    the rest is the next landing's."""
+    until = time.monotonic() + turn
+    yield from (Outcome(topic, problem=problem) for topic, problem in seen.failed.items())
+
+    def work(pipeline: Pipeline) -> list[LandedBatch] | None:
+        assert pipeline.seen is not None
+        if not _has_news(pipeline, pipeline.intermediate.committed(), pipeline.seen):
+            return None
+        limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
+
+        def batches() -> list[LandedBatch]:
+            done = []
+            for batch in protocol.land(pipeline, max_batches):
+                done.append(batch)
+                if time.monotonic() > until:
+                    break
+            return done
+
+        return with_timeout(limit, where, batches, lambda: pipeline.interrupt("landing")) or None
+
+    yield from members.each_reading("landing", seen.members, work, seen.states)
+
+
+def _has_news(pipeline: Pipeline, committed: CommittedState | None, state: TopicState) -> bool:
+    """Whether landing has anything to do or to refuse; False only where everything in Kafka is known to be landed."""
+    if committed is None:
+        return state.stable != state.first or pipeline.spec.source.start == "latest"
+    return dict(committed.offsets) != dict(state.stable) or dict(committed.topic_ids) != dict(state.topic_ids)
