@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 from resources.local.service import Command
 
 MARK = "BATCHMERGE_SERVICE"
-_EXEC_LOOKS, _LOOK_EVERY = 100, 0.02
+_LOOKS, _LOOK_EVERY = 1000, 0.02
 # psutil lets the second one through where a process has gone and its pid is somebody else's a moment later.
 _GONE = (psutil.NoSuchProcess, FileNotFoundError)
 _EXEC_STOPPABLE = (
@@ -85,13 +85,13 @@ def find(running: Running) -> psutil.Process | None:
     """The process itself, or None where it is gone or its pid now belongs to another one."""
     try:
         process = psutil.Process(running.pid)
-        for _ in range(_EXEC_LOOKS):
-            if process.status() == psutil.STATUS_ZOMBIE:
+        for _ in range(_LOOKS):
+            if _has_ended(process):
                 _reap(running.pid)
                 return None
-            if environment := process.environ():
+            # Between its exec and its first instruction, and while its threads end, a process shows no environment.
+            if process.status() != psutil.STATUS_ZOMBIE and (environment := process.environ()):
                 return process if environment.get(MARK) == running.mark else None
-            # Between its exec and its first instruction, a process shows no environment.
             time.sleep(0.01)
         return None
     except (psutil.AccessDenied, *_GONE):
@@ -134,12 +134,18 @@ def _living(processes: Sequence[psutil.Process], patience: float) -> Sequence[ps
 
 def _lives(process: psutil.Process) -> bool:
     try:
-        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        if process.is_running() and not _has_ended(process):
             return True
     except _GONE:
         return False
     _reap(process.pid)
     return False
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether nothing of it is left but its exit code. Of one that is killed the main thread may end before others, and
+    with the last of them its files and ports are let go."""
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
 
 
 def _reap(pid: int) -> None:

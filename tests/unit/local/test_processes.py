@@ -1,4 +1,5 @@
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import psutil
 import pytest
 
 from resources.local import processes
+from resources.local.ports import free_port, is_free
 from resources.local.processes import Running
 from resources.local.service import Command
 
@@ -26,6 +28,17 @@ STUBBORN = Command(
 )
 
 
+# Its main thread ends, another still listens: as a killed server does for a while, whose threads end one by one.
+_EXIT_OF_ONE_THREAD = 60
+DYING = (
+    "import ctypes, socket, sys, threading, time\n"
+    "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+    "threading.Thread(target=lambda: time.sleep(1.5)).start()\n"
+    "print('started', flush=True)\n"
+    f"ctypes.CDLL(None).syscall({_EXIT_OF_ONE_THREAD}, 0)\n"
+)
+
+
 def _start(command: Command, folder: Path) -> Running:
     log = folder / "log"
     running = processes.start(command, log, folder)
@@ -41,6 +54,18 @@ def test_a_started_process_has_its_own_session_and_stops(tmp_path: Path) -> None
     processes.stop(running)
     assert not processes.is_alive(running)
     assert not psutil.pid_exists(running.pid)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of the system call is another one")
+def test_a_process_is_alive_until_its_last_thread_has_ended(tmp_path: Path) -> None:
+    port = free_port([])
+    running = processes.start(Command([sys.executable, "-c", DYING, str(port)]), tmp_path / "log", tmp_path)
+    process = psutil.Process(running.pid)
+    while process.status() != psutil.STATUS_ZOMBIE:
+        pass
+    assert not is_free(port)
+    assert not processes.is_alive(running)
+    assert is_free(port)
 
 
 def test_a_process_can_be_ended_where_its_parent_cannot(tmp_path: Path) -> None:
