@@ -241,9 +241,7 @@ class Pipeline:
         def session() -> SparkSession:
             return self.spark(destination.name, self.intermediate.catalog, destination)
 
-        return MergeContext(
-            self.name, destination.spec, session, self.intermediate, self.run_id, one_task=self.one_task
-        )
+        return MergeContext(self.name, destination.spec, session, self.intermediate, self.run_id, self.one_task)
 
     def topic_state(self) -> TopicState:
         """What Kafka has for the pipeline's topics now."""

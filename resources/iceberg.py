@@ -26,7 +26,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from sqlalchemy.engine import URL, make_url
 
-import resources.iceberg_avro  # noqa: F401  # changes how pyiceberg reads and writes manifests
+from resources import iceberg_avro  # noqa: F401  # changes how pyiceberg reads and writes manifests
 from resources.connections import IcebergConnection
 from resources.errors import (
     CommitStateUnknown,

@@ -24,8 +24,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
-from jobs.spark_tasks import OneTask
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from jobs.destinations.reading import TableReader
     from jobs.destinations.side_table import SideTable
     from jobs.maintenance.report import Done
+    from jobs.spark_tasks import OneTask
     from jobs.spec.pipeline import PipelineSpec
     from jobs.spec.tables import Table
 
@@ -76,9 +75,9 @@ class MergeContext:
         session: opens `spark`, where that is not done yet.
         intermediate: landed batches and their rows.
         run_id: who does it; goes into summaries, labels and comments.
+        one_task: does what takes one task of Spark; where many tables are merged side by side, in a job for all.
         transaction: from `Destination.transaction`; takes the commit, to make it with others. None: commit at once.
         due: whatever the table's own triggers say: a batch that revises these follows.
-        one_task: does what takes one task of Spark; where many tables are merged side by side, in a job for all.
     """
 
     pipeline: str
@@ -86,9 +85,9 @@ class MergeContext:
     session: Callable[[], SparkSession]
     intermediate: LandedRows
     run_id: str
+    one_task: OneTask
     transaction: Transaction | None = None
     due: bool = False
-    one_task: OneTask = field(default_factory=OneTask)
 
     @property
     def spark(self) -> SparkSession:

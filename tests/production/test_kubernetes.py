@@ -8,13 +8,15 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
 from tests.kit.guides import PRODUCTION
 
 pytestmark = pytest.mark.production
+kubernetes_validate = pytest.importorskip(
+    "kubernetes_validate", reason="`make production` installs it: 108 MB of schemas"
+)
 
 FOLDER = PRODUCTION.parent / "kubernetes"
 # The oldest and the newest whose schemas there are.
