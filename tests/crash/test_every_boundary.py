@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import pytest
-import yaml
 
 from jobs import failpoints
 from jobs.dead_letters.listing import summary
@@ -33,7 +32,7 @@ from tests.kit.letters import LARGE, read_all
 from tests.kit.model import Row
 from tests.kit.project import Project
 from tests.kit.records import COLUMNS, Record, bootstrap, produce, random_changes
-from tests.kit.rest_catalog import rest_catalog
+from tests.kit.rest_catalog import rest_connections
 from tests.kit.story import COORDINATES, Target, targets
 from tests.kit.truncations import CHANGES, VALUE, change, expected, truncation
 
@@ -340,11 +339,8 @@ def together(
 ) -> Iterator[Log]:
     """Tables that are committed at once, which only a REST catalog can do."""
     folder = tmp_path_factory.mktemp("together")
-    with rest_catalog(folder / "server") as lake:
-        document = yaml.safe_load(project.connections.read_text())
-        document["connections"]["lake"] = lake.model_dump(exclude_none=True)
-        (folder / "connections.yaml").write_text(yaml.safe_dump(document))
-        own = Project(folder, project.home, folder / "connections.yaml")
+    with rest_connections(project.connections, folder) as file:
+        own = Project(folder, project.home, file)
         tables = [target for target in targets() if target.kind.name == "iceberg"]
         yield Log(own, module_topic(partitions=2), tables, {"commit": "together"})
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 from pyspark.sql import SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
@@ -19,7 +18,7 @@ from tests.kit import model
 from tests.kit.engine import Engine, catalog, session
 from tests.kit.flow import Flow, rows
 from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, put, random_changes
-from tests.kit.rest_catalog import rest_catalog
+from tests.kit.rest_catalog import rest_connections
 from tests.orchestration.launching import advance
 
 MODES = ["append", "upsert_delete"]
@@ -29,12 +28,8 @@ TOGETHER: dict[str, object] = {"commit": "together", "control": {"enabled": Fals
 @pytest.fixture(scope="module")
 def rest_file(stack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A connections file like the stack's, but the lake is a REST catalog."""
-    folder = tmp_path_factory.mktemp("rest")
-    with rest_catalog(folder / "server") as lake:
-        document = yaml.safe_load((stack / "connections.yaml").read_text())
-        document["connections"]["lake"] = lake.model_dump(exclude_none=True)
-        (folder / "connections.yaml").write_text(yaml.safe_dump(document))
-        yield folder / "connections.yaml"
+    with rest_connections(stack / "connections.yaml", tmp_path_factory.mktemp("rest")) as file:
+        yield file
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
+
 from resources.connections import IcebergConnection
 from resources.local import processes
 from resources.local.jars import Bundle, classpath, fetch, pyspark_folder
@@ -122,6 +124,21 @@ def rest_catalog(folder: Path) -> Iterator[IcebergConnection]:
         yield server.connection
     finally:
         server.stop()
+
+
+def connections_with(lake: IcebergConnection, base: Path, file: Path) -> Path:
+    """Writes a connections file like `base` whose lake is this one."""
+    document = yaml.safe_load(base.read_text())
+    document["connections"]["lake"] = lake.model_dump(exclude_none=True)
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+@contextmanager
+def rest_connections(base: Path, folder: Path) -> Iterator[Path]:
+    """A connections file like `base`, but the lake is a running REST catalog, which commits several tables at once."""
+    with rest_catalog(folder / "server") as lake:
+        yield connections_with(lake, base, folder / "connections.yaml")
 
 
 def _wait(running: processes.Running, port: int, log: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 
 from jobs.failpoints import TOGETHER, VARIABLE
 from jobs.pipeline import Pipeline
@@ -21,18 +20,14 @@ from tests.kit.flow import Flow, rows
 from tests.kit.model import Row, expected
 from tests.kit.records import Record, bootstrap, produce, random_changes
 from tests.kit.resident import resident
-from tests.kit.rest_catalog import rest_catalog
+from tests.kit.rest_catalog import rest_connections
 
 
 @pytest.fixture(scope="module")
 def rest_file(stack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A connections file whose lake commits several tables at once."""
-    folder = tmp_path_factory.mktemp("rest")
-    with rest_catalog(folder / "server") as lake:
-        document = yaml.safe_load((stack / "connections.yaml").read_text())
-        document["connections"]["lake"] = lake.model_dump(exclude_none=True)
-        (folder / "connections.yaml").write_text(yaml.safe_dump(document))
-        yield folder / "connections.yaml"
+    with rest_connections(stack / "connections.yaml", tmp_path_factory.mktemp("rest")) as file:
+        yield file
 
 
 @dataclass

@@ -9,8 +9,6 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections, load_connections
 from resources.errors import BatchmergeError
@@ -18,7 +16,7 @@ from resources.local import stack as local_stack
 from tests.kit.flow import ROOT
 from tests.kit.kinds import KINDS, unavailable
 from tests.kit.project import Project
-from tests.kit.rest_catalog import RestCatalog
+from tests.kit.rest_catalog import RestCatalog, connections_with
 from tests.kit.waiting import until
 
 CATALOG = "catalog"
@@ -62,9 +60,7 @@ class Services:
     def start(self) -> None:
         self._stack_up()
         self.catalog.start()
-        document = yaml.safe_load((self.home / "connections.yaml").read_text())
-        document["connections"]["lake"] = self.catalog.connection.model_dump(exclude_none=True)
-        self.connections_file.write_text(yaml.safe_dump(document))
+        connections_with(self.catalog.connection, self.home / "connections.yaml", self.connections_file)
 
     def kill(self, name: str) -> None:
         if name == CATALOG:
