@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
+from resources.errors import Unavailable
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -138,6 +140,24 @@ class Destination(ABC):
         """Those of it that go on without each other, each with a committed state of its own (`committed` is the oldest
         of them): the endpoints that rows are spread over. Itself, where there are none."""
         return [self]
+
+    def states(self) -> list[CommittedState | None]:
+        """The committed state of each part. One that does not answer holds back no other, and has none here: a merge
+        says of it what is the matter."""
+        parts = self.parts()
+        if len(parts) == 1:
+            return [self.committed()]
+        found = list[CommittedState | None]()
+        for part in parts:
+            try:
+                found.append(part.committed())
+            except Unavailable:
+                found.append(None)
+        return found
+
+    def lacks(self, commit_id: str) -> bool:
+        """Whether a part of it has not committed this batch, the newest; a look at committed states."""
+        return any(state is None or state.commit_id != commit_id for state in self.states())
 
     def settle(self) -> None:  # noqa: B027  # nothing is left open where data and state move together
         """Lets `committed` say what a run has committed that died before it could write that down.

@@ -246,7 +246,4 @@ def _together(
 def _is_behind(pipeline: Pipeline, destination: Destination) -> bool:
     """Whether something is landed that the table does not have; a look at two committed states."""
     landed = pipeline.intermediate.landed().batches
-    if not landed:
-        return False
-    committed = destination.committed()
-    return committed is None or committed.commit_id != landed[-1].batch.commit_id
+    return bool(landed) and destination.lacks(landed[-1].batch.commit_id)

@@ -5,11 +5,11 @@ Each has a step of its own and its own pace; with `commit: together` the first o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs import protocol
-from jobs.batch import CommittedState, LandedBatch
+from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
 from jobs.merged import MergedBatches, MergedTable
 from jobs.pipeline import Pipeline
@@ -20,7 +20,6 @@ from orchestration.components.merging import Done, report, settled
 from orchestration.components.metadata import table_columns
 from orchestration.names import landing_key
 from orchestration.resident.staying import Staying
-from resources.errors import Unavailable
 
 
 @dataclass
@@ -54,16 +53,7 @@ def stay_merging(stay: Staying) -> None:
 def _are_behind(pipeline: Pipeline, tables: Sequence[_News]) -> bool:
     """A look at committed states."""
     landed = pipeline.intermediate.committed()
-    return landed is not None and any(s is None or s.commit_id != landed.commit_id for s in _states(tables))
-
-
-def _states(tables: Sequence[_News]) -> Iterator[CommittedState | None]:
-    """Those of their parts. One that does not answer holds back no other: the merge says of it what is the matter."""
-    for part in (part for one in tables for part in one.destination.parts()):
-        try:
-            yield part.committed()
-        except Unavailable:
-            yield None
+    return landed is not None and any(one.destination.lacks(landed.commit_id) for one in tables)
 
 
 def _merge(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
@@ -85,7 +75,7 @@ def _merge(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
 
 def _require_landed(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
     """What is wrong with the landing is the landing's to tell, and nobody merges it."""
-    merged = min(state.batch_number if state else 0 for state in _states(tables))
+    merged = min(state.batch_number if state else 0 for one in tables for state in one.destination.states())
     landed = _newest(pipeline.intermediate.landed().batches, merged)
     if any(not result.passed for result in checks.landing_results(landing_key(pipeline.name), landed)):
         stay.require(checks.landing_results(landing_key(pipeline.name), landed))

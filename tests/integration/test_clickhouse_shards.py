@@ -150,6 +150,8 @@ def test_endpoint_that_is_down_holds_back_its_own_rows_alone(
         for mode in MODES:
             with pytest.raises(Unavailable, match=address):
                 protocol.merge(pipeline, pipeline.destination(flow.table(mode)))
+            newest = pipeline.intermediate.landed().batches[-1].batch.commit_id
+            assert pipeline.destination(flow.table(mode)).lacks(newest)
         others = with_connection(connections, "clickhouse", known.model_copy(update={"endpoints": through[::2]}))
         ahead = {mode: rows(others, flow.table(mode)) for mode in MODES}
         wire.mend()

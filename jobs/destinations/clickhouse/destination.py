@@ -49,7 +49,8 @@ class ClickHouseDestination(Destination):
     endpoint: int | None = None
 
     def parts(self) -> Sequence[ClickHouseDestination]:
-        return [replace(self, endpoint=shard.number) for shard in self.shards]
+        shards = self.shards
+        return [replace(self, endpoint=shard.number) for shard in shards] if len(shards) > 1 else [self]
 
     def committed(self) -> CommittedState | None:
         oldest: CommittedState | None = None
