@@ -32,11 +32,11 @@ class LandingEvents:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._role = LandingRole(pipeline) if pipeline.spec.control.enabled else None
+        self._role: LandingRole | None = None
 
     def catch_up(self) -> None:
         """Events of batches that a run which died has landed."""
-        if self._role:
+        if self._pipeline.spec.control.enabled:
             self._publish(lambda: _taken_over(self._pipeline, LANDING, self._catch_up))
 
     def _catch_up(self) -> None:

@@ -24,7 +24,7 @@ from orchestration.resident import standing
 from orchestration.resident.pace import Bell, ring, ticks
 from orchestration.resident.turns import Over, Turns
 from orchestration.sensors.idle import again_after
-from orchestration.sensors.lag import look_at, topic_points
+from orchestration.sensors.lag import lags, look_at, topic_points
 from resources.errors import TransientError
 
 T = TypeVar("T")
@@ -137,12 +137,7 @@ class Staying:
         not answer now."""
         with suppress(TransientError):
             seen = look_at(self.launch.name, self.launch.spec)
-            numbers = {
-                "lag": dg.MetadataValue.int(seen.landing + seen.tables),
-                "lag of landing": dg.MetadataValue.int(seen.landing),
-                "lag of tables": dg.MetadataValue.int(seen.tables),
-                **self._rates(batches, rows),
-            }
+            numbers = {**lags(seen), **self._rates(batches, rows)}
             for point in topic_points(self.launch.name, self.launch.spec, seen.ends, numbers):
                 self.context.log_event(point)
 

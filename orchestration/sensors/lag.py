@@ -103,15 +103,19 @@ def _events(
 ) -> list[dg.AssetMaterialization | dg.AssetObservation]:
     """A materialization per topic (its data version is its end), and an observation with the lag on the landing."""
     age = now - cursor.waiting_since if cursor.waiting_since else 0.0
-    numbers = {
-        "lag": dg.MetadataValue.int(seen.landing + seen.tables),
-        "lag seconds": dg.MetadataValue.float(round(age, 1)),
-        "lag of landing": dg.MetadataValue.int(seen.landing),
-        "lag of tables": dg.MetadataValue.int(seen.tables),
-    }
+    numbers = {**lags(seen), "lag seconds": dg.MetadataValue.float(round(age, 1))}
     topics = topic_points(name, spec, seen.ends, numbers)
     # Dagster draws a partitioned asset by its partitions, and leaves out what names none.
     return [*topics, dg.AssetObservation(landing_key(name), partition=hour, metadata=numbers)]
+
+
+def lags(seen: Waiting) -> dict[str, dg.MetadataValue]:
+    """How many records wait: for the landing, for the slowest table, and together."""
+    return {
+        "lag": dg.MetadataValue.int(seen.landing + seen.tables),
+        "lag of landing": dg.MetadataValue.int(seen.landing),
+        "lag of tables": dg.MetadataValue.int(seen.tables),
+    }
 
 
 def topic_points(
