@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +37,6 @@ from tests.kit.truncations import CHANGES, VALUE, change, expected, truncation
 
 pytestmark = pytest.mark.crash
 
-KILLED = -signal.SIGKILL
 RUN = ("run", "--until-caught-up")
 # Only a run that finds another's lease reaches it.
 TAKEN_OVER = "clickhouse.taken_over"
@@ -109,8 +107,7 @@ class Log:
         self.tell(random_changes(len(self.records), 100, 30, 2, self.bad))
 
     def kill(self, point: str, turn: int = 1, command: Sequence[str] = RUN) -> None:
-        code, output = self.project.call(*command, self.flow.name, failpoint=f"{point}:{turn}")
-        assert code == KILLED, f"{point} was not reached a {turn}. time: exit {code}\n{output}"
+        self.project.kill(point, turn, *command, self.flow.name)
 
     def finish(self, why: object) -> None:
         """Another run, and then every table is as it has to be."""

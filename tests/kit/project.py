@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -62,3 +63,8 @@ class Project:
         assert process.stdout
         output = process.stdout.read()
         return process.wait(timeout=600), output
+
+    def kill(self, point: str, turn: int, *arguments: str) -> None:
+        """`batchmerge` with these arguments, which is killed when it reaches this boundary for the n-th time."""
+        code, output = self.call(*arguments, failpoint=f"{point}:{turn}")
+        assert code == -signal.SIGKILL, f"{point} was not reached a {turn}. time: exit {code}\n{output}"

@@ -1,0 +1,121 @@
+"""kill -9 of the run of a pipeline with several topics (`for_each`), when some of them have passed a boundary.
+
+Their records are read by one Spark job, one more merges what takes one task of each table, one transaction tells of
+several. The next run goes on: every table of every topic is right, and each batch is told of once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from jobs import failpoints
+from jobs.destinations.registry import kinds
+from jobs.members import Members
+from jobs.spec.pipeline import PipelineSpec
+from resources.connections import Connections, load_connections
+from tests.kit import model
+from tests.kit.events import check_all_published, effective, events
+from tests.kit.kinds import KINDS, runnable
+from tests.kit.model import Row
+from tests.kit.project import Project
+from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, random_changes
+
+pytestmark = pytest.mark.crash
+
+RUN = ("run", "--until-caught-up")
+TABLES = ("orders", "items", "clients")
+MODE = "upsert_delete"
+SHOWN = [kind for kind in ("iceberg", "clickhouse", "bigquery") if runnable(KINDS[kind])]
+
+
+@dataclass
+class Shop:
+    """Three topics, each with a table of every kind; their logs grow from kill to kill."""
+
+    project: Project
+    topics: dict[str, str]
+    name: str
+    records: dict[str, list[Record]] = field(default_factory=lambda: {table: [] for table in TABLES})
+
+    @property
+    def connections(self) -> Connections:
+        return load_connections(self.project.connections)
+
+    @property
+    def document(self) -> dict[str, object]:
+        tables = [
+            {"kind": kind, "table": f"tests.{self.name}_{kind}_{{table}}", "mode": MODE, **KINDS[kind].options}
+            for kind in SHOWN
+        ]
+        return {
+            "source": {
+                "pattern": rf"{self.name}\.(?P<table>.+)-[0-9a-f]{{8}}",
+                "for_each": "topic",
+                "key": {"format": "json", "columns": KEY},
+                "value": {"format": "json", "columns": COLUMNS},
+            },
+            "changes": {"key": {"columns": ["id"]}, "op": {"field": "op"}},
+            "batch": {"max_records": 60},
+            "control": {"topic": f"control-{self.name}"},
+            "tables": tables,
+        }
+
+    def grow(self) -> None:
+        for table, records in self.records.items():
+            more = random_changes(len(records), 100, 30, 2, 0.02)
+            produce(bootstrap(self.connections), self.topics[table], more)
+            records.extend(more)
+
+    def finish(self, why: str) -> None:
+        """Another run, and then every table is as it has to be, and every batch is told of."""
+        code, output = self.project.call(*RUN, self.name)
+        assert code == 0, (why, output)
+        for table, records in self.records.items():
+            for kind in SHOWN:
+                assert self.rows(kind, table) == model.expected(records, MODE), (why, kind, table)
+        published = events(self.connections, f"control-{self.name}")
+        members = Members(self.name, PipelineSpec.model_validate(self.document), self.connections)
+        for member in members.known():
+            check_all_published(members.open(member), published)
+        assert {e.type for e in published if e not in effective(published)} <= {"commit_request"}
+
+    def rows(self, kind: str, table: str) -> list[Row]:
+        found = KINDS[kind].rows(self.connections, f"tests.{self.name}_{kind}_{table}")
+        return model.sorted_rows((row["id"], row["name"], row["amount"]) for row in found)
+
+
+@pytest.fixture(scope="module")
+def shop(project: Project, module_topic: Callable[..., str]) -> Shop:
+    name = f"shop{uuid.uuid4().hex[:6]}"
+    shop = Shop(project, {table: module_topic(f"{name}.{table}", partitions=2) for table in TABLES}, name)
+    project.write(name, shop.document)
+    return shop
+
+
+@pytest.mark.parametrize("point", failpoints.LANDING)
+def test_killed_landing(point: str, shop: Shop) -> None:
+    """When two of the topics stand there, or have passed."""
+    shop.grow()
+    shop.project.kill(point, 2, *RUN, shop.name)
+    shop.finish(point)
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_killed_merges(kind: str, shop: Shop) -> None:
+    """When two of the kind's tables stand at a boundary, or have passed it."""
+    for point in kinds()[kind].failpoints or failpoints.MERGE[1:]:
+        if point != "clickhouse.taken_over":  # reached by the run after that which holds a lease
+            shop.grow()
+            shop.project.kill(point, 2, *RUN, shop.name)
+    shop.finish(kind)
+
+
+@pytest.mark.parametrize("point", failpoints.EVENTS)
+def test_killed_among_the_events(point: str, shop: Shop) -> None:
+    shop.grow()
+    shop.project.kill(point, 1, *RUN, shop.name)
+    shop.finish(point)
