@@ -48,7 +48,7 @@ RUN = ("run", "--until-caught-up")
 DONE, LATER = 0, 3
 _PATIENCE = 900
 # How likely the run that goes on after a kill is killed too: it works on what is half done, and that becomes more so.
-_AGAIN = 0.6
+_AGAIN = 0.8
 
 
 @dataclass(frozen=True)
