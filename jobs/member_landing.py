@@ -21,11 +21,13 @@ def land(
     """Lands what is new of every member, `max_batches` of each (0: all that was seen); after `turn` seconds no more,
     the rest is the next landing's."""
     until = time.monotonic() + turn
+    told = members.told("landing") if members.spec.control.enabled else lambda _: True
     yield from (Outcome(topic, problem=problem) for topic, problem in seen.failed.items())
 
     def work(pipeline: Pipeline) -> list[LandedBatch] | None:
         assert pipeline.seen is not None
-        if not _has_news(pipeline, pipeline.intermediate.committed(), pipeline.seen):
+        committed = pipeline.intermediate.committed()
+        if not _has_news(pipeline, committed, pipeline.seen) and (committed is None or told(committed.offsets)):
             return None
         limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
 

@@ -260,6 +260,10 @@ class Members:
 
             yield from side_by_side(some, len(some), one, [*places, *others])
 
+    def told(self, role: str) -> Callable[[Offsets], bool]:
+        """Whether what a member has committed is told of (`EventsTogether.told`); names tell with their next batch."""
+        return (lambda _: True) if self.spec.new_tables else self._events(role).told()
+
     def _events(self, role: str) -> EventsTogether:
         return self._roles.setdefault(
             role, EventsTogether(self.name, self.spec.control, self._kafka, self.run_id, role)

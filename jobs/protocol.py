@@ -65,10 +65,9 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
     meanwhile is the next landing's, or the tables of a busy source would wait for ever."""
     done, wanted = 0, None
     pipeline.intermediate.prepare()
-    events = LandingEvents(pipeline)
-    events.catch_up()
-    dead_letters = DeadLetterTopic(pipeline)
+    events, dead_letters = LandingEvents(pipeline), DeadLetterTopic(pipeline)
     dead_letters.publish()
+    events.catch_up()
     while max_batches == 0 or done < max_batches:
         planned = plan(pipeline)
         if planned.batch is None:
@@ -90,8 +89,8 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
                 pipeline.run_properties,
             )
         pipeline.resolve()
+        dead_letters.publish()  # first: who has told of a batch has nothing left to do about it
         events.landed(landed)
-        dead_letters.publish()
         log_progress(landed, planned.topics.stable)
         yield landed
         done += 1

@@ -7,10 +7,11 @@ the events themselves. It decides about events only: batches, plans and tables n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.events.messages import Payload
 
 # Kafka forgets the offsets of a group without members after this (`offsets.retention.minutes`, 7 days by default).
 _KAFKA_REMEMBERS = 7 * 24 * 3600 * 1000
@@ -25,6 +26,24 @@ class PublishedThrough:
 
     def to_metadata(self) -> str:
         return json.dumps({"batch": self.batch_number, "commit_id": self.commit_id})
+
+
+@dataclass(frozen=True)
+class Due:
+    """What one group has to tell, and is moved along with.
+
+    Attributes:
+        point: names its failpoints.
+        state: the newest state to tell of.
+        find: the states up to it that are not told of yet, by what the group says is published.
+        payloads: what each of them tells.
+    """
+
+    point: str
+    group: str
+    state: CommittedState
+    find: Callable[[PublishedThrough | None, CommittedState], list[CommittedState]]
+    payloads: Callable[[CommittedState], list[Payload]]
 
 
 def published_through(metadata: Iterable[str]) -> PublishedThrough | None:

@@ -21,7 +21,7 @@ groups have the offsets of all topics (`jobs.events.together`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Lock
@@ -40,7 +40,7 @@ from jobs.events.messages import (
     encode,
     make_event,
 )
-from jobs.events.pending import PublishedThrough, pending, published_through
+from jobs.events.pending import Due, PublishedThrough, pending, published_through
 from jobs.events.together import SharedRole
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import added_files
@@ -90,29 +90,22 @@ class Role:
         self._writer.send(pipeline.name, values, progress, lambda: failpoint(f"events.{point}.written"))
         failpoint(f"events.{point}.sent")
 
-    def publish_pending(
-        self,
-        point: str,
-        group: str,
-        state: CommittedState | None,
-        find: Callable[[PublishedThrough | None, CommittedState], list[CommittedState]],
-        payloads: Callable[[CommittedState], list[Payload]],
-    ) -> None:
-        """Publishes the payloads of every state up to this one that `find` gives, and moves the group along."""
-        if state is None:
-            return
-        # Also where nothing is pending: a dead run's open transaction holds up every reader until it times out. And
-        # the metadata may still move until older runs of this role are fenced.
-        self.open()
-        states = find(self.published_through(group, state), state)
-        for first in range(0, len(states), _AT_ONCE):
-            some = states[first : first + _AT_ONCE]
-            newest = PublishedThrough(some[-1].batch_number, some[-1].commit_id)
-            together = [payload for state in some for payload in payloads(state)]
-            self.publish(point, together, [GroupProgress(group, some[-1].offsets, newest.to_metadata())])
-            if group == self.group:
-                self._published = newest
-        self.is_used = True
+    def publish_due(self, all_due: Iterable[Due]) -> None:
+        """Publishes the payloads of every state that is not told of, and moves the groups along; one after the other,
+        as they are found."""
+        for due in all_due:
+            # Also where nothing is pending: a dead run's open transaction holds up every reader until it times out. And
+            # the metadata may still move until older runs of this role are fenced.
+            self.open()
+            states = due.find(self.published_through(due.group, due.state), due.state)
+            for first in range(0, len(states), _AT_ONCE):
+                some = states[first : first + _AT_ONCE]
+                newest = PublishedThrough(some[-1].batch_number, some[-1].commit_id)
+                together = [payload for state in some for payload in due.payloads(state)]
+                self.publish(due.point, together, [GroupProgress(due.group, some[-1].offsets, newest.to_metadata())])
+                if due.group == self.group:
+                    self._published = newest
+            self.is_used = True
 
     def open(self) -> None:
         """Fences older runs of this role, unless this one has done so before."""
@@ -158,7 +151,9 @@ class LandingRole:
 
     def _publish(self) -> None:
         known = {b.batch.commit_id: b for b in self._landed}
-        newest = CommittedState.after(self._landed[-1]) if self._landed else None
+        if not self._landed:
+            return
+        newest = CommittedState.after(self._landed[-1])
 
         def find(published: PublishedThrough | None, state: CommittedState) -> list[CommittedState]:
             return pending(published, self._landed, state, _now())
@@ -169,7 +164,7 @@ class LandingRole:
             first: list[Payload] = [] if state.commit_id in self._requested else [_request(batch.batch)]
             return [*first, self._response(batch), _ready(batch.batch)]
 
-        self._role.publish_pending("ready", self._role.group, newest, find, payloads)
+        self._role.publish_due([Due("ready", self._role.group, newest, find, payloads)])
 
     def _response(self, batch: LandedBatch) -> CommitResponse:
         table = self._pipeline.intermediate
@@ -208,18 +203,20 @@ class TableRole:
             all_states: the states of all tables; None where one of them has none or cannot be read.
         """
         role = role_of(self.pipeline, table_role(self.pipeline, self.destination.table))
+        role.publish_due(self._due(role.group, all_states))
+
+    def _due(self, group: str, all_states: Callable[[], list[CommittedState] | None]) -> Iterator[Due]:
+        """The other tables are asked after the table's own events: one that does not answer holds up only the rest."""
 
         def find(published: PublishedThrough | None, state: CommittedState) -> list[CommittedState]:
             return pending(published, self.landed, state, _now(), self.merged)
 
-        committed = self.destination.committed()
-        role.publish_pending("table", role.group, committed, find, lambda s: [self._commit_table(s)])
-        states = all_states()
-        if states is None:
-            return
-        lowest = replace(min(states, key=lambda s: s.batch_number), offsets=offsets.minimum(s.offsets for s in states))
-
-        role.publish_pending("complete", self.pipeline.group, lowest, find, lambda s: [_complete(s)])
+        if committed := self.destination.committed():
+            yield Due("table", group, committed, find, lambda state: [self._commit_table(state)])
+        if states := all_states():
+            lowest = min(states, key=lambda state: state.batch_number)
+            lowest = replace(lowest, offsets=offsets.minimum(state.offsets for state in states))
+            yield Due("complete", self.pipeline.group, lowest, find, lambda state: [_complete(state)])
 
     def _commit_table(self, state: CommittedState) -> CommitTable:
         here = any(b.number == state.batch_number for b in self.merged)

@@ -8,49 +8,45 @@ how far its events are published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
 from jobs.batch import CommittedState
 from jobs.events.messages import Payload, encode, make_event
-from jobs.events.pending import PublishedThrough, published_through
+from jobs.events.pending import Due, PublishedThrough, published_through
 from jobs.events.quietly import quietly
 from jobs.failpoints import GROUP, failpoint
 from jobs.offsets import Offsets, TopicPartition
 from jobs.spec.control import Control
 from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
-from resources.errors import Interrupted
+from resources.errors import BatchmergeError, Interrupted
 from resources.kafka import KafkaCluster
 
 # Seconds between two transactions; members whose events are in one of them.
 _EVERY, _AT_ONCE = 1.0, 200
 
-Find = Callable[[PublishedThrough | None, CommittedState], list[CommittedState]]
-Payloads = Callable[[CommittedState], list[Payload]]
-
 
 @dataclass(frozen=True)
 class _Told:
-    """What a member has to tell: payloads; or those of the states that are pending up to this one (`find`), by what
-    the group says.
-    """
+    """What a member has to tell: payloads as they are, or what is due."""
 
     pipeline: str
     point: str
     payloads: Sequence[Payload] = ()
-    group: str = ""
-    state: CommittedState | None = None
-    find: Find | None = None
-    payloads_of: Payloads | None = None
+    due: Due | None = None
 
     def pending(self, published: PublishedThrough | None) -> tuple[list[Payload], CommittedState | None]:
         """Its payloads, and the state up to which they tell."""
-        if self.state is None or self.find is None or self.payloads_of is None:
+        if self.due is None:
             return list(self.payloads), None
-        states = self.find(published, self.state)
-        return [payload for state in states for payload in self.payloads_of(state)], states[-1] if states else None
+        states = self.due.find(published, self.due.state)
+        return [payload for state in states for payload in self.due.payloads(state)], states[-1] if states else None
+
+
+# What a member tells at once, so that it is in one transaction.
+_Together = Sequence[_Told]
 
 
 class EventsTogether:
@@ -67,16 +63,33 @@ class EventsTogether:
         self._control, self._kafka, self._run_id = control, kafka, run_id
         self._writer = self._new_writer()
         self._lock, self._publishing = Lock(), Lock()
-        self._told, self._moved = list[_Told](), dict[TopicPartition, int]()
+        self._told, self._moved = list[_Together](), dict[TopicPartition, int]()
         # The writer has failed in this block; it was opened in an earlier one, and not used in this one.
         self._failed, self._kept = False, False
+        self._all_told = False
 
     def _new_writer(self) -> ControlWriter:
         return ControlWriter(self._kafka, self._control.topic, self.group, float(self._control.time_limit_seconds))
 
-    def tell(self, told: _Told) -> None:
+    def tell(self, told: _Together) -> None:
         with self._lock:
             self._told.append(told)
+
+    def told(self) -> Callable[[Offsets], bool]:
+        """Whether a member's committed offsets are told of, by one question to Kafka for all members.
+
+        They are not where a run has died after a commit; so a process asks once, and again after it could not publish.
+        Where Kafka does not answer, they count as told of.
+        """
+        if self._all_told:
+            return lambda _: True
+        group = self.group if self._control.enabled else self._tables_group
+        try:
+            said = self._kafka.group_offsets(group)
+        except BatchmergeError:
+            return lambda _: True
+        self._all_told = True  # by those who ask
+        return lambda committed: all(said.get(tp) == offset for tp, offset in committed.items())
 
     def move_group(self, offsets: Offsets) -> None:
         """Where the control topic is off: the consumer group that follows the tables."""
@@ -110,6 +123,7 @@ class EventsTogether:
             if (told or moved) and not self._failed:
                 work = (lambda: self._send_or_take_over(told)) if told else (lambda: self._move(moved))
                 self._failed = not quietly(self._control, self.group, work)
+                self._all_told &= not self._failed
                 # One that has failed may still be at work.
                 self._writer = self._new_writer() if self._failed else self._writer
 
@@ -117,7 +131,7 @@ class EventsTogether:
         self._kafka.commit_group(self._tables_group, offsets)
         failpoint(GROUP)
 
-    def _send_or_take_over(self, told: Sequence[_Told]) -> None:
+    def _send_or_take_over(self, told: Sequence[_Together]) -> None:
         """Another run may have taken the role since this one had it last, and is over. One that has taken it while this
         one was at work is newer."""
         try:
@@ -129,25 +143,25 @@ class EventsTogether:
             self._send(told)
         self._kept = False
 
-    def _send(self, told: Sequence[_Told]) -> None:
+    def _send(self, told: Sequence[_Together]) -> None:
         if not self._writer.is_open:
             # Before anything is read: then no older run of this role can move the groups any more.
             self._writer.open(self._control.create)
-        known = self._known(told)
+        known = self._known([one for together in told for one in together])
         for some in (told[n : n + _AT_ONCE] for n in range(0, len(told), _AT_ONCE)):
-            self._send_some(some, known)
+            self._send_some([one for together in some for one in together], known)
 
     def _send_some(self, told: Sequence[_Told], known: dict[tuple[str, str], PublishedThrough | None]) -> None:
         messages, progress, points = list[Message](), list[GroupProgress](), list[str]()
         for one in told:
-            payloads, state = one.pending(known.get((one.group, one.pipeline)))
+            payloads, state = one.pending(known.get((one.due.group, one.pipeline)) if one.due else None)
             events = [encode(make_event(one.pipeline, self._run_id, payload)) for payload in payloads]
             messages += [Message(event, one.pipeline.encode()) for event in events]
             points += [one.point] if events else []
-            if state is not None:
+            if one.due and state:
                 reached = PublishedThrough(state.batch_number, state.commit_id)
-                progress.append(GroupProgress(one.group, state.offsets, reached.to_metadata()))
-                known[one.group, one.pipeline] = reached
+                progress.append(GroupProgress(one.due.group, state.offsets, reached.to_metadata()))
+                known[one.due.group, one.pipeline] = reached
         if not messages:
             return
 
@@ -163,8 +177,8 @@ class EventsTogether:
         """How far each member has published, by group and member."""
         wanted = dict[str, dict[str, Offsets]]()
         for one in told:
-            if one.state is not None:
-                wanted.setdefault(one.group, {})[one.pipeline] = one.state.offsets
+            if one.due:
+                wanted.setdefault(one.due.group, {})[one.pipeline] = one.due.state.offsets
         found = dict[tuple[str, str], PublishedThrough | None]()
         for group, members in wanted.items():
             every = [partition for offsets in members.values() for partition in offsets]
@@ -186,10 +200,7 @@ class SharedRole:
         return self.events.group
 
     def publish(self, point: str, payloads: Sequence[Payload]) -> None:
-        self.events.tell(_Told(self.pipeline, point, payloads))
+        self.events.tell([_Told(self.pipeline, point, payloads)])
 
-    def publish_pending(
-        self, point: str, group: str, state: CommittedState | None, find: Find, payloads: Payloads
-    ) -> None:
-        if state is not None:
-            self.events.tell(_Told(self.pipeline, point, (), group, state, find, payloads))
+    def publish_due(self, all_due: Iterable[Due]) -> None:
+        self.events.tell([_Told(self.pipeline, due.point, due=due) for due in all_due])

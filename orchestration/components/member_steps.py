@@ -8,13 +8,14 @@ landed; those do the same and fail at their end, naming what failed in the landi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
+from jobs import offsets
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
 from jobs.member_landing import land
@@ -124,10 +125,12 @@ class MergedMember:
 
 
 def _behind(members: Members, number: int, known: Sequence[Member]) -> tuple[list[Member], dict[str, BatchmergeError]]:
-    """Those whose table lacks something that is landed, by a look at two committed states; and whose cannot be told."""
+    """Those whose table lacks something that is landed, by a look at two committed states, or has not told of what it
+    has; and those of which that cannot be said."""
+    told = members.told(f"tables-{number}")
 
     def look(pipeline: Pipeline) -> bool | None:
-        return _is_behind(pipeline, pipeline.destination_of(pipeline.table(number))) or None
+        return _is_due(pipeline, pipeline.destination_of(pipeline.table(number)), told) or None
 
     found = list(members.each(f"tables-{number}", known, look))
     return [o.member for o in found if o.member and o.done], {o.topic: o.problem for o in found if o.problem}
@@ -243,7 +246,9 @@ def _together(
     )
 
 
-def _is_behind(pipeline: Pipeline, destination: Destination) -> bool:
-    """Whether something is landed that the table does not have; a look at two committed states."""
+def _is_due(pipeline: Pipeline, destination: Destination, told: Callable[[Offsets], bool]) -> bool:
     landed = pipeline.intermediate.landed().batches
-    return bool(landed) and destination.lacks(landed[-1].batch.commit_id)
+    if not landed:
+        return False
+    newest = landed[-1].batch
+    return destination.lacks(newest.commit_id) or not told(offsets.ends(newest.ranges))

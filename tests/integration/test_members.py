@@ -200,6 +200,25 @@ def test_what_was_not_told_is_told_with_the_next_batch(
     _check_told(shop, control)
 
 
+def test_what_a_dead_run_has_not_told_is_told_without_a_batch(
+    shop: Shop, control: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.make("a", "b")
+    shop.write([1], "first")
+    shop.advance()
+    with monkeypatch.context() as broken:
+        broken.setattr("jobs.events.together.encode", lambda event: event.missing)
+        shop.write([1], "second", "b")
+        shop.advance()
+    shop.transactions.clear()
+    shop.advance()
+    assert shop.transactions == [3, 2], "request, response and ready; table and complete, all of one topic"
+    _check_told(shop, control)
+    shop.transactions.clear()
+    shop.advance()
+    assert shop.transactions == [], "nothing is opened where nothing is due"
+
+
 def test_run_that_stays_tells_also_after_another_run_has_told(
     shop: Shop, control: str, caplog: pytest.LogCaptureFixture
 ) -> None:
