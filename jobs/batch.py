@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass, field, replace
 
 from jobs import offsets
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
-from jobs.watermark import Watermark
+from jobs.watermark import RECORD_TIMES, Watermark
 
 PREFIX = "batchmerge."
 # Only the summary of a landed batch has it: how many offsets of each topic-partition it took.
@@ -18,6 +18,10 @@ _EPOCHS = PREFIX + "leader-epochs"
 _CONTINUES = PREFIX + "continues"
 _UNKNOWN = PREFIX + "unknown-fields"
 _REVISES = PREFIX + "revises"
+_OFFSETS = PREFIX + "offsets"
+_TOPIC_IDS = PREFIX + "topic-ids"
+# What grows with the number of topic-partitions. It is looked at only where somebody asks for it.
+LONG = frozenset({_OFFSETS, _TOPIC_IDS, _EPOCHS, LENGTHS, PREFIX + RECORD_TIMES})
 
 
 @dataclass(frozen=True)
@@ -180,8 +184,8 @@ class CommittedState:
             PREFIX + "pipeline": self.pipeline,
             PREFIX + "batch": str(self.batch_number),
             PREFIX + "commit-id": self.commit_id,
-            PREFIX + "offsets": offsets.encode(self.offsets),
-            PREFIX + "topic-ids": json.dumps(dict(self.topic_ids), sort_keys=True),
+            _OFFSETS: offsets.encode(self.offsets),
+            _TOPIC_IDS: json.dumps(dict(self.topic_ids), sort_keys=True),
             PREFIX + "spec-hash": self.spec_hash,
             **({_EPOCHS: offsets.encode(self.leader_epochs)} if self.leader_epochs else {}),
             **self.watermark.to_properties(PREFIX),
@@ -189,13 +193,13 @@ class CommittedState:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> CommittedState:
-        reached = offsets.Later(lambda: offsets.decode(properties[PREFIX + "offsets"]))
+        reached = offsets.Later(lambda: offsets.decode(properties[_OFFSETS]))
         return cls(
             pipeline=properties[PREFIX + "pipeline"],
             batch_number=int(properties[PREFIX + "batch"]),
             commit_id=properties[PREFIX + "commit-id"],
             offsets=reached,
-            topic_ids=json.loads(properties[PREFIX + "topic-ids"]),
+            topic_ids=offsets.Later(lambda: json.loads(properties[_TOPIC_IDS])),
             spec_hash=properties[PREFIX + "spec-hash"],
             watermark=Watermark.from_properties(properties, PREFIX, reached),
             leader_epochs=offsets.Later(lambda: offsets.decode(properties[_EPOCHS])) if _EPOCHS in properties else {},

@@ -51,7 +51,7 @@ def next_batches(
     """The landed batches after the committed one, in order: what one merge applies.
 
     A merge is allowed only when the first of them continues the committed state: its previous commit id and start
-    offsets equal the committed ones.
+    offsets equal the committed ones; and each other one the one before it.
 
     Args:
         landed: all landed batches that are still known, ascending.
@@ -61,6 +61,15 @@ def next_batches(
         LineageBroken: the landed batches do not continue the committed state; says which choices there are.
     """
     _check_chain(table, landed)
+    found = _after(table, committed, landed, oldest_complete)
+    for before, after in pairwise(found):
+        _check_starts(table, CommittedState.after(before), f"is where batch {before.number} ends", after)
+    return found
+
+
+def _after(
+    table: str, committed: CommittedState | None, landed: Sequence[LandedBatch], oldest_complete: bool
+) -> list[LandedBatch]:
     if committed is None:
         begun = [n for n, b in enumerate(landed) if b.batch.continues is not None and b.batch.follows(None)]
         if begun:
@@ -134,11 +143,15 @@ def _check_continues(table: str, committed: CommittedState, first: LandedBatch) 
             f"(batch {committed.batch_number}) is committed",
             first_landed=first.number,
         )
-    begins = first.batch.begins_after(committed.commit_id)
-    for tp, offset in committed.offsets.items():
+    _check_starts(table, committed, "is committed", first)
+
+
+def _check_starts(table: str, before: CommittedState, reached: str, after: LandedBatch) -> None:
+    begins = after.batch.begins_after(before.commit_id)
+    for tp, offset in before.offsets.items():
         if begins.get(tp, offset) != offset:
-            elsewhere = f"landed {first.batch} starts at offset {begins[tp]} of {tp}, but {offset} is committed"
-            raise _broken(table, committed, elsewhere, first_landed=first.number)
+            elsewhere = f"landed {after.batch} starts at offset {begins[tp]} of {tp}, but {offset} {reached}"
+            raise _broken(table, before, elsewhere, first_landed=after.number)
 
 
 def _broken(table: str, committed: CommittedState, what: str, **facts: object) -> LineageBroken:

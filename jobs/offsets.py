@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeVar
 
 from resources.topic_partition import TopicPartition as TopicPartition  # noqa: PLC0414  so it is a word of this module
 
+K = TypeVar("K")
 V = TypeVar("V")
 
 
@@ -46,21 +47,21 @@ class OffsetRange:
 Ranges = Mapping[TopicPartition, OffsetRange]
 
 
-class Later(Mapping[TopicPartition, V]):
-    """Values by topic-partition that are decoded when somebody asks for one: of most landed batches nobody does.
+class Later(Mapping[K, V]):
+    """Values by topic-partition, or by topic, decoded when somebody asks for one: of most landed batches nobody does.
 
     Those that were asked for last stay decoded: thousands of batches of thousands of partitions would fill the memory.
     """
 
-    _decoded: ClassVar[deque[Later[Any]]] = deque()
+    _decoded: ClassVar[deque[Later[Any, Any]]] = deque()
     _lock: ClassVar[Lock] = Lock()
 
-    def __init__(self, decode: Callable[[], Mapping[TopicPartition, V]]) -> None:
+    def __init__(self, decode: Callable[[], Mapping[K, V]]) -> None:
         self._decode = decode
-        self._known: Mapping[TopicPartition, V] | None = None
+        self._known: Mapping[K, V] | None = None
 
     @property
-    def _values(self) -> Mapping[TopicPartition, V]:
+    def _values(self) -> Mapping[K, V]:
         known = self._known
         if known is None:
             known = self._known = self._decode()
@@ -70,14 +71,18 @@ class Later(Mapping[TopicPartition, V]):
                     self._decoded.popleft()._known = None
         return known
 
-    def __getitem__(self, tp: TopicPartition) -> V:
-        return self._values[tp]
+    def __getitem__(self, key: K) -> V:
+        return self._values[key]
 
-    def __iter__(self) -> Iterator[TopicPartition]:
+    def __iter__(self) -> Iterator[K]:
         return iter(self._values)
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def __reduce__(self) -> tuple[type[dict[K, V]], tuple[dict[K, V]]]:
+        """Whoever gets a copy, on another machine too, gets the values."""
+        return dict, (dict(self._values),)
 
 
 def to_arrays(values: Mapping[TopicPartition, int]) -> dict[str, list[int | None]]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from jobs import offsets
 from jobs.offsets import Offsets, Ranges, TopicPartition
 
+RECORD_TIMES = "record-times"
+
 
 @dataclass(frozen=True)
 class Watermark:
@@ -59,7 +61,7 @@ class Watermark:
 
     def to_properties(self, prefix: str) -> dict[str, str]:
         known = {tp: time for tp, time in self.record_times.items() if time is not None}
-        found = {prefix + "record-times": offsets.encode(known)}
+        found = {prefix + RECORD_TIMES: offsets.encode(known)}
         if self.vtts is not None:
             found[prefix + "vtts"] = str(self.vtts)
         if self.caught_up_through is not None:
@@ -73,7 +75,7 @@ class Watermark:
         """The inverse of `to_properties`; `partitions` are those of the committed offsets."""
 
         def times() -> dict[TopicPartition, int | None]:
-            known = offsets.decode(properties[prefix + "record-times"])
+            known = offsets.decode(properties[prefix + RECORD_TIMES])
             return {tp: known.get(tp) for tp in partitions}
 
         caught_up, below = (properties.get(prefix + name) for name in ("caught-up-through", "truncated-below"))

@@ -45,7 +45,7 @@ class Append(TableCommit):
         refs = self._table.metadata.refs
         if self.target not in refs and "main" in refs:
             self._branch_from_main(refs["main"])
-        self._check_lineage(self._table.metadata)
+        self._check_lineage()
         found = self._table.metadata.refs.get(self.target)
         return found.snapshot_id if found else None
 

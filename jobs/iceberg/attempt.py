@@ -42,7 +42,7 @@ class Attempt(TableCommit):
         if self.target not in metadata.refs:
             self._make_root()
             metadata = self._table.metadata
-        self._check_lineage(metadata)
+        self._check_lineage()
         base = metadata.refs[self.target].snapshot_id
         prefix = attempt_prefix(self._pipeline, self.target)
         left = [name for name in metadata.refs if name.startswith(prefix)]

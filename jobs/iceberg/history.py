@@ -1,4 +1,4 @@
-"""What an Iceberg table says about itself: the committed state, read from its snapshots. Pure over table metadata.
+"""What an Iceberg table says about itself: the committed state, read from its snapshots.
 
 The nearest ancestor of the branch's head that carries the state of this pipeline rules: so a rollback is noticed.
 The tag on the newest published batch, or the table properties, stand in only where expiry has cut the ancestry,
@@ -13,15 +13,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from jobs.batch import LENGTHS, PREFIX, CommittedState, LandedBatch, LandedBatches, landed_from_properties
+from jobs.iceberg.state_file import STATE_FILE, Carried
 from jobs.lineage import RecreatedTopics, joined, recreated_topics
 
 # In the summary of a snapshot that recovered dead letters: batch number to how many, as JSON.
 RECOVERED = PREFIX + "mended"
+_COMMIT_ID = PREFIX + "commit-id"
 
 
 # By the file of the snapshot's list of manifests, which no two share; those that were read first are forgotten.
@@ -63,29 +66,29 @@ def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
         current = by_id.get(parent) if parent is not None else None
 
 
-def read_history(metadata: TableMetadata, pipeline: str, branch: str) -> History:
+def read_history(table: Table, pipeline: str, branch: str) -> History:
     """The committed state of one pipeline on one branch."""
-    published = _published(metadata, pipeline, branch)
+    published = _published(table, pipeline, branch)
     last: Snapshot | None = None
-    for snapshot in ancestors(metadata, branch):
+    for snapshot in ancestors(table.metadata, branch):
         last = snapshot
         if _summary(snapshot).get(PREFIX + "pipeline") == pipeline:
-            found = CommittedState.from_properties(_summary(snapshot))
+            found = _state(table, snapshot, branch)
             undone = published if published and published.batch_number > found.batch_number else None
             return History(found, undone)
     reached_root = last is None or last.parent_snapshot_id is None
     return History(None, published) if reached_root else History(published, None)
 
 
-def landed_batches(metadata: TableMetadata, pipeline: str, branch: str = "main") -> LandedBatches:
+def landed_batches(table: Table, pipeline: str, branch: str = "main") -> LandedBatches:
     """The landed batches that the table's snapshots still know.
 
     A snapshot of maintenance carries no batch and is passed over. Dead letters that were recovered since count as
     landed.
     """
     found, recovered = list[LandedBatch](), Counter[int]()
-    for snapshot in ancestors(metadata, branch):
-        told = _told(snapshot)
+    for snapshot in ancestors(table.metadata, branch):
+        told = _told(snapshot, table.io)
         if told.pipeline != pipeline:
             continue
         if told.recovered:
@@ -101,23 +104,25 @@ def landed_batches(metadata: TableMetadata, pipeline: str, branch: str = "main")
 class _Told:
     """What a snapshot tells of landed batches: its own, and how many dead letters it recovered of which."""
 
+    summary: Carried
     pipeline: str | None
     landed: LandedBatch | None
     recovered: Mapping[int, int]
 
 
-def _told(snapshot: Snapshot) -> _Told:
+def _told(snapshot: Snapshot, io: FileIO) -> _Told:
     """Snapshots never change, and all of them are asked several times in each run."""
     known = _KNOWN.get(snapshot.manifest_list)
     if known is None:
-        summary = _summary(snapshot)
+        summary = Carried(_summary(snapshot), io)
         landed = landed_from_properties(summary, snapshot.snapshot_id) if LENGTHS in summary else None
         recovered = {int(number): count for number, count in json.loads(summary.get(RECOVERED, "{}")).items()}
-        known = _Told(summary.get(PREFIX + "pipeline"), landed, recovered)
+        known = _Told(summary, summary.get(PREFIX + "pipeline"), landed, recovered)
         with _LOCK:
             _KNOWN[snapshot.manifest_list] = known
             while len(_KNOWN) > _MOST_KNOWN:
                 _KNOWN.popitem(last=False)
+    known.summary.io = io  # the one before may have credentials that are over
     return known
 
 
@@ -133,13 +138,15 @@ def landing_pipeline(metadata: TableMetadata) -> str | None:
 
 
 def recreated_topics_of(table: Table | None, pipeline: str, branch: str) -> dict[str, list[int]]:
-    """Topics that were recreated since the table has rows: from its property, and from the snapshots that are left."""
+    """Topics that were recreated since the table has rows: from its property, and from the snapshots that are left of
+    before there was one, which have no state files either."""
     if table is None:
         return {}
     known = json.loads(table.metadata.properties.get(_recreated_property(pipeline, branch), "{}"))
     summaries = [_summary(s) for s in ancestors(table.metadata, branch)]
-    states = [CommittedState.from_properties(s) for s in summaries if s.get(PREFIX + "pipeline") == pipeline]
-    return joined(known, recreated_topics(reversed(states)))
+    ours = [s for s in summaries if s.get(PREFIX + "pipeline") == pipeline and STATE_FILE not in s]
+    states = map(CommittedState.from_properties, reversed(ours))
+    return joined(known, recreated_topics(states))
 
 
 def recreated_properties(known: RecreatedTopics, more: RecreatedTopics, pipeline: str, branch: str) -> dict[str, str]:
@@ -151,18 +158,30 @@ def _recreated_property(pipeline: str, branch: str) -> str:
     return property_prefix(pipeline, branch) + "recreated-topics"
 
 
-def _published(metadata: TableMetadata, pipeline: str, branch: str) -> CommittedState | None:
+def _published(table: Table, pipeline: str, branch: str) -> CommittedState | None:
     """The newest state that was ever published, from the tag, else from the properties."""
-    tag = metadata.refs.get(tag_name(pipeline, branch))
+    tag = table.metadata.refs.get(tag_name(pipeline, branch))
     if tag:
-        for snapshot in metadata.snapshots:
+        for snapshot in table.metadata.snapshots:
             if snapshot.snapshot_id == tag.snapshot_id and _summary(snapshot).get(PREFIX + "pipeline") == pipeline:
-                return CommittedState.from_properties(_summary(snapshot))
-    prefix = property_prefix(pipeline, branch)
-    mirrored = {
-        PREFIX + key.removeprefix(prefix): value for key, value in metadata.properties.items() if key.startswith(prefix)
-    }
-    return CommittedState.from_properties(mirrored) if PREFIX + "commit-id" in mirrored else None
+                return _state(table, snapshot, branch)
+    mirrored = _mirrored(table, pipeline, branch)
+    return CommittedState.from_properties(mirrored) if _COMMIT_ID in mirrored else None
+
+
+def _state(table: Table, snapshot: Snapshot, branch: str) -> CommittedState:
+    """Of the newest snapshot the table properties say the same, without a file to read."""
+    summary = _summary(snapshot)
+    if STATE_FILE not in summary:
+        return CommittedState.from_properties(summary)
+    mirrored = _mirrored(table, summary[PREFIX + "pipeline"], branch)
+    is_newest = mirrored.get(_COMMIT_ID) == summary[_COMMIT_ID]
+    return CommittedState.from_properties(mirrored if is_newest else Carried(summary, table.io))
+
+
+def _mirrored(table: Table, pipeline: str, branch: str) -> dict[str, str]:
+    prefix, properties = property_prefix(pipeline, branch), table.metadata.properties
+    return {PREFIX + key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
 
 
 def _summary(snapshot: Snapshot) -> dict[str, str]:

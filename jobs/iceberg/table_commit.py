@@ -28,6 +28,7 @@ from jobs.batch import PREFIX, CommittedState
 from jobs.iceberg.history import ancestors, read_history, tag_name
 from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.staging import stage
+from jobs.iceberg.state_file import StateFile, put_aside
 from resources.errors import CommitFailed, CommitStateUnknown, TableReplaced
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
@@ -89,6 +90,7 @@ class TableCommit(ABC):
         self._skip_undone = skip_undone
         self._commit = publish or catalog.commit
         self.id = uuid.uuid4().hex
+        self._state_file: StateFile | None = None
         self._table = table or catalog.require(identifier)
         self.base = self._begin()
 
@@ -110,6 +112,12 @@ class TableCommit(ABC):
     def summary(self) -> dict[str, str]:
         """What every snapshot of this try must carry, so that it is known as ours."""
         return {ATTEMPT: self.id}
+
+    def carried(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """These properties as the snapshot's summary is to have them (`jobs.iceberg.state_file`)."""
+        summary, file = put_aside(self._table, properties)
+        self._state_file = file or self._state_file
+        return summary
 
     @abstractmethod
     def _begin(self) -> int | None:
@@ -136,15 +144,16 @@ class TableCommit(ABC):
         Raises:
             CommitFailed: another run has committed meanwhile; without `rebase` also any other writer.
         """
+        summary = {**self.carried(properties), **self.summary}
         for turn in range(1, _REBASES + 1):
             found = self._found()
             metadata = self._table.metadata
-            self._check_lineage(metadata)
+            self._check_lineage()
             if not rebase:
                 self._check_base(metadata)
             if any(f.spec_id != metadata.default_spec_id for f in found.files):
                 raise CommitFailed("the partition spec changed while the batch was written", where=self.identifier)
-            added, snapshot_id = self._stage(found, {**properties, **self.summary})
+            added, snapshot_id = self._stage(found, summary)
             try:
                 self._publish(snapshot_id, added, mirrored, found)
             except CommitFailed:
@@ -155,9 +164,9 @@ class TableCommit(ABC):
                 return snapshot_id
         raise AssertionError("the last turn returns or raises")
 
-    def _check_lineage(self, metadata: TableMetadata) -> None:
+    def _check_lineage(self) -> None:
         """The committed state must still be the one that the caller planned from."""
-        history = read_history(metadata, self._pipeline, self.target)
+        history = read_history(self._table, self._pipeline, self.target)
         found = history.committed.commit_id if history.committed else None
         if history.undone and self._skip_undone:
             found = history.undone.commit_id
@@ -196,6 +205,7 @@ class TableCommit(ABC):
             point(self.target, published, like=metadata.refs.get(self.target)),
             point(tag_name(self._pipeline, self.target), published, SnapshotRefType.TAG),
             *found.updates,
+            *([self._state_file.registered(published)] if self._state_file else []),
             SetPropertiesUpdate(updates=mirrored),
         ]
         try:

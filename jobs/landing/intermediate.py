@@ -146,7 +146,7 @@ class IntermediateTable:
             TableReplaced: the table was rolled back.
         """
         table = self.catalog.load(self.identifier)
-        history = read_history(table.metadata, self.pipeline, "main") if table else History(None, None)
+        history = read_history(table, self.pipeline, "main") if table else History(None, None)
         if history.undone:
             at = f"batch {history.committed.batch_number}" if history.committed else "before its first batch"
             raise TableReplaced(
@@ -161,7 +161,7 @@ class IntermediateTable:
     def current_state(self) -> tuple[CommittedState | None, int]:
         """The state of the table's head, rolled back or not, and the highest batch number that it ever had."""
         table = self.catalog.load(self.identifier)
-        history = read_history(table.metadata, self.pipeline, "main") if table else History(None, None)
+        history = read_history(table, self.pipeline, "main") if table else History(None, None)
         return history.committed, max(s.batch_number if s else 0 for s in (history.committed, history.undone))
 
     def reset(
@@ -181,7 +181,7 @@ class IntermediateTable:
     def landed(self) -> LandedBatches:
         """The landed batches that are still known."""
         table = self.catalog.load(self.identifier)
-        return landed_batches(table.metadata, self.pipeline) if table else LandedBatches()
+        return landed_batches(table, self.pipeline) if table else LandedBatches()
 
     def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
         """The table's present snapshot, which holds this batch and all before it.

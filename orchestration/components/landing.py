@@ -35,8 +35,8 @@ def run_landing(
         with open_lineage.reported(pipeline, "landing", open_lineage.topics(pipeline), place) as work:
             result = _report(pipeline, replayed) if replayed else _land(context, launch, pipeline, config)
             work.rows = result["metadata"]["landed"].value
-        batches = pipeline.intermediate.landed().batches
-        results = [*checks.landing_results(key, batches), checks.fields_result(key, pipeline.spec, batches)]
+        batches, new = pipeline.intermediate.landed().batches, result["metadata"]["batches"].value
+        results = [*checks.landing_results(key, batches, new), checks.fields_result(key, pipeline.spec, batches)]
     yield dg.MaterializeResult(asset_key=key, check_results=results, **result)
     raise_for_checks(results, "/".join(key.path))
 

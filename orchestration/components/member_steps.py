@@ -64,7 +64,8 @@ def run_landing_of_members(
         for outcome in outcomes:
             if outcome.member and outcome.done:
                 pipeline = members.open(outcome.member)
-                found[outcome.topic] = checks.landing_results(key, pipeline.intermediate.landed().batches)
+                batches = pipeline.intermediate.landed().batches
+                found[outcome.topic] = checks.landing_results(key, batches, len(outcome.done))
                 open_lineage.tell_landed(pipeline, metadata.total(outcome.done).landed)
     results = checks.together(key, checks.landing_checks(key), found)
     shown = {**landed_metadata(outcomes, time.monotonic() - began), **seen_metadata(launch, seen)}

@@ -82,7 +82,11 @@ def age(table: Table, days: int) -> None:
 MODES = ["append", "upsert_delete"]
 
 
-def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None:
+@pytest.mark.parametrize("most", [4000, 10], ids=["short states", "states in files"])
+def test_pipeline_goes_on_after_each_task(
+    most: int, engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.iceberg.state_file._MOST", most)
     one = engine(*MODES)
     told = []
     one.tell(Record(0, 0, "{bad"))
@@ -116,6 +120,10 @@ def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None
         assert one.read(mode) == model.expected(told, mode), mode
         assert dead not in table_of(one, mode).metadata.refs
         assert one.destination(mode).committed() == states[mode], "offsets stay readable"
+    for table in (catalog(one.connections).require(one.pipeline.intermediate.identifier), table_of(one, MODES[0])):
+        files = {path.name for path in folder(table).rglob("batchmerge-*.puffin")}
+        assert files == {Path(statistics.statistics_path).name for statistics in table.metadata.statistics}
+        assert bool(files) == (most < 100), "those of expired snapshots are deleted, the others stay"
 
     for n in (20, 21):
         told.append(put(n))
@@ -125,6 +133,7 @@ def test_pipeline_goes_on_after_each_task(engine: Callable[..., Engine]) -> None
             assert one.read(mode) == model.expected(told, mode), mode
     known = one.pipeline.intermediate.landed()
     assert ([b.number for b in known.batches], known.complete) == ([6, 7, 8], False)
+    assert [len(b.batch.ranges) for b in known.batches] == [1, 1, 1]
     assert one.replay("append", 6, 8)
     with pytest.raises(ConfigurationError, match=r"batches before 6, landed before .* were removed by retention"):
         one.replay("append", 5, 8)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 
 
@@ -51,3 +54,12 @@ def table_metadata(
             },
         }
     )
+
+
+def table(
+    snapshots: Sequence[tuple[int, int | None, Mapping[str, str]]],
+    refs: Mapping[str, int],
+    properties: Mapping[str, str] | None = None,
+) -> Table:
+    """A table with such metadata, of which no file is there."""
+    return Table(("n", "t"), table_metadata(snapshots, refs, properties), "", PyArrowFileIO(), NoopCatalog("none"))

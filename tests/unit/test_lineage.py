@@ -53,6 +53,13 @@ def test_new_partition_does_not_break_the_lineage() -> None:
             "starts at offset 12 of t-1, but 10 is committed",
             id="offsets do not continue",
         ),
+        pytest.param(
+            None,
+            [landed(1), landed(2), landed(3, ranges={P0: OffsetRange(20, 30), P1: OffsetRange(22, 30)})],
+            True,
+            "starts at offset 22 of t-1, but 20 is where batch 2 ends",
+            id="offsets do not continue among what is landed",
+        ),
     ],
 )
 def test_broken_lineage_is_refused_with_choices(state: object, chain: list[object], complete: bool, says: str) -> None:

@@ -208,7 +208,7 @@ class IcebergDestination(Destination):
         else:
             attempt = self._commit(Attempt, committed, context.transaction, table)
             failpoint("merge.begun")
-            summary |= attempt.summary
+            summary = attempt.carried(summary | attempt.summary)
             with spark_errors(self.name):
                 counts = clock.time("plan", lambda: changes.effect_on(attempt))
                 clock.time("write", lambda: changes.merge_into(attempt, summary))

@@ -18,7 +18,7 @@ def committed_state(found: Table | None, pipeline: str, table: IcebergTable) -> 
     """
     if found is None:
         return None
-    history = read_history(found.metadata, pipeline, table.branch)
+    history = read_history(found, pipeline, table.branch)
     if history.undone and table.on_rollback == "hold":
         at = f"batch {history.committed.batch_number}" if history.committed else "before its first batch"
         raise TableReplaced(

@@ -55,7 +55,7 @@ def ids(catalog: IcebergCatalog) -> list[int]:
 
 
 def now(catalog: IcebergCatalog) -> CommittedState | None:
-    return read_history(catalog.require(NAME).metadata, "p", "main").committed
+    return read_history(catalog.require(NAME), "p", "main").committed
 
 
 def head(catalog: IcebergCatalog) -> int:
@@ -190,7 +190,7 @@ def test_rolled_back_table_goes_on_from_where_it_stands(catalog: IcebergCatalog)
     roll_back(catalog, first)
     advance(catalog, committed(1), committed(2), MORE)
     assert (ids(catalog), now(catalog)) == ([1, 2, 3], committed(2))
-    assert read_history(catalog.require(NAME).metadata, "p", "main").undone is None
+    assert read_history(catalog.require(NAME), "p", "main").undone is None
 
 
 def test_named_branch_starts_where_main_is_and_leaves_main_alone(catalog: IcebergCatalog) -> None:
@@ -201,7 +201,7 @@ def test_named_branch_starts_where_main_is_and_leaves_main_alone(catalog: Iceber
     table = catalog.require(NAME)
     assert ids(catalog) == [3]
     assert sorted(table.scan().use_ref("audit").to_arrow()["id"].to_pylist()) == [1, 2, 3]
-    assert read_history(table.metadata, "p", "audit").committed == committed(1)
+    assert read_history(table, "p", "audit").committed == committed(1)
     assert now(catalog) is None
 
 
@@ -213,7 +213,7 @@ def test_two_pipelines_feed_one_table(catalog: IcebergCatalog) -> None:
     other.publish_append(theirs.to_properties(), state_properties(theirs, "main"))
     advance(catalog, committed(1), committed(2), MORE)
     assert (ids(catalog), now(catalog)) == ([1, 2, 3, 3], committed(2))
-    assert read_history(catalog.require(NAME).metadata, "q", "main").committed == theirs
+    assert read_history(catalog.require(NAME), "q", "main").committed == theirs
 
 
 def test_retention_settings_of_main_stay(catalog: IcebergCatalog) -> None:

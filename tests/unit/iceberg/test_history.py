@@ -8,8 +8,8 @@ import pytest
 
 from jobs.batch import LandedBatches, landed_to_properties
 from jobs.iceberg.history import landed_batches, property_prefix, read_history, state_properties, tag_name
+from tests.kit import history
 from tests.kit.batches import committed, landed
-from tests.kit.history import table_metadata
 
 OTHERS = {"written-by": "somebody"}
 
@@ -73,13 +73,13 @@ def test_committed_state(
     known: int | None,
     undone: int | None,
 ) -> None:
-    found = read_history(table_metadata(snapshots, refs, properties), "p", "main")
+    found = read_history(history.table(snapshots, refs, properties), "p", "main")
     expected = [committed(number) if number else None for number in (known, undone)]
     assert [found.committed, found.undone] == expected
 
 
 def test_other_pipelines_and_branches_have_states_of_their_own() -> None:
-    table = table_metadata([(1, None, state(7, "q")), (2, 1, state(5))], {"main": 1, "audit": 2})
+    table = history.table([(1, None, state(7, "q")), (2, 1, state(5))], {"main": 1, "audit": 2})
     assert read_history(table, "q", "main").committed == committed(7, pipeline="q")
     assert read_history(table, "p", "audit").committed == committed(5)
 
@@ -90,7 +90,7 @@ def test_names_of_pipelines_and_branches_never_meet() -> None:
         **state_properties(committed(1, pipeline="a"), "b"),
         **state_properties(committed(2, pipeline="a"), "main"),
     }
-    table = table_metadata([(9, 8, OTHERS)], {"main": 9, "b": 9}, mirrored)
+    table = history.table([(9, 8, OTHERS)], {"main": 9, "b": 9}, mirrored)
     assert read_history(table, "a", "main").committed == committed(2, pipeline="a")
     assert read_history(table, "a", "b").committed == committed(1, pipeline="a")
     assert property_prefix("a", "b") == "batchmerge.a.b."
@@ -98,14 +98,14 @@ def test_names_of_pipelines_and_branches_never_meet() -> None:
 
 def test_landed_batches_ascend_and_know_whether_they_are_complete() -> None:
     summaries = {n: landed_to_properties(landed(n)) for n in (1, 2, 3)}
-    whole = table_metadata([(1, None, summaries[1]), (2, 1, {}), (3, 2, summaries[2])], {"main": 3})
+    whole = history.table([(1, None, summaries[1]), (2, 1, {}), (3, 2, summaries[2])], {"main": 3})
     found = landed_batches(whole, "p")
     assert ([b.number for b in found.batches], [b.snapshot_id for b in found.batches], found.complete) == (
         [1, 2],
         [1, 3],
         True,
     )
-    cut = table_metadata([(3, 2, summaries[2]), (4, 3, summaries[3])], {"main": 4})
+    cut = history.table([(3, 2, summaries[2]), (4, 3, summaries[3])], {"main": 4})
     found = landed_batches(cut, "p")
     assert ([b.number for b in found.batches], found.complete) == ([2, 3], False)
-    assert landed_batches(table_metadata([], {}), "p") == LandedBatches()
+    assert landed_batches(history.table([], {}), "p") == LandedBatches()

@@ -28,7 +28,7 @@ SCHEMA = Schema(NestedField(1, "i", LongType(), required=False))
 def append(catalog: IcebergCatalog, number: int) -> int:
     """Batch `number`, of one row; its snapshot."""
     table = catalog.require(NAME)
-    committed = read_history(table.metadata, "p", "main").committed
+    committed = read_history(table, "p", "main").committed
     commit = Append(catalog, NAME, "p", committed)
     with FileWriter(commit.files) as writer:
         writer.write(conformed({"i": pa.array([number])}, commit.files.arrow_schema))
@@ -69,7 +69,7 @@ def test_number_of_manifests_does_not_grow_with_each_batch(tmp_path: Path) -> No
     for number in (1, 16, 17, 256, 257, 280):
         (file,) = added_files(table, snapshots[number - 1])
         assert file.record_count == 1
-    known = landed_batches(table.metadata, "p")
+    known = landed_batches(table, "p")
     assert [(b.number, b.snapshot_id) for b in known.batches] == list(enumerate(snapshots, 1))
     entries = [e for m in manifests(table) for e in m.fetch_manifest_entry(table.io)]
     assert {e.snapshot_id: e.sequence_number for e in entries} == {s: n for n, s in enumerate(snapshots, 1)}

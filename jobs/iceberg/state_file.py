@@ -1,0 +1,122 @@
+"""What is long in a committed state, in a file that belongs to the snapshot which carries the state.
+
+A table's metadata repeats the summaries of all its snapshots at every commit: offsets of thousands of topic-partitions
+would make it grow by some 60 KB with each batch. So they are in a Puffin file that the same commit registers as the
+snapshot's statistics file. Whoever expires the snapshot deletes it, and whoever removes orphan files leaves it alone.
+The summary says where it is, and of each property in it that it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+from pyiceberg.table.puffin import MAGIC_BYTES, Footer, PuffinBlobMetadata, PuffinFile
+from pyiceberg.table.statistics import StatisticsFile
+from pyiceberg.table.update import SetStatisticsUpdate
+
+from jobs.batch import LONG, PREFIX
+from resources.iceberg_errors import catalog_errors
+
+STATE_FILE = PREFIX + "state-file"
+_THERE = "in the state file"
+_BLOB = "batchmerge-state-v1"
+# Characters that a summary takes for all of them: those of some 150 topic-partitions.
+_MOST = 4000
+# Files that stay read: the parts of a state are asked for one by one.
+_STAY_READ = 8
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """A file that is written, and that no snapshot has yet; an orphan if that stays so.
+
+    Attributes:
+        size, footer: in bytes.
+    """
+
+    location: str
+    size: int
+    footer: int
+
+    def registered(self, snapshot_id: int) -> SetStatisticsUpdate:
+        """The update of the table's metadata that makes it the snapshot's."""
+        # Without the blob: pyiceberg refuses a table whose metadata names a type that it does not know.
+        statistics = StatisticsFile.model_validate(
+            {
+                "snapshot-id": snapshot_id,
+                "statistics-path": self.location,
+                "file-size-in-bytes": self.size,
+                "file-footer-size-in-bytes": self.footer,
+                "blob-metadata": [],
+            }
+        )
+        return SetStatisticsUpdate(statistics=statistics)
+
+
+def put_aside(table: Table, properties: Mapping[str, str]) -> tuple[dict[str, str], StateFile | None]:
+    """The properties as a summary is to have them, and the file with what is long in them; None where that is little.
+
+    Raises:
+        StorageError, Unavailable: the file could not be written.
+    """
+    long = {name: value for name, value in properties.items() if name in LONG and value != _THERE}
+    if sum(map(len, long.values())) <= _MOST:
+        return {**properties}, None
+    blob = zlib.compress(json.dumps(long).encode(), 6)
+    location = table.location_provider().new_metadata_location(f"batchmerge-{uuid.uuid4()}.puffin")
+    content, footer = _puffin(blob)
+    with catalog_errors(location), table.io.new_output(location).create() as file:
+        file.write(content)
+    return {**properties, **dict.fromkeys(long, _THERE), STATE_FILE: location}, StateFile(
+        location, len(content), footer
+    )
+
+
+def _puffin(blob: bytes) -> tuple[bytes, int]:
+    """A Puffin file with one blob, and the size of its footer (Iceberg's Puffin spec)."""
+    start = len(MAGIC_BYTES)
+    described = PuffinBlobMetadata.model_validate(
+        {"type": _BLOB, "fields": [], "snapshot-id": -1, "sequence-number": -1, "offset": start, "length": len(blob)}
+    )
+    payload = Footer(blobs=[described]).model_dump_json(by_alias=True, exclude_none=True).encode()
+    footer = MAGIC_BYTES + payload + len(payload).to_bytes(4, "little") + bytes(4) + MAGIC_BYTES
+    return MAGIC_BYTES + blob + footer, len(footer)
+
+
+class Carried(Mapping[str, str]):
+    """The properties of a summary as they were before; its file is read when one is asked for that was put aside.
+
+    Attributes:
+        io: reads the file.
+    """
+
+    def __init__(self, summary: Mapping[str, str], io: FileIO) -> None:
+        self._summary, self.io = summary, io
+
+    def __getitem__(self, name: str) -> str:
+        value = self._summary[name]
+        return _read(self.io, self._summary[STATE_FILE])[name] if value == _THERE else value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._summary
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._summary)
+
+    def __len__(self) -> int:
+        return len(self._summary)
+
+
+@lru_cache(_STAY_READ)
+def _read(io: FileIO, location: str) -> Mapping[str, str]:
+    with catalog_errors(location), io.new_input(location).open() as file:
+        puffin = PuffinFile(file.read())
+    found: dict[str, str] = json.loads(zlib.decompress(puffin.get_blob_payload(puffin.footer.blobs[0])))
+    return found
