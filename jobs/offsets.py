@@ -1,8 +1,7 @@
 """Offsets of topic-partitions: the values every plan, batch and committed state is made of.
 
 The compact form is for snapshot summaries and table properties: one JSON array per topic, indexed by partition,
-with null for partitions without a value; compressed where it is long, since an Iceberg table's metadata repeats the
-summaries of all its snapshots at every commit. Offsets of 5,000 partitions take about 35 KB.
+with null for partitions without a value; compressed where it is long. Offsets of 5,000 partitions take about 35 KB.
 """
 
 from __future__ import annotations

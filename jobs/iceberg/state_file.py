@@ -66,22 +66,30 @@ def put_aside(table: Table, properties: Mapping[str, str]) -> tuple[dict[str, st
     Raises:
         StorageError, Unavailable: the file could not be written.
     """
-    long = {name: value for name, value in properties.items() if name in LONG and value != _THERE}
-    if sum(map(len, long.values())) <= _MOST:
+    long = long_parts(properties)
+    if not long:
         return {**properties}, None
-    blob = zlib.compress(json.dumps(long).encode(), 6)
     location = table.location_provider().new_metadata_location(f"batchmerge-{uuid.uuid4()}.puffin")
-    content, footer = _puffin(blob)
+    content, footer = to_puffin(long)
     with catalog_errors(location), table.io.new_output(location).create() as file:
         file.write(content)
-    return {**properties, **dict.fromkeys(long, _THERE), STATE_FILE: location}, StateFile(
-        location, len(content), footer
-    )
+    return shortened(properties, location), StateFile(location, len(content), footer)
 
 
-def _puffin(blob: bytes) -> tuple[bytes, int]:
-    """A Puffin file with one blob, and the size of its footer (Iceberg's Puffin spec)."""
-    start = len(MAGIC_BYTES)
+def long_parts(properties: Mapping[str, str]) -> dict[str, str]:
+    """What is to be put aside; nothing where all of it is short."""
+    long = {name: value for name, value in properties.items() if name in LONG and value != _THERE}
+    return long if sum(map(len, long.values())) > _MOST else {}
+
+
+def shortened(properties: Mapping[str, str], location: str) -> dict[str, str]:
+    """The properties without their long parts, which are in the file."""
+    return {**properties, **dict.fromkeys(long_parts(properties), _THERE), STATE_FILE: location}
+
+
+def to_puffin(long: Mapping[str, str]) -> tuple[bytes, int]:
+    """A file with one blob (Iceberg's Puffin spec), and the size of its footer."""
+    blob, start = zlib.compress(json.dumps(long).encode(), 6), len(MAGIC_BYTES)
     described = PuffinBlobMetadata.model_validate(
         {"type": _BLOB, "fields": [], "snapshot-id": -1, "sequence-number": -1, "offset": start, "length": len(blob)}
     )

@@ -7,12 +7,13 @@ costs, and metadata grows with topic-partitions and batches. How well that holds
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from jobs.batch import Batch, Counts, LandedBatch, landed_to_properties
+from jobs.iceberg.state_file import StateFile, long_parts, shortened, to_puffin
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.watermark import Watermark
 from tests.benchmarks._report import Results, shown
@@ -25,6 +26,7 @@ _LOADS_OF_TABLE, _LOADS_OF_PROJECT = 1_500, 100_000
 _FORMAT = "1,000,000 records, {}, "
 _MERGE = "10,000 random keys into 1,000,000 rows, CPU"
 _MEMORY = "most memory (PSS)"
+_LOCATION = f"s3://warehouse/{'n' * 20}/{'t' * 20}/metadata/batchmerge-{'0' * 36}.puffin"
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,14 @@ def need(wanted: Deployment, results: Results) -> Need:
     of_tables = wanted.tables / wanted.interval * _figure(results, _MERGE)
     cores = (of_records + of_tables) / _BUSY
     per_core = _figure(results, _MEMORY) / 1000 / _cores(results)
-    snapshot = summary_bytes(1, wanted.partitions // wanted.topics)
+    snapshot, _ = batch_bytes(1, wanted.partitions // wanted.topics)
     batches = _DAY / wanted.interval * wanted.topics
     return Need(cores, cores * per_core, (wanted.topics + wanted.tables) / wanted.interval, batches * snapshot)
 
 
-def summary_bytes(topics: int, partitions: int) -> int:
-    """The summary of one landed batch, in bytes: of so many topics, with so many partitions each."""
+def batch_bytes(topics: int, partitions: int) -> tuple[int, int]:
+    """What one landed batch takes of the table's metadata, and of a file of its own, in bytes: of so many topics, with
+    so many partitions each."""
     names = {f"shop.public.table_{n}": f"AAAAAAAAAAAAAAAAAAAA{n:02}" for n in range(topics)}
     # Offsets that have nothing in common, as those of a busy topic: they are stored compressed.
     places = np.random.default_rng(1).integers(0, 10**9, (len(names), partitions)).tolist()
@@ -95,7 +98,15 @@ def summary_bytes(topics: int, partitions: int) -> int:
     newest = {tp: 1_795_000_000_000 + taken.end % 9_973 for tp, taken in ranges.items()}
     watermark = Watermark().advance(ranges, newest, ends, batch.planned_at)
     found = landed_to_properties(LandedBatch(batch, Counts(read=1, landed=1), watermark, 0))
-    return sum(len(name) + len(value) for name, value in found.items())
+    if not (long := long_parts(found)):
+        return _size(found), 0
+    file, footer = to_puffin(long)
+    registered = StateFile(_LOCATION, len(file), footer).registered(1).statistics.model_dump_json(by_alias=True)
+    return _size(shortened(found, _LOCATION)) + len(registered), len(file)
+
+
+def _size(summary: Mapping[str, str]) -> int:
+    return sum(len(name) + len(value) for name, value in summary.items())
 
 
 def tables(results: Results) -> str:
@@ -112,7 +123,8 @@ def tables(results: Results) -> str:
             ),
             "### Offsets in a batch",
             _lines(
-                "topics of a pipeline | partitions of each | bytes a batch | MB for 20,000 batches",
+                "topics of a pipeline | partitions of each | bytes of the metadata | MB for 20,000 batches | "
+                "bytes of a file beside it",
                 (_offsets(topics, partitions) for topics, partitions in ((1, 12), (1, 1_000), (1, 5_000), (500, 10))),
             ),
             "### BigQuery's loads",
@@ -139,8 +151,8 @@ def _row(wanted: Deployment, found: Need) -> str:
 
 
 def _offsets(topics: int, partitions: int) -> str:
-    size = summary_bytes(topics, partitions)
-    return f"{topics:,} | {partitions:,} | {size:,} | {size * 20_000 / 1e6:,.0f}"
+    size, file = batch_bytes(topics, partitions)
+    return f"{topics:,} | {partitions:,} | {size:,} | {size * 20_000 / 1e6:,.0f} | {file:,}"
 
 
 def _loads(count: int) -> str:
