@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from resources.carried_errors import carrying_errors
 from resources.spark import parallelism
 
 Batches = Iterable[pa.RecordBatch]
@@ -84,14 +85,15 @@ def told_by_tasks(rows: DataFrame, task: Task) -> list[str]:
 def told_by_all(rows: Sequence[tuple[DataFrame, Task]]) -> list[str]:
     """The same with several kinds of rows, and what is to be done with each, in one job."""
     schema = from_arrow_schema(_TELLS)
-    reports = [some.mapInArrow(plain_function(task), schema) for some, task in rows]
+    reports = [some.mapInArrow(in_tasks(task), schema) for some, task in rows]
     return [row["report"] for row in reduce(DataFrame.unionAll, reports).collect()]
 
 
-def plain_function(task: Task) -> Task:
-    """Spark wants a function, not a callable object."""
+def in_tasks(task: Task) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`: Spark wants a plain one. Our errors reach the run as they were raised."""
 
-    def run(batches: Batches) -> Batches:
-        return task(batches)
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        with carrying_errors():
+            yield from task(batches)
 
     return run

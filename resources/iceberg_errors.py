@@ -92,8 +92,27 @@ def catalog_errors(where: str) -> Iterator[None]:
         raise storage_error(problem, where) from problem
 
 
-def storage_error(problem: OSError, where: str) -> StorageError:
-    """What a failed write to the warehouse means to the person who has to mend it."""
+# What object stores and the way to them say that may pass, after the clients have tried a few times: AWS's client
+# (in Arrow), Google's, and fsspec's.
+_BUSY = re.compile(
+    r"HTTP status (429|5\d\d)|AWS Error (SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|THROTTLING|REQUEST_TIMEOUT|"
+    r"NETWORK_CONNECTION)|google::cloud::Status\((UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|INTERNAL|ABORTED):|"
+    r"reduce your request rate"
+)
+_NETWORK = {
+    *(errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE),
+    *(errno.EHOSTUNREACH, errno.ENETUNREACH),
+}
+
+
+def storage_error(problem: OSError, where: str) -> StorageError | Unavailable:
+    """What a failed read or write of the warehouse means: it may pass, or somebody has to mend it."""
+    if problem.errno in _NETWORK or _BUSY.search(str(problem)):
+        return Unavailable(
+            f"the object store does not do what it is asked: {problem.strerror or problem}",
+            where=where,
+            remedy="run again; if it stays, check the store, the network, and its limits of requests",
+        )
     remedy = {
         errno.ENOSPC: "free space on the warehouse's disk",
         errno.EDQUOT: "raise the quota of the warehouse",

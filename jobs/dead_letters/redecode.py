@@ -35,6 +35,7 @@ from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import STAGE, Coordinates, error_class, failing, transformed
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
+from jobs.spark_tasks import in_tasks
 from jobs.spec.columns import key_fields
 from jobs.spec.metadata import INSTANT, reads_headers
 from sql import quote
@@ -202,11 +203,7 @@ def _shaped(
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
     columns = _columns(key, schema, names_unchanged=KEPT.name in schema.names)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)
-    redecoder, resolved = Redecoder(reader, tuple(columns.names)), pipeline.spec.source.resolved
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return redecoder(batches)
-
+    read, resolved = in_tasks(Redecoder(reader, tuple(columns.names))), pipeline.spec.source.resolved
     if resolved is None:
         return letters.mapInArrow(read, kind)
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.spark_tasks import Batches, numbered, numbers, plain_function
-from resources.carried_errors import carrying_errors
+from jobs.spark_tasks import Batches, in_tasks, numbered, numbers
 from resources.spark import parallelism
 
 # Called in a task; travels there, so it holds no client and no session.
@@ -25,25 +24,23 @@ def rows_of(spark: SparkSession, shares: Sequence[Share], schema: pa.Schema) -> 
     """The rows that these give together, each share in a task of its own; of no order."""
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        with carrying_errors():
-            for number in numbers(batches):
-                for table in shares[number]():
-                    yield from table.select(schema.names).cast(schema).to_batches()
+        for number in numbers(batches):
+            for table in shares[number]():
+                yield from table.select(schema.names).cast(schema).to_batches()
 
     count = len(shares)
     kind = from_arrow_schema(schema, prefer_timestamp_ntz=True)
-    return numbered(spark, count, max(1, count)).mapInArrow(plain_function(read), kind)
+    return numbered(spark, count, max(1, count)).mapInArrow(in_tasks(read), kind)
 
 
 def reshaped(rows: DataFrame, shape: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> DataFrame:
     """What Spark has, as `shape` makes it of each of its record batches."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
-        with carrying_errors():
-            for batch in batches:
-                yield from shape(pa.Table.from_batches([batch])).cast(schema).to_batches()
+        for batch in batches:
+            yield from shape(pa.Table.from_batches([batch])).cast(schema).to_batches()
 
-    return rows.mapInArrow(plain_function(work), from_arrow_schema(schema, prefer_timestamp_ntz=True))
+    return rows.mapInArrow(in_tasks(work), from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
 
 def share_count(spark: SparkSession, rows: int) -> int:

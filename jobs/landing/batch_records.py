@@ -27,7 +27,7 @@ from jobs.landing.task import LandingTask, Selection
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
-from jobs.spark_tasks import plain_function, told_by_tasks
+from jobs.spark_tasks import in_tasks, told_by_tasks
 from jobs.spec.metadata import INSTANT, reads_headers
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
@@ -76,7 +76,7 @@ class BatchRecords:
         schema, resolved, records = self._schema, self.spec.source.resolved, self._records(spark)
         reader = self._reader(self.registries.schemas_of(self.spec.source, records))
         records = transformed(records, resolved, reader, self.refused) if resolved else records
-        shaped = records.mapInArrow(plain_function(reader), _spark_type(_without(schema, self._constants)))
+        shaped = records.mapInArrow(in_tasks(reader), _spark_type(_without(schema, self._constants)))
         constants = {n: F.lit(v.as_py()).cast(from_arrow_type(v.type)) for n, v in self._constants.items()}
         return shaped.withColumns(constants).select(schema.names)
 

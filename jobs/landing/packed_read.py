@@ -12,7 +12,6 @@ from confluent_kafka import Message
 from jobs.offsets import Ranges
 from jobs.spark_tasks import Batches, numbers
 from jobs.spec.transform import HEADERS
-from resources.carried_errors import carrying_errors
 from resources.kafka import KafkaCluster
 from resources.range_reading import read_ranges
 
@@ -52,10 +51,9 @@ class PackedRead:
         return RECORDS.append(pa.field("headers", HEADERS)) if self.headers else RECORDS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        with carrying_errors():
-            for number in numbers(batches):
-                records = self._records(self.shares[number])
-                yield from self.then(records) if self.then else records
+        for number in numbers(batches):
+            records = self._records(self.shares[number])
+            yield from self.then(records) if self.then else records
 
     def _records(self, ranges: Ranges) -> Iterator[pa.RecordBatch]:
         """All records of a share, in batches of bounded size."""

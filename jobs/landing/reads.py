@@ -24,7 +24,7 @@ from jobs.landing.task import LandingTask, OpenTask
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges, TopicPartition
 from jobs.plan import refuse_other_topics
-from jobs.spark_tasks import Batches, numbered, plain_function, told, told_by_all
+from jobs.spark_tasks import Batches, in_tasks, numbered, told, told_by_all
 from resources.kafka import KafkaCluster
 from resources.spark import parallelism
 
@@ -121,7 +121,7 @@ def kafka_records(spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, head
     if splits.packed:
         packed = PackedRead(kafka, splits.packed, headers)
         schema = from_arrow_schema(packed.schema)
-        frames.append(numbered(spark, len(splits.packed)).mapInArrow(plain_function(packed), schema))
+        frames.append(numbered(spark, len(splits.packed)).mapInArrow(in_tasks(packed), schema))
     return reduce(DataFrame.unionAll, frames)
 
 

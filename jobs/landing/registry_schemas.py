@@ -21,7 +21,7 @@ from jobs.iceberg.history import property_prefix
 from jobs.iceberg.table_commit import TableCommit
 from jobs.landing.task_report import TaskReport, joined
 from jobs.schema.protobuf import compiled
-from jobs.spark_tasks import plain_function
+from jobs.spark_tasks import in_tasks
 from jobs.spec.formats import Encoding
 from jobs.spec.source import Source
 from resources.errors import ConfigurationError
@@ -108,7 +108,7 @@ class Registries:
         if where is None:
             return {}
         columns = records.select("topic", "key", "value")
-        rows = columns.mapInArrow(plain_function(where.rows), "registry string, id bigint").distinct().limit(_MOST)
+        rows = columns.mapInArrow(in_tasks(where.rows), "registry string, id bigint").distinct().limit(_MOST)
         found: dict[str, set[int]] = {name: set() for name in source.registries}
         for row in rows.collect():
             found[row["registry"]].add(row["id"])

@@ -26,6 +26,7 @@ from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.records import RecordReader
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.types import parse_columns
+from jobs.spark_tasks import in_tasks
 from jobs.spec.source import Source
 from jobs.spec.transform import HEADERS, KEY, METADATA, RECORDS, REFUSED, Resolved
 from resources.errors import BadRecords
@@ -138,11 +139,7 @@ def transformed(
     """Kafka records decoded and evaluated, for the reader to shape."""
     headers, carried = "headers" in records.columns, carried or {}
     step = DecodeStep(reader.key_decoder, reader.value_decoder, reader.topic_decoders, refused or {}, headers, carried)
-
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return step(batches)
-
-    decoded = records.mapInArrow(decode, from_arrow_schema(step.schema, prefer_timestamp_ntz=True))
+    decoded = records.mapInArrow(in_tasks(step), from_arrow_schema(step.schema, prefer_timestamp_ntz=True))
     return evaluated(decoded, resolved, step.key_decoder is not None, tuple(carried))
 
 

@@ -23,6 +23,7 @@ from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.spread import NUMBER, Spread
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import DELETED, LETTERS, Refusal
+from jobs.spark_tasks import in_tasks
 from resources.carried_errors import error_from_fields, error_to_fields, worst
 from resources.clickhouse import ClickHouseServer, retried, to_arrow_file
 from resources.errors import BatchmergeError, TerminalError
@@ -252,7 +253,7 @@ def run_tasks(
         Interrupted, Unavailable, TerminalError: what the tasks met; the worst of it.
     """
     with spark_errors(where):
-        done = pieces.mapInArrow(task, from_arrow_schema(RESULT)).collect()
+        done = pieces.mapInArrow(in_tasks(task), from_arrow_schema(RESULT)).collect()
     errors = [error_from_fields(*row["error"]) for row in done if row["error"]]
     if errors:
         raise worst(errors)

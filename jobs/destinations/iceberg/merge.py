@@ -29,7 +29,7 @@ from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.rows import with_all_columns
 from jobs.schema.types import type_name
-from jobs.spark_tasks import OneTask, numbered, plain_function, told_by_tasks
+from jobs.spark_tasks import OneTask, in_tasks, numbered, told_by_tasks
 from resources.errors import InvariantBroken
 from resources.spark import parallelism
 from sql import quote, render
@@ -179,7 +179,7 @@ class Changes:
             return None
         shares = numbered(self.spark, len(scan.shares))
         kind = from_arrow_schema(scan.schema, prefer_timestamp_ntz=True)
-        shares.mapInArrow(plain_function(scan), kind).createOrReplaceTempView(_FOUND)
+        shares.mapInArrow(in_tasks(scan), kind).createOrReplaceTempView(_FOUND)
         return (_FOUND,)
 
     def _keep_at_hand(self, path: tuple[str, ...] | None) -> None:

@@ -104,6 +104,30 @@ def test_storage_errors_name_what_to_do(number: int, says: str) -> None:
     assert says in storage_error(OSError(number, "x"), "n.t").remedy
 
 
+@pytest.mark.parametrize(
+    ("problem", "becomes"),
+    [
+        (
+            OSError("When getting information for key 'k': AWS Error UNKNOWN (HTTP status 503) during HeadObject"),
+            Unavailable,
+        ),
+        (OSError("When completing multiple part upload: AWS Error SLOW_DOWN during UploadPart operation"), Unavailable),
+        (
+            OSError("AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 28, Timeout was reached"),
+            Unavailable,
+        ),
+        (OSError("google::cloud::Status(UNAVAILABLE: Permanent error GetObjectMetadata: 503)"), Unavailable),
+        (OSError(errno.EBUSY, "Please reduce your request rate."), Unavailable),
+        (OSError(errno.ECONNRESET, "Connection reset by peer"), Unavailable),
+        (OSError("When writing: AWS Error ACCESS_DENIED (HTTP status 403) during PutObject operation"), StorageError),
+        (FileNotFoundError(errno.ENOENT, "No such file"), StorageError),
+    ],
+)
+def test_object_store_that_is_busy_is_tried_again(problem: OSError, becomes: type[BatchmergeError]) -> None:
+    with pytest.raises(becomes), catalog_errors("n.t"):
+        raise problem
+
+
 # ---- Spark ----------------------------------------------------------------------------------------------------------
 
 
