@@ -17,7 +17,7 @@ done
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: setup
 setup: .venv/installed ## Make .venv and install everything into it (once)
@@ -71,9 +71,12 @@ definitions: setup ## Check that Dagster can load every pipeline, and the YAML o
 crash: setup ## Kill the real process at every boundary, many times (minutes)
 	BATCHMERGE_KILLS=200 BATCHMERGE_KILL_ROWS=5000000 $(BIN)/python -m pytest tests/crash
 
-.PHONY: s3
-s3: setup ## The behaviour suite with the lake in an S3 object store (minutes)
-	BATCHMERGE_TEST_LAKE=s3 $(BIN)/python -m pytest tests/destinations -k iceberg
+# S3: one that is busy. Google's: BigQuery loads landed files from there.
+STORE_TESTS_s3 := tests/integration/test_faulty_object_store.py
+STORE_TESTS_gcs := tests/integration/test_bigquery_files.py
+.PHONY: s3 gcs
+s3 gcs: setup ## The behaviour suite with the lake in an object store of this kind (minutes)
+	BATCHMERGE_TEST_LAKE=$@ $(BIN)/python -m pytest tests/destinations $(STORE_TESTS_$@) -k "iceberg or store or files"
 
 .PHONY: soak
 soak: setup ## Kill runs, the daemon and all services at random moments, 300 times (hours; KILLS=n, SEED=n)

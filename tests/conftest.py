@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -60,7 +61,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             if name not in os.environ:
                 patch.setenv(name, value)
         try:
-            lake: Lake = "s3" if os.environ.get("BATCHMERGE_TEST_LAKE") == "s3" else "file"
+            lake = cast(Lake, os.environ.get("BATCHMERGE_TEST_LAKE", "file"))
             local_stack.up(home, ["kafka", "spark"], print, None if existing else lake)
             yield home
         finally:

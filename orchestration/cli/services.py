@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import get_args
 
 import click
 
 from orchestration.cli import output
 from resources.connections import data_folder
 from resources.local import stack
+from resources.local.service import Lake
 
 
 @click.command()
 @click.option("--only", metavar="NAMES", help="Services by name, with commas: kafka,spark. What they need comes along.")
 @click.option(
-    "--lake", type=click.Choice(["file", "s3"]), help="Where the lake's files are; kept from the first start."
+    "--lake", type=click.Choice(get_args(Lake)), help="Where the lake's files are; kept from the first start."
 )
-def up(only: str | None, lake: Literal["file", "s3"] | None) -> None:
+def up(only: str | None, lake: Lake | None) -> None:
     """Start the local services that are not running yet, and wait until they answer.
 
     They listen on 127.0.0.1 only and run until `batchmerge down`. Ports are chosen at the first start and kept.

@@ -5,15 +5,20 @@ from __future__ import annotations
 import importlib.util
 import sys
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from resources.errors import ConfigurationError
 from resources.local.bigquery_jobs import settle_jobs
+from resources.local.fake_gcs import FakeGcs
+from resources.local.object_stores import store_of
 from resources.local.service import HOST, Command, Say, Service, Site
 
 PROJECT = "batchmerge-local"
 _EXTENSIONS = ("ducklake", "icu", "spatial")
+# With these it loads files of a lake in the stand-in for Google's storage.
+_FROM_GCS = ("httpfs",)
 
 
 class BigQueryEmulator(Service):
@@ -29,8 +34,9 @@ class BigQueryEmulator(Service):
         return None
 
     def prepare(self, site: Site, say: Say) -> Command:
-        folder = site.folder(self.name)
-        _install_extensions(folder)
+        folder, store = site.folder(self.name), store_of(site.lake)
+        gcs = store.url(site) if isinstance(store, FakeGcs) else None
+        _install_extensions(folder, (*_EXTENSIONS, *_FROM_GCS) if gcs else _EXTENSIONS)
         for job_id in settle_jobs(folder / "data"):
             say(f"{self.name}: found out what became of {job_id}, which was running when the emulator was killed")
         argv = [sys.executable, "-m", f"{__package__}.bigquery_program", "serve"]
@@ -38,7 +44,7 @@ class BigQueryEmulator(Service):
         argv += ["--grpc-port", str(site.port(self.name, "grpc"))]
         argv += ["--project", PROJECT, "--data-dir", str(folder / "data")]
         # DuckDB looks for its extensions below the home folder; the person's own stays as it is.
-        return Command(argv, {"HOME": str(folder)})
+        return Command(argv, {"HOME": str(folder), **({"STORAGE_EMULATOR_HOST": gcs} if gcs else {})})
 
     def ready(self, site: Site) -> bool:
         """Whether it lists the project's datasets."""
@@ -60,14 +66,14 @@ class BigQueryEmulator(Service):
         return {"bigquery": entry}
 
 
-def _install_extensions(home: Path) -> None:
+def _install_extensions(home: Path, names: Sequence[str]) -> None:
     """Puts DuckDB's extensions, which come as wheels, where DuckDB looks for them."""
     import duckdb
 
     version = _text(duckdb.sql("select library_version from pragma_version()").fetchone())
     folder = home / ".duckdb" / "extensions" / version / _text(duckdb.sql("pragma platform").fetchone())
     folder.mkdir(parents=True, exist_ok=True)
-    for name in _EXTENSIONS:
+    for name in names:
         found = importlib.util.find_spec(f"duckdb_extension_{name}")
         locations = found.submodule_search_locations if found else None
         source = Path(locations[0]) / "extensions" / version / f"{name}.duckdb_extension" if locations else None

@@ -1,4 +1,4 @@
-"""The local Iceberg lake: a catalog in one SQLite file, and files in a folder or in the local object store."""
+"""The local Iceberg lake: a catalog in one SQLite file, and files in a folder or in a local object store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from resources.local.object_store import lake_in_s3
+from resources.local.object_stores import store_of
 from resources.local.service import Site
 
 
@@ -22,5 +22,6 @@ def create_lake(home: Path) -> None:
 def lake_connection(site: Site) -> dict[str, Any]:
     """The `lake` entry of connections.yaml."""
     folder = site.home / "lake"
-    files = lake_in_s3(site) if site.lake == "s3" else {"warehouse": f"file://{folder / 'warehouse'}"}
+    store = store_of(site.lake)
+    files = store.lake(site) if store else {"warehouse": f"file://{folder / 'warehouse'}"}
     return {"kind": "iceberg", "type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", **files}

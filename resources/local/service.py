@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 Say = Callable[[str], None]
 """Tells the person who waits what happens: one line each."""
 
-Lake = Literal["file", "s3"]
-"""In a folder of the data folder, or in the local object store."""
+Lake = Literal["file", "s3", "gcs"]
+"""In a folder of the data folder, or in a local object store."""
 
 HOST = "127.0.0.1"
 

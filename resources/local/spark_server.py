@@ -19,6 +19,7 @@ from resources.local.jars import Bundle, classpath, fetch, pyspark_folder
 from resources.local.java import find_java
 from resources.local.jvm import jvm
 from resources.local.lake import create_lake, lake_connection
+from resources.local.object_stores import store_of
 from resources.local.ports import accepts
 from resources.local.service import HOST, Command, Say, Service, Site
 
@@ -52,9 +53,6 @@ LIBRARIES = Bundle(
     ),
 )
 
-# Only for a lake in S3; it is larger than everything else together.
-S3_LIBRARIES = Bundle("spark-s3", (("org.apache.iceberg", "iceberg-aws-bundle", "1.11.0"),), ((".*slf4j.*", ".*"),))
-
 # Spark's JavaModuleOptions without jdk.incubator.vector.
 _OPENED = (
     *("java.base/java." + p for p in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util")),
@@ -71,8 +69,8 @@ class SparkServer(Service):
 
     def prepare(self, site: Site, say: Say) -> Command:
         java = find_java(say)
-        bundles = [LIBRARIES, *([S3_LIBRARIES] if site.lake == "s3" else [])]
-        jars = [fetch(bundle, java, say) for bundle in bundles]
+        store = store_of(site.lake)
+        jars = [fetch(bundle, java, say) for bundle in [LIBRARIES, *([store.libraries] if store else [])]]
         folder = site.folder(self.name)
         create_lake(site.home)
         settings = folder / "spark.properties"

@@ -22,7 +22,7 @@ from resources.local.bigquery_emulator import BigQueryEmulator
 from resources.local.clickhouse import ClickHouse
 from resources.local.kafka_broker import KafkaBroker
 from resources.local.locks import exclusive
-from resources.local.object_store import ObjectStore
+from resources.local.object_stores import STORES, store_of
 from resources.local.ports import free_port, is_free
 from resources.local.processes import Running
 from resources.local.service import Lake, Say, Service, Site
@@ -31,7 +31,7 @@ from resources.local.stack_state import StackState, replace_file
 from resources.local.zookeeper import ZooKeeper
 
 SERVICES: tuple[Service, ...] = (
-    ObjectStore(),
+    *STORES,
     KafkaBroker(),
     SparkServer(),
     ZooKeeper(),
@@ -40,7 +40,7 @@ SERVICES: tuple[Service, ...] = (
 )
 _BY_NAME = {service.name: service for service in SERVICES}
 _LOOK_EVERY = 0.1
-_LAKES: dict[Lake, str] = {"file": "a folder of it", "s3": "an object store"}
+_LAKES: dict[Lake, str] = {"file": "a folder of it", "s3": "S3", "gcs": "Google Cloud Storage"}
 
 
 class ServiceStatus(BaseModel):
@@ -147,16 +147,17 @@ def _choose(only: Iterable[str] | None, lake: Lake, say: Say) -> list[Service]:
     """The services to start, with those that they need, in starting order; the object store only for a lake in it."""
     if only is None:
         unavailable = {service.name: reason for service in SERVICES if (reason := service.unavailable())}
-        wanted = {service.name for service in SERVICES if service.name not in unavailable} - {ObjectStore.name}
+        stores = {store.name for store in STORES}
+        wanted = {service.name for service in SERVICES if service.name not in unavailable} - stores
         for name, reason in unavailable.items():
-            if name != ObjectStore.name:
+            if name not in stores:
                 say(f"{name}: left out, {reason}")
     else:
         wanted = set()
         for name in only:
             wanted |= {name, *_known(name).needs}
-    if lake == "s3":
-        wanted.add(ObjectStore.name)
+    if store := store_of(lake):
+        wanted.add(store.name)
     for name in wanted:
         if reason := _known(name).unavailable():
             raise ConfigurationError(reason, where=name, remedy="leave it out with --only, or install what it needs")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resources.local import stack
+from resources.local.object_stores import STORES
 from tests.benchmarks._report import line, read
 from tests.benchmarks._workload import services
 
@@ -53,7 +54,8 @@ def main() -> int:
     wanted = options(sys.argv[1:])
     names = wanted.names or PARTS
     results = wanted.results or (RESULTS.with_suffix(".quick.json") if wanted.quick else RESULTS)
-    available = [service.name for service in stack.SERVICES if service.name != "s3" and not service.unavailable()]
+    others = [service for service in stack.SERVICES if service not in STORES]
+    available = [service.name for service in others if not service.unavailable()]
     began, codes = time.monotonic(), {}
     with services(*available) as (home, _):
         for name in names:
