@@ -147,7 +147,7 @@ class Destination(ABC):
         parts = self.parts()
         if len(parts) == 1:
             return [self.committed()]
-        found = list[CommittedState | None]()
+        found: list[CommittedState | None] = []
         for part in parts:
             try:
                 found.append(part.committed())
