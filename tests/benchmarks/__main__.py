@@ -35,6 +35,7 @@ _ORDER = (
     "formats",
     "many_pipelines",
     "many_topics",
+    "scaling",
 )
 PARTS = tuple(name for name in _ORDER if "import Measure, report" in (HERE / f"{name}.py").read_text())
 

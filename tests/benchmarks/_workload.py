@@ -21,6 +21,7 @@ from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, KafkaConnection, load_connections
 from resources.local import stack
+from resources.local.service import Lake
 from tests.benchmarks._records import COLUMNS, as_json, numbers, rows
 
 PARTITIONS = 4
@@ -28,12 +29,12 @@ _AT_ONCE, _WAITING, _ONE_PROCESS = 100_000, 1_000_000, 500_000
 
 
 @contextmanager
-def services(*names: str, home: Path | None = None) -> Iterator[tuple[Path, Connections]]:
-    """These services in this data folder, where they stay; or in one of their own."""
+def services(*names: str, home: Path | None = None, lake: Lake | None = None) -> Iterator[tuple[Path, Connections]]:
+    """These services in this data folder, where they stay; or in one of their own, with a lake of this kind."""
     with tempfile.TemporaryDirectory() as folder:
         at = home.absolute() if home else Path(folder)
         os.environ["BATCHMERGE_HOME"] = str(at)
-        stack.up(at, names, print)
+        stack.up(at, names, print, lake)
         try:
             yield at, load_connections(at / "connections.yaml")
         finally:

@@ -26,6 +26,18 @@ def lives(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
+def started_by(process: psutil.Process, name: str) -> list[psutil.Process]:
+    """Those with this in their command line, and that have not ended."""
+    return [one for one in process.children(recursive=True) if name in " ".join(_command(one))]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # or it is one that has ended
+        return []
+
+
 def end_of(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Exit code (negative: the signal) and output, once it has ended."""
     assert process.stdout

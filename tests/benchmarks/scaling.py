@@ -1,0 +1,153 @@
+"""The same batch on a Spark cluster of 1, 2 and 4 workers of one core, which share nothing with each other or with the
+run but the object store (S3): landing, merges into Iceberg and ClickHouse, and the files that are staged for BigQuery.
+
+A throttle lets each worker run for a tenth of the time only, so that two cores carry four of them with the driver, the
+run and all services beside. Serial is the time in which no task ran. It is not throttled, so it weighs less here than
+beside workers that are whole: what 100 cores could gain is told of the time that whole workers would take.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobs import protocol
+from jobs.destinations.base import Destination
+from jobs.destinations.bigquery.destination import BigQueryDestination
+from jobs.destinations.bigquery.flush import Flush
+from jobs.pipeline import Pipeline
+from resources.connections import Connections
+from tests.benchmarks._report import Measure, report
+from tests.benchmarks._workload import fill, new_name, pipeline, services
+from tests.kit.spark_cluster import spark_cluster
+from tests.kit.throttle import throttled
+
+_MANY_CORES, _PARTITIONS = 100, 8
+_MERGES = {"iceberg": "merge into Iceberg (upsert_delete)", "clickhouse": "merge into ClickHouse (append)"}
+_LANDING, _STAGING = "landing", "files staged for BigQuery"
+_TABLES = (
+    {"kind": "iceberg", "mode": "upsert_delete"},
+    {"kind": "clickhouse", "mode": "append"},
+    {"kind": "bigquery", "mode": "append"},
+)
+
+
+@dataclass
+class Work:
+    """What one kind of work took on so many workers, a figure for each turn.
+
+    Attributes:
+        spans: when it began and ended, seconds since 1970.
+        serial: seconds in which no task ran.
+        tasks: seconds that tasks ran, all together, in the time of a whole core.
+    """
+
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    serial: list[float] = field(default_factory=list)
+    tasks: list[float] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> list[float]:
+        return [end - begin for begin, end in self.spans]
+
+
+def measure(options: Namespace) -> Iterator[Measure]:
+    topic, rows = new_name(), options.rows
+    works: dict[int, dict[str, Work]] = {}
+    with (
+        services("kafka", "spark", "clickhouse", "bigquery", lake="s3") as (home, connections),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        fill(connections, topic, range(rows), partitions=_PARTITIONS)
+        for count in options.workers:
+            works[count] = on_cluster(options, Path(folder) / str(count), count, home, connections, topic)
+    few, *more = options.workers
+    for name in (_LANDING, *_MERGES.values(), _STAGING):
+        one = works[few][name]
+        for count in more:
+            yield Measure(
+                what=f"{rows:,} records, {name}: {count} workers in place of {few}",
+                unit="times",
+                turns=tuple(a / b for a, b in zip(one.seconds, works[count][name].seconds, strict=True)),
+            )
+        all_ = works[more[-1]][name]
+        yield Measure(what=f"{rows:,} records, {name}: no task runs", unit="s", turns=tuple(all_.serial))
+        yield Measure(
+            what=f"{rows:,} records, {name}: what {_MANY_CORES} cores could gain at most",
+            unit="times",
+            turns=tuple(map(amdahl, all_.serial, all_.tasks)),
+        )
+
+
+def amdahl(serial: float, tasks: float, cores: int = _MANY_CORES) -> float:
+    """How many times faster than with one core, where what is serial stays."""
+    return (serial + tasks) / (serial + tasks / cores)
+
+
+def on_cluster(
+    options: Namespace, folder: Path, workers: int, home: Path, known: Connections, topic: str
+) -> dict[str, Work]:
+    works: dict[str, Work] = {}
+    with spark_cluster(folder, workers, hidden=home) as cluster:
+        connections = cluster.connections(known)
+        pids = [cluster.executor(n).pid for n in range(workers)]
+        turn(connections, topic, options.rows // 20, works={})
+        with throttled(pids, options.share):
+            for _ in range(options.turns):
+                turn(connections, topic, options.rows, works)
+        ran = cluster.tasks()
+    for work in works.values():
+        for begin, end in work.spans:
+            inside = [(max(t.begin, begin), min(t.end, end)) for t in ran if t.begin < end and t.end > begin]
+            work.serial.append(end - begin - covered(inside))
+            work.tasks.append(sum(b - a for a, b in inside) * options.share / 100)
+    return works
+
+
+def turn(connections: Connections, topic: str, rows: int, works: dict[str, Work]) -> None:
+    """Lands one batch of so many records, and takes it to each table."""
+    p = pipeline(connections, topic, _TABLES, batch={"max_records": rows}, control={"enabled": False})
+    p.spark("landing", p.intermediate.catalog)
+    timed(works, _LANDING, lambda: list(protocol.land(p, 1)))
+    for destination in p.destinations():
+        destination.prepare()
+        p.merge_context(destination)
+        if isinstance(destination, BigQueryDestination):
+            timed(works, _STAGING, staging(p, destination))
+        else:
+            timed(works, _MERGES[destination.table.kind], merging(p, destination))
+
+
+def merging(p: Pipeline, destination: Destination) -> Callable[[], object]:
+    return lambda: protocol.merge(p, destination)
+
+
+def staging(p: Pipeline, destination: BigQueryDestination) -> Callable[[], object]:
+    """What its workers do; what comes after is the emulator's work."""
+    flush = Flush(tuple(p.intermediate.landed().batches))
+    rows = destination.merging.loader(p.merge_context(destination), new_name()).rows
+    table = p.intermediate.catalog.require(p.intermediate.identifier)
+    return lambda: rows.stage(flush, f"{table.location()}/staging", tells=False)
+
+
+def timed(works: dict[str, Work], name: str, work: Callable[[], object]) -> None:
+    begin = time.time()
+    work()
+    works.setdefault(name, Work()).spans.append((begin, time.time()))
+
+
+def covered(spans: Sequence[tuple[float, float]]) -> float:
+    """Seconds that lie in at least one of them; they are in the order of their beginnings."""
+    seconds, reached = 0.0, 0.0
+    for begin, end in spans:
+        seconds += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return seconds
+
+
+if __name__ == "__main__":
+    report(__doc__, measure, rows=(1_000_000, 20_000), workers=([1, 2, 4], [1, 2]), share=(10, 50), turns=(2, 1))

@@ -1,0 +1,69 @@
+"""Holds processes back: a share of each tenth of a second they run, else they sleep, with all that they have started.
+
+So that workers of a cluster have less of a machine than they would take, and more workers are more.
+
+`python -m tests.kit.throttle PID SHARE OF TURN`: the share in percent, until it is ended. Of several throttles each has
+its own turn, so that their processes do not run at the same time.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import psutil
+
+from tests.kit.processes import stop
+
+_PERIOD, _LOOK_EVERY = 0.1, 10
+
+
+@contextmanager
+def throttled(pids: Sequence[int], share: int) -> Iterator[None]:
+    """Each of these processes has this share of a core's time, in percent, and those that it has started with it."""
+    command = [sys.executable, "-m", "tests.kit.throttle"]
+    throttles = [
+        subprocess.Popen([*command, str(pid), str(share), str(len(pids)), str(turn)]) for turn, pid in enumerate(pids)
+    ]
+    try:
+        yield
+    finally:
+        for one in throttles:
+            stop(one)
+
+
+def main(pid: int, share: int, of: int, turn: int) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    held, periods = list[psutil.Process](), 0
+    try:
+        while psutil.pid_exists(pid):
+            if periods % _LOOK_EVERY == 0:
+                held = _family(pid)
+            periods += 1
+            time.sleep((turn / of - time.monotonic() / _PERIOD) % 1 * _PERIOD)
+            _tell(held, signal.SIGCONT)
+            time.sleep(share / 100 * _PERIOD)
+            _tell(held, signal.SIGSTOP)
+    finally:
+        _tell(_family(pid), signal.SIGCONT)
+
+
+def _tell(processes: Iterable[psutil.Process], what: signal.Signals) -> None:
+    for one in processes:
+        with suppress(psutil.NoSuchProcess):
+            one.send_signal(what)
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    return []
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
