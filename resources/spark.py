@@ -6,10 +6,12 @@ comes after a dead run attaches to the same session and interrupts what is left 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ from pyspark.errors.exceptions.connect import (
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
+from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from resources.carried_errors import carried_by
 from resources.connections import SparkConnection
@@ -53,6 +56,9 @@ _NAMESPACE = uuid.UUID("6c1f0f0e-5f0b-4a3e-9a51-6b61746d7267")
 _USER = "batchmerge"
 _MOST_CLOSED = 1000
 _REACHABLE_SECONDS = 10
+_LOG = logging.getLogger("batchmerge")
+# A minute in all, and what has waited for so long is told again, both in seconds.
+_TRIES, _LONGEST_WAIT, _SAY_EVERY = 15, 5, 20
 
 # Names, dates and times must not depend on where the server or the client stands.
 _ALWAYS = {
@@ -109,6 +115,7 @@ def _attach_remote(remote: str, role: str) -> SparkSession:
             spark: SparkSession = SparkSession.builder.remote(
                 f"{remote}/;user_id={_USER};session_id={session_id}"
             ).create()
+            spark.client.set_retry_policies([_Patience(remote, role)])  # type: ignore[operator]
             spark.interruptAll()
             return spark
         except SparkConnectException as problem:
@@ -117,6 +124,21 @@ def _attach_remote(remote: str, role: str) -> SparkSession:
     raise Unavailable(
         f"{_MOST_CLOSED} sessions of this role are closed", where=role, remedy="restart the Spark Connect server"
     )
+
+
+class _Patience(DefaultPolicy):
+    """What a server that is gone is tried for: Spark's own way is ten minutes without a word."""
+
+    def __init__(self, remote: str, role: str) -> None:
+        super().__init__(max_retries=_TRIES, max_backoff=_LONGEST_WAIT * 1000)
+        self._about, self._said = f"{role}: Spark at {remote}", 0.0
+
+    def can_retry(self, problem: BaseException) -> bool:
+        found: bool = super().can_retry(problem)
+        if found and time.monotonic() > self._said + _SAY_EVERY:
+            self._said = time.monotonic()
+            _LOG.warning("%s does not answer; it is tried again for a minute", self._about)
+        return found
 
 
 def _check_reachable(remote: str) -> None:

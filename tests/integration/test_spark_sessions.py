@@ -8,12 +8,17 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
+from pyspark.sql import Row, SparkSession
 
 from resources.connections import Connections, SparkConnection
-from resources.spark import open_session
+from resources.errors import Unavailable
+from resources.spark import open_session, spark_errors
+from tests.kit.network import Wire, wire_to
 from tests.kit.waiting import until
 
 _GIANT = 80
@@ -59,6 +64,51 @@ def test_a_small_batch_does_not_wait_for_another_pipelines_giant_one(connections
     small.stop()
     assert done() == _GIANT
     assert waited_for < _GIANT // 2, "its tasks stood behind those of the giant"
+
+
+def test_what_was_cut_off_goes_on_when_the_network_is_back(
+    connections: Connections, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with _behind_wire(connections) as (wire, known), ThreadPoolExecutor(1) as pool:
+        spark = open_session(known, "cut/landing", {})
+        work = pool.submit(spark.range(0, 20, 1, 20).mapInArrow(_slow(tmp_path), "id long").collect)
+        until(lambda: list(tmp_path.iterdir()), what="the first task")
+        wire.cut()
+        until(lambda: "does not answer" in caplog.text, what="word of it")
+        wire.mend()
+        assert len(work.result()) == 20
+        spark.stop()
+    assert "cut/landing" in caplog.text
+
+
+def test_a_server_that_is_gone_is_not_waited_for_for_long(
+    connections: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's own patience is ten minutes."""
+    monkeypatch.setattr("resources.spark._TRIES", 5)
+    with _behind_wire(connections) as (wire, known), ThreadPoolExecutor(1) as pool:
+        spark = open_session(known, "gone/landing", {})
+        policies = spark.client.get_retry_policies()  # type: ignore[operator]
+        work = pool.submit(_collected, spark, tmp_path)
+        until(lambda: list(tmp_path.iterdir()), what="the first task")
+        wire.cut()
+        with pytest.raises(Unavailable, match="Spark does not answer"):
+            work.result()
+    assert [policy.max_retries for policy in policies] == [5]
+
+
+def _collected(spark: SparkSession, folder: Path) -> list[Row]:
+    with spark_errors("gone/landing"):
+        found: list[Row] = spark.range(0, 20, 1, 20).mapInArrow(_slow(folder), "id long").collect()
+        return found
+
+
+@contextmanager
+def _behind_wire(connections: Connections) -> Iterator[tuple[Wire, SparkConnection]]:
+    known = connections.get("spark", SparkConnection)
+    assert known.remote
+    with wire_to(known.remote.removeprefix("sc://")) as (wire, address):
+        yield wire, known.model_copy(update={"remote": f"sc://{address}"})
 
 
 def _slow(folder: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
