@@ -11,6 +11,7 @@ import json
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
@@ -26,6 +27,7 @@ Offsets = Mapping[TopicPartition, int]
 _READABLE = 4000
 _COMPRESSED = "zlib:"
 _STAY_DECODED = 100
+_AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,18 @@ class Later(Mapping[K, V]):
     def __reduce__(self) -> tuple[type[dict[K, V]], tuple[dict[K, V]]]:
         """Whoever gets a copy, on another machine too, gets the values."""
         return dict, (dict(self._values),)
+
+
+def read_ahead(found: Iterable[Mapping[K, V]]) -> Iterator[dict[K, V]]:
+    """The same in this order, some of them decoded before they are asked for: each may be in a file of its own."""
+    waiting = deque[Future[dict[K, V]]]()
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        for one in found:
+            waiting.append(pool.submit(dict, one.items()))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def to_arrays(values: Mapping[TopicPartition, int]) -> dict[str, list[int | None]]:

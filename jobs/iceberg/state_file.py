@@ -29,8 +29,8 @@ _THERE = "in the state file"
 _BLOB = "batchmerge-state-v1"
 # Characters that a summary takes for all of them: those of some 150 topic-partitions.
 _MOST = 4000
-# Files that stay read: the parts of a state are asked for one by one.
-_STAY_READ = 8
+# Files that stay read: the parts of a state are asked for one by one, and many states by threads.
+_STAY_READ = 32
 
 
 @dataclass(frozen=True)

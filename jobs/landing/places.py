@@ -9,7 +9,7 @@ it, with a negative `i`: the order of a topic-partition's changes is kept, and e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.batch import LandedBatch
-from jobs.offsets import OffsetRange, Ranges, TopicPartition
+from jobs.offsets import OffsetRange, Ranges, TopicPartition, read_ahead
 
 # Names of the columns that `Places.spread` adds.
 BATCH, POSITION = "__batch", "__i"
@@ -85,44 +85,41 @@ def places(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str], wanted: 
         topic_ids: of the topics that are read; batches of another topic of that name say nothing of its records.
     """
     found: dict[TopicPartition, list[Stretch]] = {}
-    for tp, all_ in _stretches(landed, topic_ids).items():
-        if tp in wanted and (parts := [part for s in all_ if (part := s.within(wanted[tp]))]):
-            found[tp] = parts
+    for tp, stretch in _stretches(landed, topic_ids):
+        if tp in wanted and (part := stretch.within(wanted[tp])):
+            found.setdefault(tp, []).append(part)
     return Places(found)
 
 
-def landed_from(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str], tp: TopicPartition) -> int | None:
+def landed_from(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
     """The offset from which on all records of a topic-partition, up to the newest batch, are in known batches."""
-    first = None
-    for s in _stretches(landed, topic_ids).get(tp, []):
+    first: dict[TopicPartition, int] = {}
+    for tp, s in _stretches(landed, topic_ids):
         # What is not landed has a place before its batch.
-        first = s.end if s.shift + s.start < 0 else min(s.start, s.start if first is None else first)
+        first[tp] = s.end if s.shift + s.start < 0 else min(s.start, first.get(tp, s.start))
     return first
 
 
-def _stretches(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str]) -> dict[TopicPartition, list[Stretch]]:
-    """Of each topic-partition what its batches have, and what is left out before each of them."""
-    found: dict[TopicPartition, list[Stretch]] = {}
+def _stretches(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str]) -> Iterator[tuple[TopicPartition, Stretch]]:
+    """What the batches have of each topic-partition, and what is left out before each of them."""
     reached: dict[TopicPartition, int] = {}
-    for landed_batch in landed:
-        batch = landed_batch.batch
-        if batch.revises is not None:
-            continue
-        ranges = dict(sorted(batch.ranges.items()))
+    batches = [landed_batch.batch for landed_batch in landed if landed_batch.batch.revises is None]
+    for batch, all_ranges in zip(batches, read_ahead([batch.ranges for batch in batches]), strict=True):
+        ranges = dict(sorted(all_ranges.items()))
+        known = {topic for topic, found in batch.topic_ids.items() if found == topic_ids.get(topic)}
         gaps = {
             tp: (reached.get(tp, 0), r.start)
             for tp, r in ranges.items()
-            if batch.topic_ids.get(tp.topic) == topic_ids.get(tp.topic) and reached.get(tp, 0) < r.start
+            if tp.topic in known and reached.get(tp, 0) < r.start
         }
         before = -sum(end - start for start, end in gaps.values())
         for tp, (start, end) in gaps.items():
-            found.setdefault(tp, []).append(Stretch(start, end, batch.number, before - start))
+            yield tp, Stretch(start, end, batch.number, before - start)
             before += end - start
         position = 0
         for tp, r in ranges.items():
-            if batch.topic_ids.get(tp.topic) == topic_ids.get(tp.topic):
+            if tp.topic in known:
                 reached[tp] = max(reached.get(tp, 0), r.end)
                 if len(r):
-                    found.setdefault(tp, []).append(Stretch(r.start, r.end, batch.number, position - r.start))
+                    yield tp, Stretch(r.start, r.end, batch.number, position - r.start)
             position += len(r)
-    return found

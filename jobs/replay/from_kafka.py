@@ -106,11 +106,11 @@ def wanted_ranges(
         landed: the batches that are known.
         whole: where the records after `end` are not landed, they are read too: they decide about the same keys.
     """
-    ranges = {}
+    ranges, from_here = {}, landed_from(landed, committed.topic_ids)
     for tp, first in sorted(start.items()):
         done = _committed_offset(committed, topics, tp)
         last = done if end is None else min(end.get(tp, done), done)
-        known = landed_from(landed, committed.topic_ids, tp)
+        known = from_here.get(tp)
         if whole and (known is None or last < known):
             last = done if known is None else known
         if first >= last or first >= done:

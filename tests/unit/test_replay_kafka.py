@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 
 from jobs.batch import LandedBatch
 from jobs.landing.places import BATCH, POSITION, landed_from, places
-from jobs.offsets import OffsetRange, TopicPartition
+from jobs.offsets import Later, OffsetRange, Ranges, TopicPartition
 from jobs.plan import TopicState
 from jobs.replay import ahead
 from jobs.replay.from_kafka import wanted_ranges
+from jobs.watermark import Watermark
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 from tests.kit.batches import P0, P1, TOPIC_IDS, committed, landed
 
@@ -80,19 +82,40 @@ def test_a_record_keeps_its_place() -> None:
 
 def test_what_was_not_landed_stands_right_before_the_batch_after_it() -> None:
     assert placed(LANDED, P0, 8, 11) == [(8, 1, -2), (9, 1, -1), (10, 1, 0)]
-    assert landed_from(LANDED, TOPIC_IDS, P0) == 10
+    assert landed_from(LANDED, TOPIC_IDS)[P0] == 10
     # Retention forgets batch 1.
     assert placed(LANDED[1:], P0, 13, 16) == [(13, 2, -12), (14, 2, -11), (15, 2, 0)]
     assert placed(LANDED[1:], P1, 8, 11) == [(8, 2, -2), (9, 2, -1), (10, 2, 5)]
     skipping = [*LANDED, taking(3, (25, 25), (20, 20), continues={}), taking(4, (25, 30), (20, 20))]
     assert placed(skipping, P0, 24, 26) == [(24, 3, -1), (25, 4, 0)]
-    assert landed_from(skipping, TOPIC_IDS, P0) == 25
+    assert landed_from(skipping, TOPIC_IDS)[P0] == 25
 
 
 def test_a_record_that_was_landed_twice_has_two_places() -> None:
     back = [*LANDED, taking(3, (12, 12), (20, 20), continues={}), taking(4, (12, 22), (20, 20))]
     assert placed(back, P0, 14, 16) == [(14, 1, 4), (14, 4, 2), (15, 2, 0), (15, 4, 3)]
-    assert landed_from(back, TOPIC_IDS, P0) == 10
+    assert landed_from(back, TOPIC_IDS)[P0] == 10
+
+
+def test_the_offsets_of_a_batch_are_read_once_for_all_partitions() -> None:
+    """They may be in a file, and a topic may have thousands of partitions."""
+    tps = [TopicPartition("t", n) for n in range(300)]
+    asked = list[int]()
+
+    def of(number: int) -> LandedBatch:
+        def decode() -> Ranges:
+            asked.append(number)
+            return dict.fromkeys(tps, OffsetRange(10 * number - 10, 10 * number))
+
+        return landed(number, ranges=Later(decode), watermark=Watermark())
+
+    batches = [of(number) for number in range(1, 201)]
+    state = replace(committed(2), offsets=dict.fromkeys(tps, 2000))
+    kafka = TopicState(dict.fromkeys(tps, 0), dict.fromkeys(tps, 2000), TOPIC_IDS)
+    found = wanted_ranges(state, kafka, batches, dict.fromkeys(tps, 1500), None, whole=True)
+    assert found == dict.fromkeys(tps, OffsetRange(1500, 2000))
+    assert sorted(asked) == list(range(1, 201))
+    assert places(batches, TOPIC_IDS, found).total == 500 * len(tps)
 
 
 def test_batches_of_another_topic_of_the_name_and_revising_ones_say_nothing() -> None:
