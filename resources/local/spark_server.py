@@ -109,33 +109,35 @@ class SparkServer(Service):
         }
 
     def ready(self, site: Site) -> bool:
-        """Whether the server tells its version."""
-        if not accepts(site.port(self.name, "connect")):
-            return False
-        import grpc
-        from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
-
-        question = base_pb2.AnalyzePlanRequest(
-            session_id=str(uuid.uuid4()),
-            user_context=base_pb2.UserContext(user_id="batchmerge-status"),
-            spark_version=base_pb2.AnalyzePlanRequest.SparkVersion(),
-        )
-        with grpc.insecure_channel(site.address(self.name, "connect")) as channel:
-            server = base_pb2_grpc.SparkConnectServiceStub(channel)
-            try:
-                answer = server.AnalyzePlan(question, timeout=10)
-                # A session of its own for each look would stay on the server for hours.
-                server.ReleaseSession(
-                    base_pb2.ReleaseSessionRequest(session_id=question.session_id, user_context=question.user_context),
-                    timeout=10,
-                )
-            except grpc.RpcError:
-                return False
-        return bool(answer.spark_version.version)
+        return accepts(site.port(self.name, "connect")) and answers(site.address(self.name, "connect"))
 
     def connections(self, site: Site) -> dict[str, dict[str, Any]]:
         remote = f"sc://{site.address(self.name, 'connect')}"
         return {"spark": {"kind": "spark", "remote": remote}, "lake": lake_connection(site)}
+
+
+def answers(address: str) -> bool:
+    """Whether the Connect server at ``host:port`` tells its version; it listens before it has a session."""
+    import grpc
+    from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+
+    question = base_pb2.AnalyzePlanRequest(
+        session_id=str(uuid.uuid4()),
+        user_context=base_pb2.UserContext(user_id="batchmerge-status"),
+        spark_version=base_pb2.AnalyzePlanRequest.SparkVersion(),
+    )
+    with grpc.insecure_channel(address) as channel:
+        server = base_pb2_grpc.SparkConnectServiceStub(channel)
+        try:
+            answer = server.AnalyzePlan(question, timeout=10)
+            # A session of its own for each look would stay on the server for hours.
+            server.ReleaseSession(
+                base_pb2.ReleaseSessionRequest(session_id=question.session_id, user_context=question.user_context),
+                timeout=10,
+            )
+        except grpc.RpcError:
+            return False
+    return bool(answer.spark_version.version)
 
 
 def _memory() -> str:

@@ -24,7 +24,7 @@ from resources.local.jars import classpath, fetch, pyspark_folder
 from resources.local.java import find_java
 from resources.local.object_stores import STORES
 from resources.local.ports import accepts, free_port
-from resources.local.spark_server import LIBRARIES, PROGRAM, SHARED_SESSIONS
+from resources.local.spark_server import LIBRARIES, PROGRAM, SHARED_SESSIONS, answers
 from tests.kit.network import with_connection
 from tests.kit.processes import started_by, stop
 from tests.kit.waiting import until
@@ -106,7 +106,7 @@ class SparkCluster:
         }
         options = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
         self._connect = self._start("connect", "org.apache.spark.deploy.SparkSubmit", *options, str(PROGRAM))
-        self._wait("connect", self._connect, lambda _: accepts(port))
+        self._wait("connect", self._connect, lambda _: accepts(port) and answers(f"{HOST}:{port}"))
         self.remote = f"sc://{HOST}:{port}"
 
     def kill_connect(self) -> None:
