@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -35,6 +37,7 @@ from resources.errors import (
     Unavailable,
 )
 from resources.iceberg_errors import catalog_errors
+from resources.iceberg_io import RenewedFileIO, ends_at
 from resources.iceberg_transaction import TableChange, commit_transaction, require_transactions, same_table
 
 _COMMIT_TURNS = 3
@@ -124,9 +127,15 @@ class IcebergCatalog:
         """The table as it is now, or None where there is none."""
         with catalog_errors(identifier):
             try:
-                return self._catalog.load_table(identifier)
+                return self._renewing(self._catalog.load_table(identifier), identifier)
             except NoSuchTableError:
                 return None
+
+    def _renewing(self, table: Table, identifier: str) -> Table:
+        """The table, which goes on when credentials that it came with end."""
+        if ends_at(table.io):
+            table.io = RenewedFileIO(table.io, partial(_newest_io, self.name, self._connection, identifier))
+        return table
 
     def require(self, identifier: str) -> Table:
         """The table as it is now.
@@ -159,9 +168,10 @@ class IcebergCatalog:
                 self._catalog.create_namespace(namespace)
             try:
                 # pyiceberg takes the format version out of what it is given.
-                return self._catalog.create_table(identifier, schema, None, partition, sort, dict(properties))
+                made = self._catalog.create_table(identifier, schema, None, partition, sort, dict(properties))
             except TableAlreadyExistsError:
-                return self._catalog.load_table(identifier)
+                made = self._catalog.load_table(identifier)
+            return self._renewing(made, identifier)
 
     def drop(self, identifier: str) -> bool:
         """Drops the table with its files; False where there was none."""
@@ -216,6 +226,13 @@ class IcebergCatalog:
                 commit_transaction(require_transactions(self._catalog, self.name), changes)
         except Unavailable as lost:
             raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the tables first") from lost
+
+
+def _newest_io(name: str, connection: IcebergConnection, identifier: str) -> FileIO:
+    """A client of the table's files, with credentials that have just been given; in any process."""
+    catalog = IcebergCatalog(name, connection)
+    with catalog_errors(identifier):
+        return catalog._catalog.load_table(identifier).io
 
 
 def _jdbc(url: URL | None) -> dict[str, str]:

@@ -99,6 +99,8 @@ _BUSY = re.compile(
     r"NETWORK_CONNECTION)|google::cloud::Status\((UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|INTERNAL|ABORTED):|"
     r"reduce your request rate"
 )
+# Of credentials that a catalog gives for a while. S3 answers a HEAD without a word.
+_ENDED = re.compile(r"ExpiredToken|token has expired|HTTP status 400\) during HeadObject.*No response body")
 _NETWORK = {
     *(errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE),
     *(errno.EHOSTUNREACH, errno.ENETUNREACH),
@@ -107,6 +109,12 @@ _NETWORK = {
 
 def storage_error(problem: OSError, where: str) -> StorageError | Unavailable:
     """What a failed read or write of the warehouse means: it may pass, or somebody has to mend it."""
+    if _ENDED.search(str(problem)):
+        return Unavailable(
+            "the credentials that the catalog gave for the table have ended",
+            where=where,
+            remedy="run again: others are asked for; if it stays, let the catalog give them for longer",
+        )
     if problem.errno in _NETWORK or _BUSY.search(str(problem)):
         return Unavailable(
             f"the object store does not do what it is asked: {problem.strerror or problem}",

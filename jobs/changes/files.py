@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan, Or
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import DataScan, StaticTable, Table
 
 from jobs.batch import LandedBatch
@@ -41,7 +44,7 @@ class LandedFiles:
 
     Attributes:
         metadata: where the table's metadata file is.
-        storage: properties of the file system client. May hold secrets: never log them.
+        storage: its client of the file system. May hold secrets: never log it.
         operations: only changes with one of these.
         route: only changes that the table takes; None: all.
         revision: only what this batch has read again; None: only what was read first.
@@ -49,7 +52,7 @@ class LandedFiles:
 
     identifier: str
     metadata: str
-    storage: Mapping[str, str] = field(repr=False)
+    storage: FileIO = field(repr=False)
     snapshot: int
     operations: tuple[str, ...] = CHANGES
     route: RouteFilter | None = None
@@ -59,7 +62,7 @@ class LandedFiles:
     def up_to(cls, newest: LandedBatch, landed: LandedRows) -> LandedFiles:
         """The files that hold this batch and all before it."""
         table, at = landed.catalog.require(landed.identifier), landed.snapshot_with(newest)
-        return cls(landed.identifier, table.metadata_location, dict(table.io.properties), at.id)
+        return cls(landed.identifier, table.metadata_location, table.io, at.id)
 
     def taking(self, operations: Sequence[str], route: RouteFilter | None) -> LandedFiles:
         return replace(self, operations=tuple(operations), route=route)
@@ -100,7 +103,8 @@ class LandedFiles:
 
     def table(self) -> StaticTable:
         """The intermediate table as its metadata file says."""
-        return StaticTable.from_metadata(self.metadata, dict(self.storage))
+        metadata = FromInputFile.table_metadata(self.storage.new_input(self.metadata))
+        return StaticTable(("landed",), metadata, self.metadata, self.storage, NoopCatalog("landed"))
 
     def scan(self, table: Table, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
         """The landed changes with these operations, no dead letters; each as it was read first, or by `revision`."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression, Or
-from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 
@@ -122,8 +121,7 @@ class PlannedFiles:
     ) -> pa.Table:
         columns = self._columns
         with catalog_errors(self.landed.identifier), ThreadPoolExecutor(_THREADS) as threads:
-            # One client of the storage for all of them.
-            storage = load_file_io(dict(self.landed.storage), files[0].path)
+            storage = self.landed.storage
             read = threads.map(lambda file: file.read(storage, columns, first, last, part, group), files)
             return pa.concat_tables(read, promote_options="permissive")
 

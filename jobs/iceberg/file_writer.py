@@ -36,7 +36,7 @@ class FileWriter:
 
     def __init__(self, files: NewFiles) -> None:
         self._files = files
-        self._storage = files.open_storage()
+        self._storage = files.storage
         self._open: dict[Values, _OpenFile] = {}
         self.written: list[NewFile] = []
 

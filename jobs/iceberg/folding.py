@@ -82,7 +82,7 @@ class FoldTask:
                 yield told(RowDeltaReport(files=self._fold(self.groups[number])).to_text())
 
     def _fold(self, group: Sequence[BaseFile]) -> list[dict[str, Any]]:
-        scan = ArrowScan(self.metadata, self.files.open_storage(), self.files.schema, AlwaysTrue())
+        scan = ArrowScan(self.metadata, self.files.storage, self.files.schema, AlwaysTrue())
         with FileWriter(self.files) as writer:
             for file in group:
                 deletes = {_file(path, DataFileContent.POSITION_DELETES) for path in file.deletes}

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 
 from jobs.iceberg.partitioning import internal
 from jobs.iceberg.position_deletes import BaseFile, Positions, read_positions
@@ -109,14 +109,14 @@ class KeyScan:
         where: the table, for errors.
         columns: what is asked of each row beside the columns of the key, by Arrow's field with Iceberg's field id.
         shares: the files of each task.
-        storage: properties of the file system client. May hold secrets: never log them.
+        storage: its client of the file system. May hold secrets: never log it.
     """
 
     where: str
     keys: Keys
     columns: pa.Schema
     shares: Sequence[Sequence[BaseFile]]
-    storage: Mapping[str, str] = field(repr=False)
+    storage: FileIO = field(repr=False)
 
     @property
     def schema(self) -> pa.Schema:
@@ -137,8 +137,7 @@ class KeyScan:
             return pa.Table.from_batches([batch for part in parts for batch in part], self.schema)
 
     def _scan(self, file: BaseFile) -> Iterator[pa.RecordBatch]:
-        storage = load_file_io(dict(self.storage), file.path)
-        with storage.new_input(file.path).open() as source:
+        with self.storage.new_input(file.path).open() as source:
             parquet = pq.ParquetFile(source)
             names = _names_by_id(parquet.schema_arrow, self.columns)
             gone: Positions | None = None
@@ -148,7 +147,7 @@ class KeyScan:
                 rows = self._rows_of_group(parquet, n, names) if self._may_hold(parquet, n, names) else None
                 if rows is not None:
                     places, columns = rows
-                    gone = _gone(storage, file) if gone is None else gone
+                    gone = _gone(self.storage, file) if gone is None else gone
                     alive = ~np.isin(places + start, gone, assume_unique=True)
                     position = pa.array((places + start)[alive])
                     kept = [column.filter(pa.array(alive)) for column in columns]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
@@ -28,13 +29,13 @@ class KeySearch:
         where: the table, for errors.
         columns: of the key, then what else is asked of each row, by Arrow's field with Iceberg's field id.
         files: each with the smallest and largest value of the key's columns, as Iceberg's metadata has them.
-        storage: properties of the file system client. May hold secrets: never log them.
+        storage: its client of the file system. May hold secrets: never log it.
     """
 
     where: str
     columns: pa.Schema
     files: Sequence[tuple[BaseFile, Sequence[Bounds]]]
-    storage: Mapping[str, str] = field(repr=False)
+    storage: FileIO = field(repr=False)
 
     def scan_for(self, keys: pa.Table, tasks: int = 1) -> KeyScan:
         """The search in the files that may hold one of these keys, in so many shares at most."""

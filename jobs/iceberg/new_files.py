@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.conversions import from_bytes, to_bytes
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
@@ -45,7 +45,7 @@ class NewFiles:
     """Where and how new data files of a table are written, by its metadata and properties; travels to Spark's workers.
 
     Attributes:
-        storage: properties of the file system client. May hold secrets: never log them.
+        storage: its client of the file system. May hold secrets: never log it.
         sort: the columns that the rows of a file are sorted by, each with its direction and the place of its nulls.
     """
 
@@ -54,7 +54,7 @@ class NewFiles:
     schema: Schema
     spec: PartitionSpec
     sort: tuple[tuple[str, str, str], ...]
-    storage: Mapping[str, str] = field(repr=False)
+    storage: FileIO = field(repr=False)
 
     @classmethod
     def of(cls, table: Table) -> NewFiles:
@@ -76,16 +76,13 @@ class NewFiles:
             table.schema(),
             table.spec(),
             _sort_columns(table.sort_order(), table.schema()),
-            dict(table.io.properties),
+            table.io,
         )
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The columns of a file, with Iceberg's field ids, in Arrow's plain types."""
         return pa.schema([_plain(f, f.nullable) for f in schema_to_pyarrow(self.schema)])
-
-    def open_storage(self) -> FileIO:
-        return load_file_io(dict(self.storage), self.location)
 
     def new_path(self, partition: Values, kind: str = "") -> str:
         """A path that nobody has had before; `kind` ends its name."""

@@ -81,7 +81,7 @@ class RowDeltaTask:
                     effect += _effect(rows)
                     self._write(rows, writer)
                     _note_gone(rows, gone)
-            storage = self.files.open_storage()
+            storage = self.files.storage
             deletes = [
                 write_deletes(self.files, storage, self.base[path], np.concatenate(positions))
                 for path, positions in gone.items()

@@ -17,7 +17,7 @@ _USER, _SECRET, _REGION = "batchmerge-local", "batchmerge-local-secret", "us-eas
 
 class Seaweed(ObjectStore):
     name: ClassVar[Lake] = "s3"
-    port_names: ClassVar[tuple[str, ...]] = ("s3", "master", "volume", "filer")
+    port_names: ClassVar[tuple[str, ...]] = ("s3", "master", "volume", "filer", "admin")
     libraries: ClassVar[Bundle] = Bundle(
         "spark-s3", (("org.apache.iceberg", "iceberg-aws-bundle", "1.11.0"),), ((".*slf4j.*", ".*"),)
     )

@@ -50,6 +50,7 @@ def produce(
         headers: of each record.
     """
     settings: dict[str, object] = {"bootstrap.servers": servers, "enable.idempotence": True}
+    settings |= {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 1_000_000}
     if transaction:
         settings["transactional.id"] = transaction
     producer = Producer(settings)

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
@@ -112,7 +112,7 @@ class SentRows:
             BadRecords, StorageError, Unavailable: what they met.
         """
         rows, parts = self._rows(flush)
-        task = StagingTask(self._rows_file, parts, folder, dict(self._landed.io.properties), tells)
+        task = StagingTask(self._rows_file, parts, folder, self._storage(folder), tells)
         with spark_errors(self.where):
             return Staged.sum_of(told_by_tasks(rows, task) or self._told_of_nothing(task))
 
@@ -178,6 +178,11 @@ class SentRows:
         # There the removal of orphans finds what a run that died has left.
         return f"{location}/staging" if can_read([location], known.reads) else None
 
+    def _storage(self, path: str) -> FileIO:
+        """The client of the folder: the landed files' own, which knows their credentials, where it is beside them."""
+        io = self._landed.io
+        return io if path.startswith(self._landed.location()) else load_file_io(dict(io.properties), path)
+
     @cached_property
     def _landed(self) -> Table:
         return self.context.intermediate.catalog.require(self.context.intermediate.identifier)
@@ -185,7 +190,7 @@ class SentRows:
     def _remove(self, staged: Staged) -> None:
         try:
             with catalog_errors(self.where):
-                storage = load_file_io(dict(self._landed.io.properties), staged.files[0])
+                storage = self._storage(staged.files[0])
                 for path in (*staged.files, *staged.letters):
                     storage.delete(path)
         except BatchmergeError as problem:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -15,7 +15,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.judged import Judged
@@ -123,31 +123,30 @@ class StagingTask:
     Attributes:
         parts: makes rows of `RowShape` of what comes in.
         folder: where files go.
-        storage: properties of the file system client. May hold secrets: never log them.
+        storage: the folder's client. May hold secrets: never log it.
         tells: letters of what is refused are written.
     """
 
     file: RowsFile
     parts: Callable[[Batches], Iterator[pa.Table]]
     folder: str
-    storage: Mapping[str, str] = field(repr=False)
+    storage: FileIO = field(repr=False)
     tells: bool = True
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         try:
-            storage = load_file_io(dict(self.storage), self.folder)
-            written, letters = self.file.write(storage, self._new_path("rows"), self.parts(batches))
-            yield (written + Staged(letters=self._keep(storage, letters))).told()
+            written, letters = self.file.write(self.storage, self._new_path("rows"), self.parts(batches))
+            yield (written + Staged(letters=self._keep(letters))).told()
         except BatchmergeError as problem:
             yield told_error(problem)
 
-    def _keep(self, storage: FileIO, letters: pa.Table) -> tuple[str, ...]:
+    def _keep(self, letters: pa.Table) -> tuple[str, ...]:
         if not (self.tells and letters.num_rows):
             return ()
         path = self._new_path("letters")
         with catalog_errors(self.file.where), ExitStack() as opened:
             plain = letters_as_loaded(letters)
-            _open(storage, path, plain.schema, opened).write_table(plain)
+            _open(self.storage, path, plain.schema, opened).write_table(plain)
         return (path,)
 
     def _new_path(self, kind: str) -> str:

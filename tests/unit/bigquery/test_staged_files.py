@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io import load_file_io
 
 from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
 from jobs.destinations.bigquery.judged import Judged
@@ -42,7 +43,7 @@ def _given(parts: Iterable[pa.Table], _batches: Batches) -> Iterator[pa.Table]:
 
 def told(tmp_path: Path, *parts: pa.Table) -> list[str]:
     file = RowsFile("test", Stager(COLUMNS, FIELDS, TABLE), FIELDS, None)
-    task = copied(StagingTask(file, partial(_given, parts), f"file://{tmp_path}", {}))
+    task = copied(StagingTask(file, partial(_given, parts), f"file://{tmp_path}", load_file_io({})))
     return [batch.column("report")[0].as_py() for batch in task(iter(()))]
 
 

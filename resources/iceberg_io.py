@@ -1,0 +1,59 @@
+"""Files of a table for which a catalog vends credentials: they end after a while, in the middle of a long write too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+# What a catalog's answer calls the moment, in milliseconds since 1970: S3, Google's store, Azure's (each account).
+_ENDS = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
+# Seconds: what is begun with them may take so long. Half of their time, where they are given for less.
+_LONGEST_USE = 300.0
+
+
+class RenewedFileIO(FileIO):
+    """Asks for other credentials before those that it has end. It travels to Spark's workers, which ask for their own.
+
+    `renew` loads the table again and gives its client; it raises what the catalog does.
+    """
+
+    def __init__(self, io: FileIO, renew: Callable[[], FileIO]) -> None:
+        super().__init__(io.properties)
+        self._renew, self._asking = renew, Lock()
+        self._take(io)
+
+    def new_input(self, location: str) -> InputFile:
+        return self._now().new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        return self._now().new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self._now().delete(location)
+
+    def _now(self) -> FileIO:
+        with self._asking:
+            if time.time() >= self._renew_at:
+                self._take(self._renew())
+            return self._io
+
+    def _take(self, io: FileIO) -> None:
+        ends, now = ends_at(io), time.time()
+        self._io, self.properties = io, io.properties
+        self._renew_at = ends - min(_LONGEST_USE, (ends - now) / 2) if ends else float("inf")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_asking"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _asking=Lock())
+
+
+def ends_at(io: FileIO) -> float | None:
+    """When its credentials end, in seconds since 1970; None: they do not."""
+    found = [int(value) for name, value in io.properties.items() if name.startswith(_ENDS) and str(value).isdigit()]
+    return min(found) / 1000 if found else None
