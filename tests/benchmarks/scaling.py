@@ -54,6 +54,17 @@ class Work:
     def seconds(self) -> list[float]:
         return [end - begin for begin, end in self.spans]
 
+    def gain(self, share: float, few: int, many: int) -> tuple[float, ...]:
+        """How many times faster many workers are than few, by Amdahl's law: what is serial stays as it is.
+
+        Args:
+            share: of a core that each worker has.
+        """
+        return tuple(
+            (serial + tasks / share / few) / (serial + tasks / share / many)
+            for serial, tasks in zip(self.serial, self.tasks, strict=True)
+        )
+
 
 def measure(options: Namespace) -> Iterator[Measure]:
     topic, rows = new_name(), options.rows
@@ -67,25 +78,21 @@ def measure(options: Namespace) -> Iterator[Measure]:
             works[count] = on_cluster(options, Path(folder) / str(count), count, home, connections, topic)
     few, *more = options.workers
     for name in (_LANDING, *_MERGES.values(), _STAGING):
-        one = works[few][name]
+        one, what = works[few][name], f"{rows:,} records, {name}"
         for count in more:
             yield Measure(
-                what=f"{rows:,} records, {name}: {count} workers in place of {few}",
+                what=f"{what}: {count} workers in place of {few}",
                 unit="times",
                 turns=tuple(a / b for a, b in zip(one.seconds, works[count][name].seconds, strict=True)),
+                beside={"by Amdahl's law": tuple(one.gain(options.share / 100, few, count))},
             )
-        all_ = works[more[-1]][name]
-        yield Measure(what=f"{rows:,} records, {name}: no task runs", unit="s", turns=tuple(all_.serial))
+        most = works[more[-1]][name]
+        yield Measure(what=f"{what}: tasks, whole cores", unit="CPU s", turns=tuple(most.tasks))
+        yield Measure(what=f"{what}: no task runs", unit="s", turns=tuple(most.serial))
+        gains = most.gain(share=1, few=1, many=_MANY_CORES)
         yield Measure(
-            what=f"{rows:,} records, {name}: what {_MANY_CORES} cores could gain at most",
-            unit="times",
-            turns=tuple(map(amdahl, all_.serial, all_.tasks)),
+            what=f"{what}: {_MANY_CORES} whole cores in place of 1, by Amdahl's law", unit="times", turns=gains
         )
-
-
-def amdahl(serial: float, tasks: float, cores: int = _MANY_CORES) -> float:
-    """How many times faster than with one core, where what is serial stays."""
-    return (serial + tasks) / (serial + tasks / cores)
 
 
 def on_cluster(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.scaling import amdahl, covered
+from tests.benchmarks.scaling import Work, covered
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_time_that_several_tasks_share_counts_once(spans: list[tuple[float, floa
     assert covered(spans) == seconds
 
 
-def test_what_is_serial_bounds_what_cores_can_gain() -> None:
-    assert amdahl(serial=0, tasks=10) == pytest.approx(100)
-    assert amdahl(serial=1, tasks=99) == pytest.approx(100 / 1.99)
-    assert amdahl(serial=10, tasks=0) == 1
+def test_what_is_serial_bounds_what_workers_can_gain() -> None:
+    work = Work(serial=[0, 1, 10], tasks=[10, 99, 0])
+    assert work.gain(share=1, few=1, many=100) == pytest.approx((100, 100 / 1.99, 1))
+    assert work.gain(share=0.1, few=2, many=4) == pytest.approx((2, (1 + 495) / (1 + 247.5), 1))
