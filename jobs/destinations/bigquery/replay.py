@@ -63,9 +63,13 @@ class Replaying(Work):
         text, values = self.bound(loader, row, flush)
         token = uuid.uuid4().hex
         labels = {**flush.labels("replay", loader.rows.context.run_id), "batchmerge-replay": token}
-        job = self.attempts_on(row).step(
-            lambda job_id: self.bigquery.submit_query(job_id, text, values, labels), applies
-        )
+
+        def submit(job_id: str) -> Job:
+            job = self.bigquery.submit_query(job_id, text, values, labels)
+            failpoint("bigquery.submitted")
+            return job
+
+        job = self.attempts_on(row).step(submit, applies)
         if job.labels.get("batchmerge-replay") != token:
             raise CommitFailed("another run was faster", where=self.where, remedy="plan again from what it committed")
         return job
