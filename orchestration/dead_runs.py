@@ -13,17 +13,13 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from orchestration.names import PIPELINE_TAG
-from orchestration.run_process import end_leftovers, fate, where
+from orchestration.run_process import end_leftovers, fate, where, will_not_begin
 
 # A step of a finished run may still be at its last words.
 _GRACE = 60
 # A run of a command that was killed right after it had made the run is never started.
-_IN_PROGRESS = [
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
+_NOT_BEGUN = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING]
+_IN_PROGRESS = [*_NOT_BEGUN, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 @dataclass
@@ -74,7 +70,7 @@ def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
             return None
         end_leftovers(run_id, run.tags)
         return f"{name_of(run)} has ended ({run.status.value.lower()})"
-    if not ended:
+    if not ended and not (run.status in _NOT_BEGUN and will_not_begin(run.tags, run_id)):
         return None
     reason = f"{where(run.tags)} is gone (killed, or the machine restarted)"
     if left := end_leftovers(run_id, run.tags):

@@ -30,6 +30,7 @@ from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionRes
 from dagster._serdes import deserialize_value
 from dagster_shared.error import DagsterError
 
+from orchestration.names import LAUNCHER_TAG
 from orchestration.run_process import end_leftovers, fate, pid_of, process_tags
 from orchestration.warm.client import WarmProcesses
 
@@ -45,11 +46,13 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         self._warm = WarmProcesses()
 
     def launch_run(self, context: LaunchRunContext) -> None:
+        run_id = context.dagster_run.run_id
+        self._instance.add_run_tags(run_id, process_tags(run_id, tag=LAUNCHER_TAG))
         pid = self._fork(context)
         if pid is None:
             super().launch_run(context)
         else:
-            self._instance.add_run_tags(context.dagster_run.run_id, process_tags(context.dagster_run.run_id, pid))
+            self._instance.add_run_tags(run_id, process_tags(run_id, pid))
 
     def _fork(self, context: LaunchRunContext) -> int | None:
         run, code = context.dagster_run, context.job_code_origin

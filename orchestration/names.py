@@ -25,6 +25,8 @@ LEFT_OUT_TAG = "batchmerge/left_out"
 ALTHOUGH_PAUSED_TAG = "batchmerge/although_paused"
 # The process of a run, so that others can see whether it lives.
 PROCESS_TAG = "batchmerge/process"
+# The process that starts it: until the run has one of its own, it is over where that one is gone.
+LAUNCHER_TAG = "batchmerge/launcher"
 # Dagster sets it on the runs of a backfill.
 BACKFILL_TAG = "dagster/backfill"
 # Runs that stay (`interval`).

@@ -11,7 +11,7 @@ from typing import Literal
 
 import psutil
 
-from orchestration.names import PROCESS_TAG
+from orchestration.names import LAUNCHER_TAG, PROCESS_TAG
 from resources.local.processes import end
 
 # What the processes of a run's steps have in their environment.
@@ -22,17 +22,25 @@ _PATIENCE = 5
 Fate = Literal["alive", "ended", "unknown"]
 
 
-def process_tags(run_id: str, pid: int | None = None) -> dict[str, str]:
+def process_tags(run_id: str, pid: int | None = None, tag: str = PROCESS_TAG) -> dict[str, str]:
     """Names this very process, or the one with this id, as that of the run."""
     process = psutil.Process(pid)
-    return {PROCESS_TAG: f"{socket.gethostname()} {process.pid} {_started(process)} {run_id}"}
+    return {tag: f"{socket.gethostname()} {process.pid} {_started(process)} {run_id}"}
 
 
 def fate(tags: Mapping[str, str], run_id: str) -> Fate:
     """What became of the run's process; unknown where nothing names it yet, or it is on another machine."""
-    host, pid, start, of_run = _parts(tags)
-    # Dagster copies the tags of a run to the run that tries it again.
-    if host != socket.gethostname() or of_run not in ("", run_id):
+    return _fate(tags.get(PROCESS_TAG, ""), run_id)
+
+
+def will_not_begin(tags: Mapping[str, str], run_id: str) -> bool:
+    """Whether a run that has not begun has no process yet, and the one that was to start it has ended."""
+    return not _is_of(tags.get(PROCESS_TAG, ""), run_id) and _fate(tags.get(LAUNCHER_TAG, ""), run_id) == "ended"
+
+
+def _fate(named: str, run_id: str) -> Fate:
+    host, pid, start, _ = _parts(named)
+    if host != socket.gethostname() or not _is_of(named, run_id):
         return "unknown"
     try:
         process = psutil.Process(int(pid))
@@ -47,14 +55,15 @@ def fate(tags: Mapping[str, str], run_id: str) -> Fate:
 
 def where(tags: Mapping[str, str]) -> str:
     """The process for people: ``process 4711`` or ``process 4711 on host-b``; empty where nothing names it."""
-    host, pid, *_ = _parts(tags)
+    host, pid, *_ = _parts(tags.get(PROCESS_TAG) or tags.get(LAUNCHER_TAG, ""))
     return "" if not pid else f"process {pid}" + ("" if host == socket.gethostname() else f" on {host}")
 
 
 def pid_of(tags: Mapping[str, str], run_id: str) -> int | None:
     """The process id of a run on this machine; None where nothing says so."""
-    host, pid, _, of_run = _parts(tags)
-    return int(pid) if pid and host == socket.gethostname() and of_run in ("", run_id) else None
+    named = tags.get(PROCESS_TAG, "")
+    host, pid, *_ = _parts(named)
+    return int(pid) if pid and host == socket.gethostname() and _is_of(named, run_id) else None
 
 
 def kill(tags: Mapping[str, str], run_id: str) -> None:
@@ -75,10 +84,15 @@ def end_leftovers(run_id: str, tags: Mapping[str, str]) -> int:
     return len(left)
 
 
-def _parts(tags: Mapping[str, str]) -> tuple[str, str, str, str]:
-    """Host, pid, start, run id; all empty without the tag. Tags of older versions name no run."""
-    host, pid, start, run_id = [*tags.get(PROCESS_TAG, "").split(" "), "", "", ""][:4]
+def _parts(named: str) -> tuple[str, str, str, str]:
+    """Host, pid, start, run id; all empty where nothing is named. Tags of older versions name no run."""
+    host, pid, start, run_id = [*named.split(" "), "", "", ""][:4]
     return host, pid, start, run_id
+
+
+def _is_of(named: str, run_id: str) -> bool:
+    """Whether it is the process of this run: Dagster copies the tags of a run to the run that tries it again."""
+    return named != "" and _parts(named)[3] in ("", run_id)
 
 
 def _started(process: psutil.Process, like: str = "@") -> str:

@@ -19,7 +19,7 @@ from dagster._core.test_utils import create_run_for_test
 
 from orchestration.cli.instance import SETTINGS, dagster_instance
 from orchestration.dead_runs import end_dead_runs
-from orchestration.names import PIPELINE_TAG, PROCESS_TAG
+from orchestration.names import LAUNCHER_TAG, PIPELINE_TAG, PROCESS_TAG
 from orchestration.pool_waits import holders
 from orchestration.run_process import process_tags
 from orchestration.stopping import stop_runs
@@ -179,6 +179,40 @@ def test_only_what_is_surely_dead_is_ended(home: Path) -> None:
         assert _claim(instance, f"pool/{dead[0].run_id}", queued)
         assert all(holders(instance, [f"pool/{run.run_id}"]) for run in others)
         assert end_dead_runs(instance) == []
+
+
+def test_a_run_is_over_whose_launcher_died_before_it_began(home: Path) -> None:
+    """It has no process that could be looked for; Dagster's daemon, where one runs, would wait for it for minutes."""
+    del home
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    with dagster_instance() as instance:
+
+        def launched(
+            tag: str = LAUNCHER_TAG, status: dg.DagsterRunStatus = STATUS.STARTING, **changes: str
+        ) -> dg.DagsterRun:
+            made: dg.DagsterRun = create_run_for_test(instance, job_name="p", status=status)
+            host, pid, start, run_id = process_tags(made.run_id)[PROCESS_TAG].split(" ")
+            named = {"host": host, "pid": pid, "start": start, "run_id": run_id} | changes
+            instance.add_run_tags(made.run_id, {tag: " ".join(named.values())})
+            return made
+
+        dead = [launched(pid=str(gone.pid)), launched(start="1@0")]
+        retried = launched(PROCESS_TAG, pid=str(gone.pid), run_id="of the run that this one tries again")
+        instance.add_run_tags(retried.run_id, process_tags(retried.run_id, tag=LAUNCHER_TAG))
+        begun = launched(pid=str(gone.pid))
+        instance.add_run_tags(begun.run_id, process_tags(begun.run_id))
+        elsewhere, copied = launched(host="elsewhere", pid="1"), launched(pid=str(gone.pid), run_id="of another")
+        # In a code server of its own, which nobody but run monitoring asks, a run outlives the daemon.
+        served = launched(status=STATUS.STARTED, pid=str(gone.pid))
+        left = [retried, begun, elsewhere, copied, served, launched()]
+
+        told = end_dead_runs(instance)
+
+        assert sorted(line.split()[1] for line in told) == sorted(run.run_id[:8] for run in dead)
+        assert f"process {gone.pid} is gone" in "\n".join(told)
+        under_way = {run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=[STATUS.STARTING, STATUS.STARTED]))}
+        assert under_way == {run.run_id for run in left}
 
 
 _LOCATION = """

@@ -16,6 +16,7 @@ import pytest
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from orchestration.cli.instance import SETTINGS
+from orchestration.names import LAUNCHER_TAG
 from orchestration.run_process import fate, pid_of
 from resources.local.ports import free_port
 from tests.kit.dagster_dev import ask, started
@@ -152,6 +153,7 @@ def _said(instance: dg.DagsterInstance, run_id: str) -> bytes:
 
 def test_a_forked_run_works_is_cancelled_dies_and_is_renewed(dagster: _Dagster, tmp_path: Path) -> None:
     assert b"said by a step" in _said(dagster.instance, dagster.forked())
+    assert all(run.tags[LAUNCHER_TAG].endswith(run.run_id) for run in dagster.instance.get_runs())
 
     # Cancelled from the page, which is another process than the one that has launched it.
     cancelled, step = dagster.hanging()
