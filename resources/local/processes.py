@@ -49,7 +49,7 @@ def start(command: Command, log: Path, cwd: Path) -> Running:
         started = subprocess.Popen(
             _stoppable(command.argv),
             cwd=cwd,
-            env={**_inherited(os.environ), **command.env, MARK: mark},
+            env={**inherited(os.environ), **command.env, MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -77,7 +77,8 @@ def _stoppable(argv: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _EXEC_STOPPABLE, *argv]
 
 
-def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without what would make a service another one, as a session of PySpark in this process does."""
     return {name: value for name, value in environment.items() if not name.startswith(_FOREIGN)}
 
 

@@ -102,7 +102,7 @@ def on_cluster(
     with spark_cluster(folder, workers, hidden=home) as cluster:
         connections = cluster.connections(known)
         pids = [cluster.executor(n).pid for n in range(workers)]
-        turn(connections, topic, options.rows // 20, works={})
+        turn(connections, topic, options.rows, works={})  # a new Python worker takes seconds of a whole core
         with throttled(pids, options.share):
             for _ in range(options.turns):
                 turn(connections, topic, options.rows, works)
@@ -136,7 +136,9 @@ def merging(p: Pipeline, destination: Destination) -> Callable[[], object]:
 def staging(p: Pipeline, destination: BigQueryDestination) -> Callable[[], object]:
     """What its workers do; what comes after is the emulator's work."""
     flush = Flush(tuple(p.intermediate.landed().batches))
-    rows = destination.merging.loader(p.merge_context(destination), new_name()).rows
+    row = destination.merging.state.read()
+    assert row
+    rows = destination.merging.loader(p.merge_context(destination), row.intermediate).rows
     table = p.intermediate.catalog.require(p.intermediate.identifier)
     return lambda: rows.stage(flush, f"{table.location()}/staging", tells=False)
 

@@ -24,6 +24,7 @@ from resources.local.jars import classpath, fetch, pyspark_folder
 from resources.local.java import find_java
 from resources.local.object_stores import STORES
 from resources.local.ports import accepts, free_port
+from resources.local.processes import inherited
 from resources.local.spark_server import LIBRARIES, PROGRAM, SHARED_SESSIONS, answers
 from tests.kit.network import with_connection
 from tests.kit.processes import started_by, stop
@@ -152,7 +153,7 @@ class SparkCluster:
         java, own = find_java(print), self.folder / name
         (own / "tmp").mkdir(parents=True, exist_ok=True)
         environment = {
-            **os.environ,
+            **inherited(os.environ),
             "SPARK_HOME": str(pyspark_folder()),
             "JAVA_HOME": str(java.executable.resolve().parents[1]),
             "PYSPARK_PYTHON": sys.executable,
