@@ -18,15 +18,19 @@ import time
 import traceback
 from typing import Any, NoReturn
 
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 from dagster import DagsterInstance
 from dagster._cli.api import _execute_run_command_body
 from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._core.definitions.repository_definition import RepositoryDefinition, RepositoryLoadData
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.origin import RepositoryPythonOrigin
 from dagster._serdes import deserialize_value
 from dagster._utils.hosted_user_process import recon_repository_from_origin
 from dagster._utils.interrupts import capture_interrupts, setup_interrupt_handlers
 
+from jobs.destinations.registry import kinds
 from orchestration.executor import PRELOAD
 from orchestration.run_process import RUN_VARIABLE
 from orchestration.warm.steps import die_with, serve_steps
@@ -58,25 +62,56 @@ def main() -> None:
 
 
 def _load(origin: RepositoryPythonOrigin, ref: str) -> None:
+    _read_migrations_once()
     # What an instance imports, and the variables that Dagster hands to a code location. Closed: no connection is open.
     with DagsterInstance.from_ref(deserialize_value(ref, InstanceRef)) as instance:
         instance.inject_env_vars(None)
         instance.get_runs(limit=1)
         instance.event_log_storage.get_concurrency_keys()
-    for name in PRELOAD:
-        importlib.import_module(name)
     definition = recon_repository_from_origin(origin).get_definition()
+    for name in (*PRELOAD, *_destinations(definition)):
+        importlib.import_module(name)
     for job in definition.get_all_jobs():
         job.asset_layer  # noqa: B018  built now, for all runs
     _remember(origin.code_pointer, definition)
 
 
-def _remember(pointer: Any, definition: Any) -> None:
-    """A run, and each of its steps, asks for its job by a pointer, which would load all definitions again."""
+def _read_migrations_once() -> None:
+    """A process that opens a database of Dagster's reads all migrations that there ever were; forked ones have them."""
+    original, known = ScriptDirectory.from_config, dict[str | None, ScriptDirectory]()
+
+    def from_config(config: Config) -> ScriptDirectory:
+        where = config.get_main_option("script_location")
+        if where not in known:
+            known[where] = original(config)
+        return known[where]
+
+    ScriptDirectory.from_config = from_config  # type: ignore[method-assign]
+
+
+def _destinations(definition: RepositoryDefinition) -> list[str]:
+    """The modules that the kinds of these assets import when a table is opened (`jobs.destinations.kind`)."""
+    graph = definition.asset_graph
+    used = {badge for key in graph.materializable_asset_keys for badge in graph.get(key).kinds}
+    return [
+        f"{type(kind).__module__.rpartition('.')[0]}.destination"
+        for kind in kinds().values()
+        if kind.capabilities.asset_kinds <= used
+    ]
+
+
+def _remember(pointer: Any, definition: RepositoryDefinition) -> None:
+    """A run, and each of its steps, asks for its job by a pointer, which would load all definitions again.
+
+    Where components have states, Dagster says which state the run was planned with. The name of the code location,
+    which it says to all, changes nothing.
+    """
     original = ReconstructableRepository.get_definition
 
-    def get_definition(self: Any) -> Any:
-        return definition if self.pointer == pointer and self.repository_load_data is None else original(self)
+    def get_definition(self: Any) -> RepositoryDefinition:
+        data = self.repository_load_data or RepositoryLoadData()
+        planned_with_nothing = data._replace(code_location_name=None) == RepositoryLoadData()
+        return definition if self.pointer == pointer and planned_with_nothing else original(self)
 
     ReconstructableRepository.get_definition = get_definition  # type: ignore[method-assign]
 

@@ -68,7 +68,11 @@ def job():
     engines()
     hangs()
 
-defs = dg.Definitions(jobs=[job])
+@dg.definitions
+def defs():
+    with open(os.environ["LOADS"], "a") as loads:
+        loads.write(f"{os.getpid()}\\n")
+    return dg.Definitions(jobs=[job])
 """
 _LAUNCH = """mutation($p: ExecutionParams!) { launchRun(executionParams: $p) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
@@ -132,6 +136,7 @@ def _dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Dagst
     (home / "dagster.yaml").write_text(SETTINGS.read_text())
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     monkeypatch.setenv("PIDS", str(pids))
+    monkeypatch.setenv("LOADS", str(tmp_path / "loads"))
     command = [sys.executable, "-m", "dagster", "dev", "-m", "location", "-d", str(tmp_path), "--host", "127.0.0.1"]
     with (
         dg.DagsterInstance.from_config(str(home)) as instance,
@@ -151,8 +156,17 @@ def _said(instance: dg.DagsterInstance, run_id: str) -> bytes:
     return found.stdout or b""
 
 
+def _step_pids(instance: dg.DagsterInstance, run_id: str) -> set[int]:
+    begun = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED)
+    return {int(str(one.dagster_event.engine_event_data.metadata["pid"].value)) for one in begun if one.dagster_event}
+
+
 def test_a_forked_run_works_is_cancelled_dies_and_is_renewed(dagster: _Dagster, tmp_path: Path) -> None:
-    assert b"said by a step" in _said(dagster.instance, dagster.forked())
+    forked = dagster.forked()
+    assert b"said by a step" in _said(dagster.instance, forked)
+    began = {pid_of(dagster.run(forked).tags, forked), *_step_pids(dagster.instance, forked)}
+    assert len(began) == 3
+    assert not began & {int(pid) for pid in (tmp_path / "loads").read_text().split()}, "definitions were loaded again"
     assert all(run.tags[LAUNCHER_TAG].endswith(run.run_id) for run in dagster.instance.get_runs())
 
     # Cancelled from the page, which is another process than the one that has launched it.
