@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from string import ascii_lowercase, ascii_uppercase
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +40,8 @@ from jobs.spark_tasks import in_tasks
 from jobs.spec.columns import key_fields
 from jobs.spec.metadata import INSTANT, reads_headers
 from sql import quote
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger("batchmerge")
 VIEW = "batchmerge_redecoded"
@@ -225,22 +228,26 @@ def _failing(letters: DataFrame, evaluated: Callable[[DataFrame], DataFrame]) ->
     except PySparkException as problem:
         if error_class(problem) is None:
             raise
-    columns = ("batch", "i", "topic", "partition", "offset")
-    places = sorted(tuple(row) for row in letters.select(*columns).collect())
-    position = F.struct("batch", "i")
-
-    def probe(part: list[tuple[int, int, str, int, int]]) -> None:
-        low, high = (
-            F.struct(F.lit(end[0]).cast("bigint"), F.lit(end[1]).cast("bigint")) for end in (part[0], part[-1])
-        )
-        evaluate(letters.where(position.between(low, high)))
-
-    found = {(place[2], place[3], place[4]): reason for (place,), reason in failing(places, _halves, probe)}
-    _LOG.info("the transform fails on %d of %d dead letters", len(found), len(places))
+    batches = sorted(row["batch"] for row in letters.select("batch").distinct().collect())
+    found: dict[Coordinates, str] = {}
+    for (batch,), _ in failing(batches, _halves, lambda part: evaluate(_between(letters, "batch", part[0], part[-1]))):
+        found |= _failing_in(letters.where(F.col("batch") == batch), evaluate)
+    _LOG.info("the transform fails on %d of the dead letters", len(found))
     return found
 
 
-def _halves(part: list[tuple[int, int, str, int, int]]) -> list[list[tuple[int, int, str, int, int]]]:
+def _failing_in(letters: DataFrame, evaluate: Callable[[DataFrame], None]) -> dict[Coordinates, str]:
+    """Those of one batch, which bounds how many places of letters the run holds."""
+    places = sorted(tuple(row) for row in letters.select("i", "topic", "partition", "offset").collect())
+    found = failing(places, _halves, lambda part: evaluate(_between(letters, "i", part[0][0], part[-1][0])))
+    return {(topic, partition, offset): reason for ((_, topic, partition, offset),), reason in found}
+
+
+def _between(letters: DataFrame, name: str, first: int, last: int) -> DataFrame:
+    return letters.where(F.col(name).between(F.lit(first).cast("bigint"), F.lit(last).cast("bigint")))
+
+
+def _halves(part: list[T]) -> list[list[T]]:
     middle = len(part) // 2
     return [part[:middle], part[middle:]] if middle else []
 
