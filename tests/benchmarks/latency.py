@@ -159,4 +159,4 @@ def _produce_to_visible(took: dict[str, list[float]], options: Namespace) -> Ite
 
 
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(1_000, 100), runs=(20, 1), rate=(1_000, 1_000), seconds=(40, 5))
+    report(__doc__, measure, rows=(10_000, 100), runs=(20, 1), rate=(1_000, 1_000), seconds=(40, 5))
