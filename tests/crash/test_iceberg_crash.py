@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resources.connections import Connections
+from resources.connections import Connections, IcebergConnection
 from resources.local import stack as local_stack
 from tests.kit import model
 from tests.kit.flow import Flow, rows
@@ -36,6 +36,8 @@ def test_killed_while_spark_writes(
     records = random_changes(5, 60_000, 3_000, 2)
     produce(bootstrap(connections), flow.topic, records)
     landing = flow.pipeline(connections).intermediate
+    if not str(connections.get("lake", IcebergConnection).warehouse).startswith("file:"):
+        pytest.skip("an object shows up when it is whole: that tasks have begun to write cannot be seen")
     run = flow.start(stack)
     while not (found := landing.catalog.load(landing.identifier)) or not _data_files(found.location()):
         assert run.poll() is None, "ended before it began to write"
