@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -79,14 +78,7 @@ def told_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[str]]
 
 def told_by_tasks(rows: DataFrame, task: Task) -> list[str]:
     """Has every task go through its rows; what each of them tells (`told`)."""
-    return told_by_all([(rows, task)])
-
-
-def told_by_all(rows: Sequence[tuple[DataFrame, Task]]) -> list[str]:
-    """The same with several kinds of rows, and what is to be done with each, in one job."""
-    schema = from_arrow_schema(_TELLS)
-    reports = [some.mapInArrow(in_tasks(task), schema) for some, task in rows]
-    return [row["report"] for row in reduce(DataFrame.unionAll, reports).collect()]
+    return [row["report"] for row in rows.mapInArrow(in_tasks(task), from_arrow_schema(_TELLS)).collect()]
 
 
 def in_tasks(task: Task) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

@@ -27,7 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError, TopicMissing
 from resources.kafka_errors import REFUSED, kafka_errors, settled
-from resources.kafka_security import carried_certificate, librdkafka_settings, spark_options
+from resources.kafka_security import carried_certificate, librdkafka_settings
 from resources.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -75,23 +75,6 @@ class KafkaCluster:
             "bootstrap.servers": c.bootstrap_servers,
             "socket.timeout.ms": int(self._timeout * 1000),
             **librdkafka_settings(c, self._carried),
-        }
-
-    def spark_options(self) -> dict[str, str]:
-        """Options of Spark's Kafka source for this cluster. May hold secrets: never log them."""
-        c = self._connection
-        return {
-            "kafka.bootstrap.servers": c.bootstrap_servers,
-            **spark_options(c),
-            "kafka.isolation.level": "read_committed",
-            # More records a poll: 0.8M rows/s with the default, twice that with these on two cores. Not larger: Spark
-            # keeps a consumer and what it has fetched for minutes after a task, one for each partition it has read.
-            "kafka.max.poll.records": "10000",
-            "kafka.fetch.max.bytes": str(16 << 20),
-            "kafka.max.partition.fetch.bytes": str(4 << 20),
-            # At the end of a topic the broker holds a fetch back for this time, and on the same connection Spark's
-            # question after the offsets waits behind it: with the default of 500 ms a second per batch.
-            "kafka.fetch.max.wait.ms": "10",
         }
 
     def topic_names(self) -> set[str]:

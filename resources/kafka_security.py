@@ -1,15 +1,15 @@
-"""How clients prove themselves to a Kafka cluster: the same connection for librdkafka and for Spark's Java client.
+"""How clients prove themselves to a Kafka cluster: settings of librdkafka, on this machine and on Spark's workers.
 
-=================  ==================================================  ===============================================
-what               librdkafka (plans, offsets, control topic)          Java (Spark's Kafka source)
-=================  ==================================================  ===============================================
-TLS                `ssl.ca.location`                                   PEM trust store by file
-mTLS               certificate and key by file                         PEM key store: certificate and key as text
-PLAIN, SCRAM       `sasl.username`, `sasl.password`                    `sasl.jaas.config`
-OAUTHBEARER        OIDC client credentials                             `sasl.jaas.config`, login callback handler
-=================  ==================================================  ===============================================
+==============  ======================================================================
+what            how
+==============  ======================================================================
+TLS             `ssl.ca.location`
+mTLS            certificate and key by file; on workers as text (`carried_certificate`)
+PLAIN, SCRAM    `sasl.username`, `sasl.password`
+OAUTHBEARER     OIDC client credentials
+==============  ======================================================================
 
-Sources: librdkafka's CONFIGURATION.md; Apache Kafka's documentation, "Security" (PEM stores: KIP-651; OIDC: KIP-768).
+Sources: librdkafka's CONFIGURATION.md; Apache Kafka's documentation, "Security" (OIDC: KIP-768).
 All of it may hold secrets: never log it.
 """
 
@@ -23,14 +23,6 @@ from pydantic import SecretStr
 
 from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError
-
-_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
-}
-_OAUTH_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 
 def carried_certificate(c: KafkaConnection) -> dict[str, str]:
@@ -72,48 +64,6 @@ def librdkafka_settings(c: KafkaConnection, carried: Mapping[str, str] | None = 
     if carried and not (c.certificate_file and Path(c.certificate_file).exists()):
         found |= {"ssl.certificate.location": None, "ssl.key.location": None, "ssl.key.password": None, **carried}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def spark_options(c: KafkaConnection) -> dict[str, str]:
-    """Security options of Spark's Kafka source.
-
-    Raises:
-        ConfigurationError: the client certificate or its key cannot be read.
-    """
-    options: dict[str, str] = {"kafka.security.protocol": c.security_protocol}
-    if c.sasl_mechanism:
-        options["kafka.sasl.mechanism"] = c.sasl_mechanism
-        options["kafka.sasl.jaas.config"] = jaas(c)
-    if c.sasl_mechanism == "OAUTHBEARER":
-        options["kafka.sasl.oauthbearer.token.endpoint.url"] = c.token_url or ""
-        options["kafka.sasl.login.callback.handler.class"] = _OAUTH_LOGIN
-    if c.ca_file:
-        options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": c.ca_file}
-    if c.certificate_file and c.key_file:
-        # As text, since Java wants both in one file; so the workers need no file of ours.
-        options |= {
-            "kafka.ssl.keystore.type": "PEM",
-            "kafka.ssl.keystore.certificate.chain": _content(c.certificate_file).decode(),
-            "kafka.ssl.keystore.key": _plain_key(c.key_file, _text(c.key_password)),
-        }
-    return options
-
-
-def jaas(c: KafkaConnection) -> str:
-    """The login module with its options, as the Java client wants it."""
-    mechanism = c.sasl_mechanism or "PLAIN"
-    user, password = c.username or "", _text(c.password)
-    given = {"username": user, "password": password}
-    if mechanism == "OAUTHBEARER":
-        given = {"clientId": user, "clientSecret": password}
-        if c.token_scope:
-            given["scope"] = c.token_scope
-    quoted = " ".join(f'{name}="{_escape(value)}"' for name, value in given.items())
-    return f"{_MODULES[mechanism]} required {quoted};"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _text(secret: SecretStr | None) -> str:

@@ -1,7 +1,7 @@
-"""Reads offset ranges of many topic-partitions with one consumer: committed records only, exactly those of the ranges.
+"""Reads offset ranges of topic-partitions with one consumer, as Arrow: committed records only, exactly those ranges.
 
-For ranges of few records. Spark's own source has a consumer for each range and each batch: that is some 10 ms of a core
-and a connection, whatever the range has. One that reads thousands of ranges takes as long as ten of those.
+librdkafka fetches and decompresses in a thread of its own, and one consumer reads thousands of ranges as well as one.
+Records are judged and converted by column: a loop over them would cost as much as reading them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,26 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as _TopicPartition
 
 from resources.errors import TransientError
 from resources.kafka import KafkaCluster
 from resources.kafka_errors import REFUSED, kafka_errors
+from resources.kafka_records import INSTANT, records_schema
 from resources.topic_partition import TopicPartition
 
 _LOG = logging.getLogger("batchmerge.kafka")
 _AT_ONCE, _WAIT_SECONDS = 10_000, 1.0
+# An Arrow batch is handed on when it has so many rows or bytes.
+_ROWS, _BYTES = 20_000, 16 << 20
+# Behind a small range its partition may have much more, which would be fetched in vain.
+_SMALL, _FETCH_SMALL, _FETCH_LARGE = 5_000, 256 << 10, 2 << 20
 _SETTINGS = {
     # librdkafka wants a group; nothing is committed and nobody joins it.
     "group.id": "batchmerge-readers",
@@ -30,9 +39,11 @@ _SETTINGS = {
     "enable.partition.eof": True,
     # The broker holds a fetch back for this time where a partition has nothing more, others waiting behind it.
     "fetch.wait.max.ms": 10,
-    # A range has few records, and its partition may have many more.
-    "fetch.message.max.bytes": 256 << 10,
+    # At most so much waits for us: what lies beyond the end of a range was fetched in vain.
+    "queued.min.messages": 2 * _ROWS,
     "queued.max.messages.kbytes": 64 << 10,
+    # Fetch on as soon as there is room; a second would pass otherwise.
+    "fetch.queue.backoff.ms": 5,
 }
 # What was there when the batch was planned is not any more.
 _GONE = frozenset(
@@ -44,25 +55,100 @@ _GONE = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     }
 )
+_Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def read_ranges(cluster: KafkaCluster, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[list[Message]]:
+def read_ranges(
+    cluster: KafkaCluster, ranges: Mapping[TopicPartition, tuple[int, int]], headers: bool = False
+) -> Iterator[pa.RecordBatch]:
     """The records of ``[start, end)`` of each topic-partition, as they come; within a partition by offset.
+
+    Out: the columns of `resources.kafka_records.records_schema`.
 
     Raises:
         TransientError: Kafka does not have the offsets any more. Unavailable: nothing has come for as long as the
             connection waits for an answer. ConfigurationError.
     """
+    wanted = {tp: offsets for tp, offsets in ranges.items() if offsets[0] < offsets[1]}
+    if not wanted:
+        return
     known = cluster.client_settings()
     where, seconds = f"connection {cluster.name} ({known['bootstrap.servers']})", int(known["socket.timeout.ms"]) / 1000
-    unfinished = {tp: end for tp, (start, end) in ranges.items() if start < end}
+    small = max(end - start for start, end in wanted.values()) <= _SMALL
+    fetch = {"fetch.message.max.bytes": _FETCH_SMALL if small else _FETCH_LARGE}
     with kafka_errors(where):
-        consumer = Consumer({**known, **_SETTINGS}, logger=_LOG)
+        consumer = Consumer({**known, **_SETTINGS, **fetch}, logger=_LOG)
         try:
-            consumer.assign([_TopicPartition(*tp, ranges[tp][0]) for tp in unfinished])
-            yield from _Reading(where, seconds).until_end(consumer, unfinished)
+            consumer.assign([_TopicPartition(*tp, start) for tp, (start, _) in wanted.items()])
+            unread = _Unread({tp: end for tp, (_, end) in wanted.items()})
+            yield from _in_batches(_Reading(where, seconds, unread).until_end(consumer), unread, headers)
         finally:
             consumer.close()
+
+
+@dataclass(frozen=True)
+class _Records:
+    """Some records of the ranges.
+
+    Attributes:
+        places: the number of each record's topic-partition (`_Unread`).
+    """
+
+    messages: Sequence[Message]
+    offsets: _Numbers
+    places: _Numbers
+
+    @property
+    def size(self) -> int:
+        """Bytes of the values."""
+        return sum(map(len, self.messages))
+
+
+class _Unread:
+    """The ranges' ends, and which of them are still to be reached. Topic-partitions have numbers, in their order."""
+
+    def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
+        self._places = sorted(ends)
+        self._topics = {topic: n for n, topic in enumerate(sorted({tp.topic for tp in ends}))}
+        self._keys = np.array([self._topics[tp.topic] << 32 | tp.partition for tp in self._places], np.int64)
+        self._ends = np.array([ends[tp] for tp in self._places], np.int64)
+        self._left = set(range(len(self._places)))
+        self.topics = pa.array([tp.topic for tp in self._places], pa.string())
+        self.partitions = pa.array([tp.partition for tp in self._places], pa.int32())
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def take(self, messages: Sequence[Message]) -> tuple[_Records, list[TopicPartition]]:
+        """Those of the ranges, and the topic-partitions that have been read to their ends with them."""
+        offsets = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
+        places = np.searchsorted(self._keys, self._keys_of(messages))
+        ends = self._ends[places]
+        finished = [tp for n in set(places[offsets >= ends - 1].tolist()) if (tp := self._finish(n))]
+        inside = offsets < ends
+        if not inside.all():
+            messages = [message for message, taken in zip(messages, inside.tolist(), strict=True) if taken]
+            offsets, places = offsets[inside], places[inside]
+        return _Records(messages, offsets, places), finished
+
+    def at_end(self, event: Message) -> tuple[TopicPartition, int] | None:
+        """The topic-partition that has nothing more, and the end of its range; None: it was read already."""
+        (place,) = np.searchsorted(self._keys, self._keys_of([event])).tolist()
+        finished = self._finish(place)
+        return (finished, int(self._ends[place])) if finished else None
+
+    def _finish(self, place: int) -> TopicPartition | None:
+        if place not in self._left:
+            return None
+        self._left.discard(place)
+        return self._places[place]
+
+    def _keys_of(self, messages: Sequence[Message]) -> _Numbers:
+        partitions = np.fromiter(map(Message.partition, messages), np.int64, len(messages))
+        if len(self._topics) == 1:
+            return partitions
+        topics = (self._topics[str(topic)] for topic in map(Message.topic, messages))
+        return np.fromiter(topics, np.int64, len(messages)) << 32 | partitions
 
 
 @dataclass(frozen=True)
@@ -75,35 +161,32 @@ class _Reading:
 
     where: str
     seconds: float
+    unread: _Unread
 
-    def until_end(self, consumer: Consumer, unfinished: dict[TopicPartition, int]) -> Iterator[list[Message]]:
+    def until_end(self, consumer: Consumer) -> Iterator[_Records]:
         problem, deadline = KafkaError(KafkaError._TIMED_OUT), time.monotonic() + self.seconds
-        while unfinished:
-            records, finished = list[Message](), list[TopicPartition]()
-            for message in _waiting(consumer):
-                error = message.error()
+        while self.unread:
+            messages, events = _waiting(consumer)
+            records, finished = self.unread.take(messages)
+            for event in events:
+                error = event.error()
                 if error and error.code() != KafkaError._PARTITION_EOF:
                     problem = self._judged(error, problem)
-                    continue
-                place, at = TopicPartition(str(message.topic()), message.partition() or 0), message.offset() or 0
-                end = unfinished.get(place)
-                if end is None:
-                    continue  # it was read already
-                if error and at < end:
-                    raise self._gone(f"{place} ends at {at}, not at {end}")
-                if at < end:
-                    records.append(message)
-                if at >= end - 1:
-                    finished.append(place)
-                    del unfinished[place]
-            if records or finished:
+                elif ended := self.unread.at_end(event):
+                    finished.append(self._reached(event, *ended))
+            if messages or finished:
                 deadline = time.monotonic() + self.seconds
             elif time.monotonic() > deadline:
                 raise KafkaException(problem)
-            if unfinished and finished:
+            if self.unread and finished:
                 consumer.incremental_unassign([_TopicPartition(*place) for place in finished])
-            if records:
+            if records.messages:
                 yield records
+
+    def _reached(self, event: Message, place: TopicPartition, end: int) -> TopicPartition:
+        if (event.offset() or 0) < end:
+            raise self._gone(f"{place} ends at {event.offset()}, not at {end}")
+        return place
 
     def _judged(self, error: KafkaError, before: KafkaError) -> KafkaError:
         """What is raised when nothing comes any more; most problems of connections librdkafka mends by itself."""
@@ -123,7 +206,51 @@ class _Reading:
         )
 
 
-def _waiting(consumer: Consumer) -> Sequence[Message]:
-    """What there is by now; the first one is waited for."""
+def _waiting(consumer: Consumer) -> tuple[list[Message], list[Message]]:
+    """The records that there are by now, and what else librdkafka says; the first of all is waited for."""
     first = consumer.poll(_WAIT_SECONDS)
-    return [first, *consumer.consume(_AT_ONCE, 0)] if first is not None else []
+    if first is None:
+        return [], []
+    found = [first, *consumer.consume(_AT_ONCE, 0)]
+    if not any(map(Message.error, found)):
+        return found, []
+    records, events = list[Message](), list[Message]()
+    for message in found:
+        (events if message.error() else records).append(message)
+    return records, events
+
+
+def _in_batches(found: Iterator[_Records], unread: _Unread, headers: bool) -> Iterator[pa.RecordBatch]:
+    """In batches of about the same size."""
+    waiting, rows, size = list[_Records](), 0, 0
+    for some in found:
+        waiting.append(some)
+        rows, size = rows + len(some.messages), size + some.size
+        if rows >= _ROWS or size >= _BYTES:
+            yield _batch(waiting, unread, headers)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _batch(waiting, unread, headers)
+
+
+def _batch(found: Sequence[_Records], unread: _Unread, headers: bool) -> pa.RecordBatch:
+    messages = [message for some in found for message in some.messages]
+    places = pa.array(np.concatenate([some.places for some in found]))
+    milliseconds = np.fromiter(map(itemgetter(1), map(Message.timestamp, messages)), np.int64, len(messages))
+    columns = [
+        pa.array(list(map(Message.key, messages)), pa.binary()),
+        pa.array(list(map(Message.value, messages)), pa.binary()),
+        unread.topics.take(places),
+        unread.partitions.take(places),
+        pa.array(np.concatenate([some.offsets for some in found])),
+        pa.array(milliseconds * 1000).cast(INSTANT),
+    ]
+    schema = records_schema(headers)
+    if headers:
+        columns.append(pa.array(list(map(_headers, messages)), schema.field("headers").type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _headers(message: Message) -> list[dict[str, object]] | None:
+    found: Any = message.headers()  # declared as also an object, which producers may give
+    return [{"key": key, "value": value} for key, value in found] if found else None

@@ -36,7 +36,6 @@ from resources.connections import SparkConnection
 from resources.errors import (
     BatchmergeError,
     CommitFailed,
-    ConfigurationError,
     Interrupted,
     StorageError,
     TerminalError,
@@ -231,24 +230,6 @@ _KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
         StorageError,
         "the warehouse cannot be written",
         "give the user of Spark's workers write permission on the warehouse",
-    ),
-    (
-        ("UnknownTopicOrPartitionException", "OffsetOutOfRangeException", "Failed on data loss", "KAFKA_DATA_LOSS"),
-        TransientError,
-        "Kafka no longer has offsets that were there when the batch was planned",
-        "run again: the plan names the offsets that are missing",
-    ),
-    (
-        ("SaslAuthenticationException", "SslAuthenticationException", "AuthorizationException", "PEM keystore configs"),
-        ConfigurationError,
-        "Kafka refuses what Spark identifies itself by",
-        "check credentials and certificates in the Kafka connection, and the permissions of its user",
-    ),
-    (
-        ("TimeoutException", "DisconnectException", "Failed to construct kafka consumer"),
-        Unavailable,
-        "Spark cannot reach Kafka",
-        "check that the brokers' addresses can be reached from the Spark server",
     ),
     (
         ("SQLITE_BUSY", "database is locked", "Failed to connect to", "UncheckedSQLException", "Connection refused"),

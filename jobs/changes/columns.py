@@ -28,10 +28,10 @@ import pyarrow as pa
 from jobs.schema.types import parse_columns
 from jobs.spec import added_columns
 from jobs.spec.columns import key_fields, optional
-from jobs.spec.metadata import INSTANT, landed_on_request
+from jobs.spec.metadata import landed_on_request
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.transform import HEADERS
 from jobs.spec.unchanged_columns import unavailable
+from resources.kafka_records import HEADERS, INSTANT
 
 # The operations of a landed change; which of them are rows to write, and all of them.
 ROWS = ("upsert", "insert", "update")

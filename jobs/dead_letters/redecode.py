@@ -38,7 +38,8 @@ from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.spark_tasks import in_tasks
 from jobs.spec.columns import key_fields
-from jobs.spec.metadata import INSTANT, reads_headers
+from jobs.spec.metadata import reads_headers
+from resources.kafka_records import INSTANT
 from sql import quote
 
 T = TypeVar("T")

@@ -28,9 +28,10 @@ from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
 from jobs.spark_tasks import in_tasks, told_by_tasks
-from jobs.spec.metadata import INSTANT, reads_headers
+from jobs.spec.metadata import reads_headers
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
+from resources.kafka_records import INSTANT
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,9 @@ records of most: so those who land wait for each other where they read (`jobs.to
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,14 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch
-from jobs.landing.packed_read import PackedRead
-from jobs.landing.splits import Read, plan_reads
+from jobs.landing.read_task import ReadTask
+from jobs.landing.splits import plan_shares
 from jobs.landing.task import LandingTask, OpenTask
 from jobs.landing.task_report import TaskReport
-from jobs.offsets import Ranges, TopicPartition
+from jobs.offsets import Ranges
 from jobs.plan import refuse_other_topics
-from jobs.spark_tasks import Batches, in_tasks, numbered, told, told_by_all
+from jobs.spark_tasks import Batches, in_tasks, numbered, told, told_by_tasks
 from resources.kafka import KafkaCluster
+from resources.kafka_records import records_schema
 from resources.spark import parallelism
 
 
@@ -78,13 +77,9 @@ def read_together(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[lis
 def _told(
     spark: SparkSession, wanted: WantedRead, ranges: Ranges, headers: bool, task: Callable[[Batches], Batches]
 ) -> list[str]:
-    """What all tasks tell that read the ranges. Who reads small ones has its records at once, not by the JVM."""
-    splits = plan_reads(ranges, lambda: parallelism(spark))
-    rows = [(_frame(spark, wanted.kafka, read, headers), task) for read in splits.reads]
-    if splits.packed:
-        packed = PackedRead(wanted.kafka, splits.packed, headers, task)
-        rows.append((numbered(spark, len(splits.packed)), packed))
-    return told_by_all(rows)
+    """What all tasks tell that read the ranges."""
+    shares = plan_shares(ranges, lambda: parallelism(spark))
+    return told_by_tasks(numbered(spark, len(shares)), ReadTask(wanted.kafka, shares, headers, task)) if shares else []
 
 
 @dataclass(frozen=True)
@@ -116,33 +111,6 @@ def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 def kafka_records(spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: bool) -> DataFrame:
     """Exactly the records of the ranges; it fails rather than leaves out one that is gone."""
-    splits = plan_reads(ranges, lambda: parallelism(spark))
-    frames = [_frame(spark, kafka, read, headers) for read in splits.reads]
-    if splits.packed:
-        packed = PackedRead(kafka, splits.packed, headers)
-        schema = from_arrow_schema(packed.schema)
-        frames.append(numbered(spark, len(splits.packed)).mapInArrow(in_tasks(packed), schema))
-    return reduce(DataFrame.unionAll, frames)
-
-
-def _frame(spark: SparkSession, kafka: KafkaCluster, read: Read, headers: bool) -> DataFrame:
-    options = {
-        **kafka.spark_options(),
-        "assign": json.dumps(_partitions(dict.fromkeys(read.ranges, 0), as_list=True)),
-        "startingOffsets": json.dumps(_partitions({tp: r.start for tp, r in read.ranges.items()})),
-        "endingOffsets": json.dumps(_partitions({tp: r.end for tp, r in read.ranges.items()})),
-        "failOnDataLoss": "true",
-        "includeHeaders": str(headers).lower(),
-    }
-    if read.pieces:
-        options["minPartitions"] = str(read.pieces)
-    names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else [])]
-    frame = spark.read.format("kafka").options(**options).load().select(*names)
-    return frame.coalesce(read.tasks) if read.tasks else frame
-
-
-def _partitions(values: Mapping[TopicPartition, int], as_list: bool = False) -> dict[str, object]:
-    found: dict[str, dict[str, int]] = {}
-    for tp, value in values.items():
-        found.setdefault(tp.topic, {})[str(tp.partition)] = value
-    return {t: [int(p) for p in ps] for t, ps in found.items()} if as_list else dict(found)
+    shares = plan_shares(ranges, lambda: parallelism(spark))
+    read = in_tasks(ReadTask(kafka, shares, headers))
+    return numbered(spark, len(shares)).mapInArrow(read, from_arrow_schema(records_schema(headers)))

@@ -24,8 +24,9 @@ from jobs.landing.registry_schemas import SchemaIds
 from jobs.landing.task_report import RecordsRead, TaskReport
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.with_fields import with_fields
-from jobs.spec.metadata import INSTANT, Metadata
+from jobs.spec.metadata import Metadata
 from jobs.spec.transform import KEY
+from resources.kafka_records import INSTANT
 
 RESULT = "result"
 _BAD_KEY = "key"

@@ -2,76 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from jobs.offsets import Ranges
+from jobs.offsets import OffsetRange, Ranges, TopicPartition
 
 # A task of fewer records, or of fewer ranges, would be over before it is worth its start.
 _WORTH_A_TASK, _RANGES_WORTH_A_TASK = 50_000, 1_000
-# The records of a smaller range cost less than a consumer of Spark's Kafka source.
-_WORTH_A_CONSUMER = 5_000
 # Of a large batch each core gets its share in pieces, so that none waits long for the last one.
 _PIECES = 2
+# What a range costs beside its records, counted in records: a place in fetches, and its end to be waited for.
+_OF_A_RANGE = 100
 
 
-@dataclass(frozen=True)
-class Read:
-    """Ranges that Spark's Kafka source reads, each piece by a consumer.
+def plan_shares(ranges: Ranges, cores: Callable[[], int]) -> list[Ranges]:
+    """Shares of about the same cost, each for one task with one consumer: large ranges are cut, small ones packed.
 
-    Attributes:
-        pieces: into how many they are cut, large ranges into more than small ones; None: one for each range.
-        tasks: into how many tasks they are packed; None: one task a piece.
-    """
-
-    ranges: Ranges
-    pieces: int | None = None
-    tasks: int | None = None
-
-
-@dataclass(frozen=True)
-class Splits:
-    """
-    Attributes:
-        reads: of large ranges.
-        packed: shares of small ranges, each of which one task reads by one consumer.
-    """
-
-    reads: Sequence[Read] = ()
-    packed: Sequence[Ranges] = ()
-
-
-def plan_reads(ranges: Ranges, cores: Callable[[], int]) -> Splits:
-    """Cuts what is large and packs what is small. Empty ranges are left out.
+    The ranges lie end to end by topic and partition and are cut into equal parts. So a share has a stretch of the
+    batch's positions (`i`) to itself, and so has each file that its task writes. Empty ranges are left out.
 
     Args:
         cores: tasks that the cluster runs at a time; asked for where one task is not enough.
     """
-    small = {tp: r for tp, r in ranges.items() if 0 < len(r) <= _WORTH_A_CONSUMER}
-    large = {tp: r for tp, r in ranges.items() if len(r) > _WORTH_A_CONSUMER}
-    return Splits(_reads(large, cores()) if large else (), _shares(small, cores))
+    wanted = {tp: ranges[tp] for tp in sorted(ranges) if len(ranges[tp])}
+    worth = max(-(-sum(map(len, wanted.values())) // _WORTH_A_TASK), -(-len(wanted) // _RANGES_WORTH_A_TASK))
+    if worth <= 1:
+        return [wanted] if wanted else []
+    tasks = min(worth, _PIECES * cores())
+    cost = sum(map(_cost, wanted.values())) / tasks
+    shares: list[dict[TopicPartition, OffsetRange]] = [{}]
+    room = cost
+    for tp, offsets in wanted.items():
+        start = offsets.start
+        while len(shares) < tasks and _cost(OffsetRange(start, offsets.end)) > room:
+            cut = start + max(int(room) - _OF_A_RANGE, 0)
+            if cut > start:
+                shares[-1][tp] = OffsetRange(start, cut)
+            start, room = cut, cost
+            shares.append({})
+        shares[-1][tp] = OffsetRange(start, offsets.end)
+        room -= _cost(shares[-1][tp])
+    return [share for share in shares if share]
 
 
-def _shares(ranges: Ranges, cores: Callable[[], int]) -> list[Ranges]:
-    worth = max(-(-_records(ranges) // _WORTH_A_TASK), -(-len(ranges) // _RANGES_WORTH_A_TASK))
-    tasks = min(worth, _PIECES * cores()) if worth > 1 else worth
-    # Dealt out by size, so that each has as many ranges and about as many records.
-    by_size = sorted(ranges, key=lambda tp: (-len(ranges[tp]), tp))
-    return [{tp: ranges[tp] for tp in by_size[n::tasks]} for n in range(tasks)]
-
-
-def _reads(ranges: Ranges, cores: int) -> list[Read]:
-    tasks = max(min(-(-_records(ranges) // _WORTH_A_TASK), _PIECES * cores), min(len(ranges), cores))
-    share = _records(ranges) / tasks
-    cut = {tp: r for tp, r in ranges.items() if len(r) > share}
-    whole = {tp: r for tp, r in ranges.items() if len(r) <= share}
-    of_cut = round(_records(cut) / share)
-    reads = [Read(cut, pieces=max(of_cut, len(cut)))] if cut else []
-    if whole:
-        left = max(tasks - of_cut, 1)
-        reads.append(Read(whole, tasks=left if left < len(whole) else None))
-    return reads
-
-
-def _records(ranges: Ranges) -> int:
-    return sum(map(len, ranges.values()))
+def _cost(offsets: OffsetRange) -> int:
+    return len(offsets) + _OF_A_RANGE

@@ -28,8 +28,9 @@ from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.types import parse_columns
 from jobs.spark_tasks import in_tasks
 from jobs.spec.source import Source
-from jobs.spec.transform import HEADERS, KEY, METADATA, RECORDS, REFUSED, Resolved
+from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved
 from resources.errors import BadRecords
+from resources.kafka_records import HEADERS
 
 Part = TypeVar("Part")
 Coordinates = tuple[str, int, int]

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from resources.kafka_records import INSTANT
+
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
 
-INSTANT = pa.timestamp("us", tz="UTC")
 HEADER = "header:"
 # What the sinks of Kafka Connect for BigQuery put into one RECORD (`kafkaDataFieldName`).
 RECORD = pa.struct([("topic", pa.string()), ("partition", pa.int64()), ("offset", pa.int64()), ("insertTime", INSTANT)])

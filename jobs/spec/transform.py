@@ -13,15 +13,15 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from jobs.spec.base import Spec
+from resources.kafka_records import HEADERS, INSTANT
 
 RECORDS = "records"
 REFUSED = "_refused"
-HEADERS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 METADATA = {
     "_topic": pa.string(),
     "_partition": pa.int32(),
     "_offset": pa.int64(),
-    "_timestamp": pa.timestamp("us", "UTC"),
+    "_timestamp": INSTANT,
     "_headers": HEADERS,
 }
 KEY = "_key"

@@ -1,4 +1,4 @@
-"""A warm Spark Connect server in local mode, with Kafka, Avro, Iceberg and SQLite libraries.
+"""A warm Spark Connect server in local mode, with Iceberg and SQLite libraries.
 
 Catalogs are settings of a session, not of the server. SparkSubmit is started directly, because Spark's launcher script
 demands a Java module that the wheel's Java does not have.
@@ -36,21 +36,9 @@ LIBRARIES = Bundle(
     "spark",
     (
         ("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.11.0"),
-        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0"),
-        ("org.apache.spark", "spark-avro_2.13", "4.0.0"),
         ("org.xerial", "sqlite-jdbc", "3.46.1.0"),
     ),
-    # These are among PySpark's own jars.
-    without=(
-        (r"org\.scala-lang.*", ".*"),
-        ("org.apache.hadoop", ".*"),
-        ("org.apache.spark", "spark-tags_2.13"),
-        ("org.slf4j", ".*"),
-        ("org.lz4", ".*"),
-        ("org.xerial.snappy", ".*"),
-        ("org.tukaani", ".*"),
-        ("com.google.code.findbugs", ".*"),
-    ),
+    without=(("org.slf4j", ".*"),),  # among PySpark's own jars
 )
 
 # Spark's JavaModuleOptions without jdk.incubator.vector.
@@ -93,12 +81,6 @@ class SparkServer(Service):
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             **SHARED_SESSIONS,
-            # Each batch has a group of its own, so a cached consumer is never used again: let go of it soon.
-            "spark.kafka.consumer.cache.capacity": "8",
-            "spark.kafka.consumer.cache.timeout": "20s",
-            "spark.kafka.consumer.cache.evictorThreadRunInterval": "10s",
-            "spark.kafka.consumer.fetchedData.cache.timeout": "20s",
-            "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "10s",
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
             "spark.scheduler.mode": "FAIR",  # a large merge does not hold up another pipeline's small batch
             "spark.connect.grpc.binding.address": HOST,

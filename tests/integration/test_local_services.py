@@ -25,6 +25,9 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery as google_bigquery
 from pyspark.sql import SparkSession
 
+from jobs.landing.reads import kafka_records
+from jobs.offsets import OffsetRange
+from jobs.offsets import TopicPartition as Place
 from resources.connections import (
     BigQueryConnection,
     ClickHouseConnection,
@@ -34,6 +37,7 @@ from resources.connections import (
     load_connections,
 )
 from resources.iceberg import IcebergCatalog
+from resources.kafka import KafkaCluster
 from resources.local.jars import Bundle, fetch
 from resources.local.java import find_java
 
@@ -154,19 +158,17 @@ def _round_trip(home: Path) -> list[tuple[int, str]]:
         producer.produce("numbers", key=str(number), value=f"value {number}")
     assert producer.flush(30) == 0
 
-    # Inside, so that it travels to the worker by value: tests are no package that it could import.
-    def keep(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            yield batch.select(["key", "value"])
-
     lake = IcebergCatalog("lake", known.get("lake", IcebergConnection))
     spark = SparkSession.builder.remote(known.get("spark", SparkConnection).remote or "").create()
     for key, value in lake.spark_settings().items():
         spark.conf.set(key, value)
-    read = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", "numbers").load()
-    through_python = read.mapInArrow(keep, "key binary, value binary")
+    kafka, ranges = (
+        KafkaCluster("kafka", known.get("kafka", KafkaConnection)),
+        {Place("numbers", 0): OffsetRange(0, 100)},
+    )
+    read = kafka_records(spark, kafka, ranges, headers=False)
     spark.sql("CREATE NAMESPACE lake.db")
-    typed = through_python.selectExpr("int(string(key)) AS number", "string(value) AS text")
+    typed = read.selectExpr("int(string(key)) AS number", "string(value) AS text")
     typed.writeTo("lake.db.numbers").create()
     spark.stop()
     rows = lake.require("db.numbers").scan().to_arrow().to_pylist()

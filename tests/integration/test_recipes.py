@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from jobs.decode.decoders import decoder_for
 from jobs.landing.transform import DecodeStep, evaluated
 from jobs.spec.source import Source
-from jobs.spec.transform import HEADERS
+from resources.kafka_records import HEADERS
 from tests.kit.arrow import row_type
 
 _TEXT = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text()

@@ -11,8 +11,8 @@ from jobs.changes.columns import landing_schema
 from jobs.landing.readers import record_reader
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.columns import RowColumn, key_fields, row_columns
-from jobs.spec.metadata import INSTANT
 from jobs.spec.pipeline import PipelineSpec
+from resources.kafka_records import INSTANT
 from tests.kit import specs
 from tests.kit.batches import batch
 

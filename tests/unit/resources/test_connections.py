@@ -53,16 +53,11 @@ def test_references_are_resolved_and_secrets_print_as_stars(loaded: Connections)
     assert loaded.names() == ["kafka", "lake"]
 
 
-def test_kafka_settings_of_both_clients(loaded: Connections) -> None:
+def test_settings_of_a_kafka_client(loaded: Connections) -> None:
     cluster = KafkaCluster("kafka", loaded.get("kafka", KafkaConnection))
     client = cluster.client_settings()
     assert client["sasl.password"] == 'p"a\\ss'
     assert client["security.protocol"] == "SASL_SSL"
-    options = cluster.spark_options()
-    assert options["kafka.isolation.level"] == "read_committed"
-    assert options["kafka.sasl.jaas.config"] == (
-        'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="p\\"a\\\\ss";'
-    )
 
 
 def test_catalog_file_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What each kind of security becomes for librdkafka and for Spark's Java client, and what does not go together."""
+"""What each kind of security becomes for librdkafka, also on Spark's workers, and what does not go together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
-from resources.kafka_security import librdkafka_settings, spark_options
+from resources.kafka_security import carried_certificate, librdkafka_settings
 from tests.kit.certificates import Authority
 
 
@@ -25,7 +25,6 @@ LOGIN = {"username": "me", "password": "pw"}
 
 def test_no_security() -> None:
     assert librdkafka_settings(connection()) == {"security.protocol": "PLAINTEXT"}
-    assert spark_options(connection()) == {"kafka.security.protocol": "PLAINTEXT"}
 
 
 def test_oauthbearer() -> None:
@@ -45,12 +44,6 @@ def test_oauthbearer() -> None:
         "sasl.oauthbearer.client.secret": "pw",
         "sasl.oauthbearer.scope": "records",
     }
-    options = spark_options(c)
-    assert options["kafka.sasl.jaas.config"] == (
-        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
-        'clientId="me" clientSecret="pw" scope="records";'
-    )
-    assert options["kafka.sasl.oauthbearer.token.endpoint.url"] == "https://id/token"
 
 
 def test_client_certificate(tmp_path: Path) -> None:
@@ -60,18 +53,18 @@ def test_client_certificate(tmp_path: Path) -> None:
     c = connection(security_protocol="SSL", key_password="key-password", **files)
     assert librdkafka_settings(c)["ssl.key.location"] == str(client.key)
     travels = pickle.dumps(KafkaCluster("kafka", c))
-    options = spark_options(c)
-    assert options["kafka.ssl.keystore.certificate.chain"] == client.certificate.read_text()
-    assert load_pem_private_key(options["kafka.ssl.keystore.key"].encode(), None) is not None
+    chain = client.certificate.read_text()
     for wrong in ({"key_password": "other"}, {"key_file": str(client.certificate)}, {"key_file": str(tmp_path / "no")}):
         with pytest.raises(ConfigurationError) as caught:
-            spark_options(connection(**{"security_protocol": "SSL", "key_password": "key-password", **files, **wrong}))
+            carried_certificate(
+                connection(**{"security_protocol": "SSL", "key_password": "key-password", **files, **wrong})
+            )
         assert "key-password" not in str(caught.value)
     there = pickle.loads(travels)
     assert there.client_settings()["ssl.key.location"] == str(client.key)
     client.certificate.unlink()
     settings = there.client_settings()
-    assert settings["ssl.certificate.pem"] == options["kafka.ssl.keystore.certificate.chain"]
+    assert settings["ssl.certificate.pem"] == chain
     assert load_pem_private_key(settings["ssl.key.pem"].encode(), None) is not None
     assert not {"ssl.certificate.location", "ssl.key.location", "ssl.key.password"} & settings.keys()
 

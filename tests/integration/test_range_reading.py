@@ -1,4 +1,4 @@
-"""Small ranges of many partitions, read by one consumer: exactly their committed records, or an error."""
+"""Offset ranges read by one consumer, one or thousands: exactly their committed records, or an error."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from jobs.landing.packed_read import PackedRead
+from jobs.landing.read_task import ReadTask
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.carried_errors import CarriedError, carried_by
 from resources.connections import Connections, KafkaConnection
 from resources.errors import TransientError, Unavailable
 from resources.kafka import KafkaCluster
+from resources.kafka_records import records_schema
 from tests.kit.records import Record, bootstrap, produce, put
 
 MakeTopic = Callable[..., str]
@@ -25,10 +27,10 @@ MakeTopic = Callable[..., str]
 def read(connections: Connections, *ranges: dict[TopicPartition, OffsetRange], headers: bool = False) -> pa.Table:
     """What tasks would read, one share after the other."""
     kafka = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
-    packed = PackedRead(kafka, ranges, headers)
+    task = ReadTask(kafka, ranges, headers)
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(ranges)))})
     try:
-        return pa.Table.from_batches(packed([numbers]), packed.schema)
+        return pa.Table.from_batches(task([numbers]), records_schema(headers))
     except CarriedError as problem:
         raise carried_by(f"CarriedError: {problem}") or problem from None
 
@@ -46,6 +48,21 @@ def test_exactly_the_ranges_of_many_partitions(connections: Connections, topic: 
     deep = {TopicPartition(two, 0): OffsetRange(100, 110), TopicPartition(two, 1): OffsetRange(0, 0)}
     wanted = [(tp.topic, tp.partition, o) for tp, r in {**wide, **deep}.items() for o in range(r.start, r.end)]
     assert places(read(connections, wide, deep)) == sorted(wanted)
+
+
+def test_ranges_that_are_larger_than_what_is_fetched_at_once(connections: Connections, topic: MakeTopic) -> None:
+    """Cut in the middle of compressed batches, too."""
+    name, servers = topic(partitions=2), bootstrap(connections)
+    produce(servers, name, [put(n, name="x" * 200, partition=n % 2) for n in range(60_000)])
+    first, second = TopicPartition(name, 0), TopicPartition(name, 1)
+    one = {first: OffsetRange(17, 29_000), second: OffsetRange(0, 12_345)}
+    two = {first: OffsetRange(29_000, 30_000), second: OffsetRange(12_345, 29_999)}
+    found = read(connections, one, two)
+    wanted = {first: (17, 30_000), second: (0, 29_999)}
+    assert places(found) == [(*tp, offset) for tp, (start, end) in wanted.items() for offset in range(start, end)]
+    for partition in (0, 1):
+        offsets = found.filter(pc.equal(found["partition"], partition))["offset"].to_pylist()
+        assert offsets == sorted(offsets), "within a partition by offset"
 
 
 def test_records_are_as_they_were_sent(connections: Connections, topic: MakeTopic) -> None:

@@ -1,0 +1,35 @@
+"""What reads a batch in Spark's tasks: each reads its share of the offset ranges by one consumer, past the JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from jobs.offsets import Ranges
+from jobs.spark_tasks import Batches, numbers
+from resources.kafka import KafkaCluster
+from resources.range_reading import read_ranges
+
+
+@dataclass(frozen=True)
+class ReadTask:
+    """The function of a task: numbers of shares in; what another function makes of their records out.
+
+    Attributes:
+        shares: the ranges of each.
+        headers: the records have them.
+        then: what is done with a share's records; None: they are what comes out.
+    """
+
+    kafka: KafkaCluster
+    shares: Sequence[Ranges]
+    headers: bool
+    then: Callable[[Batches], Batches] | None = None
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for number in numbers(batches):
+            wanted = {tp: (offsets.start, offsets.end) for tp, offsets in self.shares[number].items()}
+            records = read_ranges(self.kafka, wanted, self.headers)
+            yield from self.then(records) if self.then else records
