@@ -10,9 +10,9 @@ import gc
 from contextlib import suppress
 from importlib import import_module
 
-_LOADED = (
+LOADED = (
     ".landing.task",
-    ".landing.packed_read",
+    ".landing.read_task",
     ".changes.copy_task",
     ".changes.last_changes",
     ".iceberg.few_changes_task",
@@ -24,9 +24,8 @@ def main() -> None:
     """Serves the executor that has started this process, until it closes the other end."""
     from pyspark import daemon
 
-    # What cannot be loaded is told by the task that needs it.
-    with suppress(Exception):
-        for module in _LOADED:
+    for module in LOADED:
+        with suppress(Exception):  # the task that needs it says why it cannot be loaded
             import_module(module, __package__)
     # A worker collects garbage after each task: not in what it has from here, and shares with the others.
     gc.freeze()

@@ -100,8 +100,8 @@ class _Records:
 
     @property
     def size(self) -> int:
-        """Bytes of the values."""
-        return sum(map(len, self.messages))
+        """Bytes of the keys and values."""
+        return sum(map(len, self.messages)) + sum(len(key) for key in map(Message.key, self.messages) if key)
 
 
 class _Unread:

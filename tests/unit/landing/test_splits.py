@@ -15,8 +15,8 @@ def ranges(*sizes: int) -> dict[TopicPartition, OffsetRange]:
 
 
 def shape(shares: list[Ranges]) -> list[tuple[int, int]]:
-    """Of each share how many ranges and records it has, in thousands."""
-    return [(len(share), sum(map(len, share.values())) // 1000) for share in shares]
+    """Of each share how many ranges it has, and how many thousands of records, a hundred more or less."""
+    return [(len(share), round((sum(map(len, share.values())) - 150) / 1000)) for share in shares]
 
 
 @pytest.mark.parametrize(
