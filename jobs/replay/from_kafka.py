@@ -15,8 +15,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -40,6 +38,8 @@ from jobs.replay.revise import most_attempts, revising_batch
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 
 _LOG = logging.getLogger("batchmerge")
+
+_RANGES = "topic string, partition int, start long, end long, first long"
 
 # First wanted offset, and the one after the last (None: as far as is landed), from what Kafka and the landing have.
 Wanted = Callable[[TopicState, CommittedState], tuple[Offsets, Offsets | None]]
@@ -194,15 +194,16 @@ class _KafkaRecords:
     def _letters(self, spark: SparkSession) -> int:
         """How many dead letters have these places."""
         found = open_letters(self.pipeline, spark)
-        here = [
-            (F.col("topic") == tp.topic)
-            & (F.col("partition") == tp.partition)
-            & (F.col("batch") >= min(s.batch for s in self.places.stretches[tp]))
-            & F.col("offset").between(wanted.start, wanted.end - 1)
-            for tp, wanted in self.ranges.items()
+        wanted = [
+            (*tp, offsets.start, offsets.end, min(s.batch for s in self.places.stretches[tp]))
+            for tp, offsets in self.ranges.items()
             if tp in self.places.stretches
         ]
-        return found.where(reduce(or_, here)).count() if found is not None and here else 0
+        if found is None or not wanted:
+            return 0
+        ranges = F.broadcast(spark.createDataFrame(wanted, _RANGES))
+        inside = (F.col("offset") >= F.col("start")) & (F.col("offset") < F.col("end"))
+        return found.join(ranges, ["topic", "partition"]).where(inside & (F.col("batch") >= F.col("first"))).count()
 
 
 def from_offsets(start: Offsets, end: Offsets | None = None) -> Wanted:
