@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -72,7 +73,8 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         if run is None or pid is None or run.is_finished or fate(run.tags, run_id) != "alive":
             return bool(super().terminate(run_id))  # type: ignore[no-untyped-call]
         self._instance.report_run_canceling(run)
-        os.kill(pid, signal.SIGINT)
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(pid, signal.SIGINT)
         return True
 
     @property

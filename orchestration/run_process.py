@@ -78,7 +78,7 @@ def end_leftovers(run_id: str, tags: Mapping[str, str]) -> int:
 
     They are known by their environment; those of a forked run, whose environment cannot be seen, by its session.
     """
-    session = pid_of(tags, run_id)
+    session = _session_begun_by(tags, run_id)
     left = [p for p in psutil.process_iter() if _run_of(p) == run_id or (session and _session_of(p) == session)]
     end(left, _PATIENCE)
     return len(left)
@@ -113,6 +113,20 @@ def _started(process: psutil.Process, like: str = "@") -> str:
 @cache
 def _boot() -> str:
     return _BOOT_ID.read_text().strip()[:8]
+
+
+def _session_begun_by(tags: Mapping[str, str], run_id: str) -> int | None:
+    """The id of the session that the run's process began; None where it may be another's by now.
+
+    While a process of the session lives, no other gets the id. Then another process has it only after a restart.
+    """
+    pid, (_, _, start, _) = pid_of(tags, run_id), _parts(tags.get(PROCESS_TAG, ""))
+    if pid is None or ("@" in start and _BOOT_ID.exists() and not start.endswith(f"@{_boot()}")):
+        return None
+    try:
+        return pid if _started(psutil.Process(pid), start) == start else None
+    except psutil.NoSuchProcess:
+        return pid
 
 
 def _session_of(process: psutil.Process) -> int | None:

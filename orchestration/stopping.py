@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import dagster as dg
 from dagster_shared.error import DagsterError
@@ -33,7 +34,8 @@ def _ask(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     pid = pid_of(run.tags, run.run_id)
     if pid and fate(run.tags, run.run_id) == "alive":
         instance.report_run_canceling(run)
-        os.kill(pid, signal.SIGINT)
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(pid, signal.SIGINT)
         return
     try:
         instance.run_coordinator.cancel_run(run.run_id)

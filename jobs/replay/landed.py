@@ -18,6 +18,7 @@ from jobs.destinations.refused_rows import log_refused
 from jobs.destinations.registry import kind_of
 from jobs.lineage import next_batches
 from jobs.pipeline import Pipeline
+from jobs.protocol import merge
 from resources.errors import ConfigurationError
 
 _LOG = logging.getLogger("batchmerge")
@@ -59,6 +60,9 @@ def _replay(
 ) -> Replayed | None:
     """`before`: what is wanted begins before this batch, the oldest one that is known."""
     check_coordinates(pipeline, destination)
+    if any(lease.left_behind for lease in destination.leases()):
+        # A run has died in the middle of a batch: a replay has to begin after it.
+        merge(pipeline, destination)
 
     def once() -> Replayed | None:
         committed = destination.committed()

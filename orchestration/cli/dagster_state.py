@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from dagster._core.scheduler.instigation import InstigatorStatus
 
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.components.metadata import STALE_KEYS
+from orchestration.daemon import daemon_runs
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import Pauses, read_pauses
 from orchestration.step_failures import failure_text
@@ -20,8 +20,6 @@ from resources.connections import data_folder
 
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
-# A daemon says every 30 s that it is there.
-_SILENT = 90
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,9 @@ def dagster_state(specs: Mapping[str, PipelineSpec]) -> DagsterState:
     if not home.exists():
         return DagsterState()
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        heartbeats = [beat.timestamp for beat in instance.get_daemon_heartbeats().values()]
         states = instance.all_instigator_state()
         return DagsterState(
-            daemon=time.time() - max(heartbeats, default=0.0) < _SILENT,
+            daemon=daemon_runs(instance),
             stopped=frozenset(state.name for state in states if state.status == InstigatorStatus.STOPPED),
             errors={name: error for name in specs if (error := _last_error(instance, name))},
             runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in specs},

@@ -20,7 +20,7 @@ from jobs.destinations.refused_rows import list_command
 from jobs.pipeline import Pipeline
 from jobs.replay.revise import together
 from orchestration.cli import output
-from orchestration.cli.progress import engine_log
+from orchestration.cli.idle import each_when_idle
 from orchestration.files import each_pipeline, raise_worst
 from resources.connections import load_connections
 
@@ -59,17 +59,15 @@ def list_(pipeline: str, rows: int | None, values: bool) -> None:
 
 @dead_letters.command()
 @click.argument("pipeline")
-def retry(pipeline: str) -> None:
+@click.option("--no-wait", is_flag=True, help="Do not wait for another run of the pipeline: exit 3.")
+def retry(pipeline: str, no_wait: bool) -> None:
     """Read the dead letters of PIPELINE again with its file as it is now; the good ones go into its tables. So do the
     rows that a table refused and does not any more.
 
     Each takes the place that it would have had, so newer changes of the same key stay. One that still cannot be read
     stays a dead letter, and stops no other. May be repeated at any time, also after it was killed.
     """
-    with engine_log():
-        found, failed = each_pipeline(
-            pipeline, load_connections(), lambda one: (retry_letters(one), retry_refused(one))
-        )
+    found, failed = each_when_idle(pipeline, not no_wait, lambda one: (retry_letters(one), retry_refused(one)))
     done = _together([letters for letters, _ in found])
     refused = {table: rows for _, tables in found for table, rows in tables.items()}
     output.say(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")

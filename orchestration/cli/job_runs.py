@@ -6,7 +6,6 @@ Before and while it runs, what dead runs hold is freed, with or without a Dagste
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +17,9 @@ from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.interrupts import ending_when_asked
 from orchestration.dead_runs import end_dead_runs
 from orchestration.names import PIPELINE_TAG, landing_key, op_name
-from orchestration.pauses import read_pauses
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
 from orchestration.run_process import process_tags
-from orchestration.sensors.busy import busy_reason
 from orchestration.step_failures import failure_facts, failure_text
-from resources.errors import Unavailable
 
 _LOG = logging.getLogger("batchmerge")
 _FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -151,27 +147,6 @@ def end_dead(instance: dg.DagsterInstance) -> None:
     """Ends the runs whose process is over, and says so."""
     for line in end_dead_runs(instance):
         _LOG.info(line)
-
-
-def wait_until_idle(instance: dg.DagsterInstance, pipeline: str, spec: PipelineSpec, wait: bool) -> None:
-    """For what writes to tables outside of Dagster's runs: returns when no run of the pipeline is under way.
-
-    Raises:
-        Unavailable: one is, and it is not to be waited for.
-    """
-    end_dead(instance)
-    reported = None
-    while busy := busy_reason(instance, pipeline, spec):
-        if not wait:
-            raise in_the_way([busy])
-        if spec.interval and not read_pauses(instance, pipeline, spec).whole:
-            # It would not end, or another one would begin.
-            raise Unavailable(busy, remedy=f"pause {pipeline}, then try again, then `batchmerge resume {pipeline}`")
-        if busy != reported:
-            reported = busy
-            _LOG.info("waiting: %s", busy)
-        time.sleep(1)
-        end_dead(instance)
 
 
 def _ops(job: dg.JobDefinition, config: Mapping[str, object]) -> dict[str, object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
 import click
 from rich.table import Table
@@ -18,8 +17,9 @@ from jobs.replay.from_kafka import Wanted, from_offsets, from_time, ranges_ahead
 from jobs.replay.landed import replay_batches
 from jobs.replay.revise import Applied, merge_tables, together
 from orchestration.cli import output
+from orchestration.cli.idle import each_when_idle
 from orchestration.cli.instance import dagster_instance
-from orchestration.cli.job_runs import definitions_of, run_job, wait_until_idle
+from orchestration.cli.job_runs import definitions_of, run_job
 from orchestration.cli.offset_reset import place
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import finish, launched
@@ -33,7 +33,6 @@ _TIMES = [_HOUR, "%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 _WAYS = ("--from", "--batches", "--kafka-from", "--kafka-offsets")
 
 # What to read from Kafka, from what a pipeline is.
-T = TypeVar("T")
 Reread = Callable[[Pipeline], Wanted | None]
 
 
@@ -135,7 +134,7 @@ def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -
                 failed[destination.name] = problem
         return True
 
-    touched, problems = _each(name, wait, work)
+    touched, problems = each_when_idle(name, wait, work)
     if not (touched or problems):
         raise ConfigurationError(f"no topic has a table {' or '.join(tables)}", remedy="name a table as `plan` does")
     _show(done, failed, problems)
@@ -151,20 +150,12 @@ def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
         done = merge_tables(pipeline)
         return batch, done if batch else Applied(dict.fromkeys(done.merged), done.failed)
 
-    found, problems = _each(name, wait, work)
+    found, problems = each_when_idle(name, wait, work)
     for batch in (batch for batch, _ in found if batch):
         read, bad = batch.counts.read, batch.counts.quarantined
         output.say(f"batch {batch.number}: read {read:,} records again, {bad:,} of them are dead letters")
     whole = together(applied for _, applied in found)
     _show({table: one.merged if one else None for table, one in whole.merged.items()}, whole.failed, problems)
-
-
-def _each(name: str, wait: bool, work: Callable[[Pipeline], T | None]) -> tuple[list[T], list[BatchmergeError]]:
-    """Does the work when nothing else works on the pipeline."""
-    with engine_log(), dagster_instance() as instance:
-        wait_until_idle(instance, split_name(name)[0], pipeline_spec(name), wait)
-    with engine_log():
-        return each_pipeline(name, load_connections(), work)
 
 
 def _show(

@@ -91,7 +91,7 @@ def tick(
         if one.leases and shown.get(one.table.table) != version:
             shown[one.table.table] = version
             events.append(dg.AssetObservation(table_key(one.table), metadata=_metadata(one.leases, ends)))
-    # A backfill finishes what a dead run has begun, as a recovery run does.
+    # A backfill finishes what a dead run has begun (`jobs.replay.landed`), as a recovery run does.
     busy, pauses = still_to_do(context.instance, name, spec), read_pauses(context.instance, name, spec)
     paused = paused_reason(pauses, spec)
     hold = {

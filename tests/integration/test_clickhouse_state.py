@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.replay.landed import replay_batches
 from resources.connections import Connections
 from tests.kit.clickhouse import clickhouse_flow, destination
 from tests.kit.records import bootstrap, produce, random_changes
@@ -43,3 +44,22 @@ def test_sensor_shows_what_a_dead_run_left_behind(
     assert lease.committed
     assert lease.committed.batch_number == 1
     assert {p.last + 1 for p in lease.partitions} == set(lease.committed.offsets.values())
+
+
+def test_a_replay_finishes_what_a_dead_run_left_behind(
+    stack: Path, connections: Connections, topic: Callable[..., str]
+) -> None:
+    flow = clickhouse_flow(topic(partitions=2), ["upsert_delete"])
+    servers, changes = bootstrap(connections), random_changes(2, 60, 30, 2)
+    produce(servers, flow.topic, changes[:30])
+    assert flow.run(stack)[0] == 0
+    produce(servers, flow.topic, changes[30:])
+    assert flow.run(stack, failpoint="clickhouse.before")[0] == -signal.SIGKILL
+    pipeline = flow.pipeline(connections)
+    table = pipeline.destination(flow.table("upsert_delete"))
+    assert (replayed := replay_batches(pipeline, table, 1, 9))
+    assert [batch.number for batch in replayed.batches] == [1, 2]
+    (lease,) = table.leases()
+    assert not lease.left_behind
+    assert lease.committed
+    assert lease.committed.batch_number == 2
