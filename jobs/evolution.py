@@ -1,6 +1,6 @@
 """How a table's schema may follow what is declared: pure decisions, the same for every kind of table.
 
-Rules (DESIGN section 6): add a column (nested too), int to long, float to double, decimal to more digits at the same
+Rules: add a column (nested too), int to long, float to double, decimal to more digits at the same
 scale, required to optional. Columns that are no longer declared stay. Anything else is refused.
 """
 

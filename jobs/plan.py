@@ -1,4 +1,4 @@
-"""What the next batch is: a pure decision from committed state and what Kafka has (DESIGN section 3, step 1)."""
+"""What the next batch is: a pure decision from committed state and what Kafka has (step 1 of `jobs/protocol.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch protocol on one page (DESIGN section 3).
+"""The batch protocol on one page (`docs/internals.md`).
 
     Kafka topics ──land──> intermediate table ──merge──> destination table(s)
 

@@ -1,5 +1,5 @@
 """What is known of all records so far: up to when a table is valid in record time (VTTS and `caught_up_through`,
-DESIGN section 2), and what a truncated source has taken out of it.
+`docs/operations.md`), and what a truncated source has taken out of it.
 
 Times are milliseconds since the epoch, as Kafka has them.
 """

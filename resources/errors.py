@@ -22,7 +22,7 @@
         ├── StorageError               the warehouse cannot be written (permission, full disk)
         └── InvariantBroken            a count or an order that must hold does not
 
-Dagster retries what is transient and stops at what is terminal (`orchestration/failures.py`).
+Dagster retries what is transient and stops at what is terminal (`orchestration/components/failures.py`).
 `CommitFailed` and `CommitStateUnknown` follow pyiceberg's distinction of the same name.
 """
 

@@ -1,7 +1,7 @@
 """Spark through Spark Connect: one session per pipeline and role, against a warm server or in this process.
 
 A server keeps an operation running when its client dies. So a session's id follows from pipeline and role: whoever
-comes after a dead run attaches to the same session and interrupts what is left in it (DESIGN section 8).
+comes after a dead run attaches to the same session and interrupts what is left in it (`docs/production.md`).
 """
 
 from __future__ import annotations

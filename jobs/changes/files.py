@@ -68,7 +68,7 @@ class LandedFiles:
         return replace(self, operations=tuple(operations), route=route)
 
     def read(self, where: BooleanExpression) -> LandedSlice:
-        """The rows of a piece (`of_partition`, `between`), ordered by batch and position.
+        """The rows of a piece (`of_partition`, `in_range`), ordered by batch and position.
 
         Raises:
             StorageError, Unavailable: the files cannot be read.

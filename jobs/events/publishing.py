@@ -1,4 +1,4 @@
-"""Publishes commit events: control topic and consumer groups (DESIGN section 3, step 4).
+"""Publishes commit events: control topic and consumer groups (step 4 of `jobs/protocol.py`).
 
 Informational, repeatable, never read back as truth. Data waits for it at most `control.time_limit_seconds` and never
 fails by it: a problem is a warning, this role publishes nothing more in this run, and the next run makes up for it.

@@ -2,7 +2,7 @@
 
 The nearest ancestor of the branch's head that carries the state of this pipeline rules: so a rollback is noticed.
 The tag on the newest published batch, or the table properties, stand in only where expiry has cut the ancestry,
-never past the table's root (DESIGN section 4).
+never past the table's root (`docs/internals.md`).
 """
 
 from __future__ import annotations

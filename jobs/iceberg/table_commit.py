@@ -1,7 +1,7 @@
 """What every commit of ours to an Iceberg table has in common: the state that it continues, and one conditional commit.
 
 The target branch moves only if it is still where we looked at it, and only if the committed state there is the one that
-the caller planned from. Whoever comes second is refused, be it another run or one that slept (DESIGN section 4).
+the caller planned from. Whoever comes second is refused, be it another run or one that slept (`docs/internals.md`).
 """
 
 from __future__ import annotations

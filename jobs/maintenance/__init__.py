@@ -1,4 +1,4 @@
-"""Maintenance: keeps the pipeline's tables small and quick, beside running pipelines (DESIGN section 4).
+"""Maintenance: keeps the pipeline's tables small and quick, beside running pipelines (`docs/operations.md`).
 
 ================  =====================================================================================================
 task              what it does

@@ -1,4 +1,4 @@
-"""Replay: merge already landed batches again. The committed state does not move (DESIGN section 7).
+"""Replay: merge already landed batches again. The committed state does not move (`docs/replay-and-backfill.md`).
 
 For the keys that those batches touched, the newest landed state is merged again; an append table gets the rows that
 it lacks. Replaying any window, any number of times, in any order, leaves every table as if it had never been replayed.

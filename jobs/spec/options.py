@@ -10,7 +10,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,10 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 
 _SCALARS = {str: "text", int: "number", float: "number", bool: "true | false", Any: "any option"}
+# Of the options of envelopes only this one is accepted for keys (`Source` refuses the others).
+_KEY_ENVELOPE = (
+    "keys of Debezium's MongoDB connector, as JSON text; other envelopes wrap values and are refused for keys"
+)
 BEGIN, END = "<!-- options: begin -->", "<!-- options: end -->"
 
 
@@ -37,7 +41,11 @@ class Option:
 
 def options() -> list[Option]:
     """All options in the order of the models; those of tables once per kind of table."""
-    found = [o for o in _options(PipelineSpec, "") if not o.path.startswith("tables")]
+    found = [
+        replace(o, kind="mongo", description=_KEY_ENVELOPE) if o.path == "source.key.envelope" else o
+        for o in _options(PipelineSpec, "")
+        if not o.path.startswith(("tables", "source.key.envelope."))
+    ]
     shared = set(Table.model_fields) - {"kind", "connection", "table"}
     common = [o for o in _options(Table, "tables[].") if _field(o) in shared]
     own = [

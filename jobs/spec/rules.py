@@ -87,7 +87,7 @@ def _together(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def _order(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Where a key may move between partitions, the order of its changes has to be named (DESIGN section 3)."""
+    """Where a key may move between partitions, the order of its changes has to be named (`docs/internals.md`)."""
     if spec.changes.order_by or not any(t.needs_key for t in spec.tables):
         return
     remedy = "name `changes.order_by` (a version column, or `arrival` to accept the order of offsets)"

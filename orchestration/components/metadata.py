@@ -1,4 +1,4 @@
-"""What a materialization shows. Pure: engine values in, Dagster metadata out (DESIGN section 7)."""
+"""What a materialization shows. Pure: engine values in, Dagster metadata out."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class AsWritten(RootModel[Any]):
 class KafkaPipeline(dg.Component):
     """Kafka topics, landed in batches and merged into destination tables, exactly once.
 
-    The folder's name is the pipeline's name. The attributes are `jobs.spec.PipelineSpec`, which knows nothing of
-    Dagster: the same file runs without it.
+    The folder's name is the pipeline's name. The attributes are `jobs.spec.pipeline.PipelineSpec`, which knows nothing
+    of Dagster: the same file runs without it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Does a run advance, or does it replay, and which hours? A pure decision (DESIGN section 7).
+"""Does a run advance, or does it replay, and which hours? A pure decision (`docs/replay-and-backfill.md`).
 
 Progress never comes from the partition: an hour only says what a replay is about. So a plain run on a past hour can
 mean nothing, and is refused rather than guessed at.

@@ -213,7 +213,7 @@ def _repeated(field: Field) -> Field:
 def intermediate_fields(
     columns: Sequence[Column], order_by: Column | None, keeps: bool = False, says_op: bool = False
 ) -> list[Field]:
-    """The intermediate table's schema: the seed's, and what a pipeline needs beside it.
+    """The intermediate table's schema (`docs/internals.md`, BigQuery connector).
 
     Args:
         order_by: the column by which changes are ordered; `orderBy` has its values.

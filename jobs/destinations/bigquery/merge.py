@@ -1,6 +1,6 @@
 """A merge into BigQuery: loads into an intermediate table, one merge job, one compare-and-set of the state.
 
-The seed's eight steps, and what a crash after each leaves behind:
+The eight steps of a flush (`docs/internals.md`, BigQuery connector), and what a crash after each leaves behind:
 
 ==================================  ====================================================================================
 step                                after a crash there

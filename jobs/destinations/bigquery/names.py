@@ -63,7 +63,7 @@ def column_names(
 
 
 def intermediate_name(table: str, suffix: str, pipeline: str, generation: str, epoch_ms: int) -> str:
-    """``dataset._<dest>_<suffix>_<pipeline>_<generation>_<epoch>``: the seed's, with the generation for its UUID."""
+    """``dataset._<dest>_<suffix>_<pipeline>_<generation>_<epoch>``: a name per generation."""
     dataset, dest = table.split(".")
     return f"{dataset}._{dest}_{suffix}_{pipeline}_{generation}_{epoch_ms}"
 

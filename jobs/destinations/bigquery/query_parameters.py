@@ -33,8 +33,8 @@ def says_op(schema: Sequence[AnyField]) -> bool:
 class Binding:
     """Makes the statements that apply staged changes to one destination table.
 
-    What an intermediate table has beside the seed's columns, its schema says and not the pipeline file: rows that were
-    loaded under an earlier one keep their meaning.
+    The schema of the intermediate table, not the pipeline file, says which optional columns it has: rows that were
+    loaded under an earlier file keep their meaning.
     """
 
     bigquery: BigQuery

@@ -40,7 +40,7 @@ class Stager:
         self._sanitize = table.sanitize_names
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What `ChunkRows` reads as rows of the intermediate table, without nulls in arrays."""
+        """The rows of the intermediate table, as `sent_rows.py` writes them: without nulls in arrays."""
         given = {(c.path[0], c.name.lower()): batch.column(n) for n, c in enumerate(self._columns)}
         deleted = pc.equal(batch.column("op"), "delete")
         arrays, fields = [], []

@@ -1,4 +1,4 @@
-"""Landed batches into one table on one endpoint, in steps, under a lease (DESIGN section 4, ClickHouse).
+"""Landed batches into one table on one endpoint, in steps, under a lease (`docs/internals.md`).
 
     take the lease ── stop what its last owner left running
       per step:  BEFORE ── insert chunks ── AFTER ── commit (and begin the next step, or free the lease)
@@ -7,7 +7,7 @@ There is no commit of data and state in one statement here, so each of these can
 batches are under way and how they are cut; deduplication tokens and coordinates keep rows from being doubled. The
 commit moves the state by compare-and-set, and only the owner of the lease gets there.
 
-Why the way is this short. The connector whose design this follows (`seeds`: ClickHouse Kafka Connect) gets batches that
+Why the way is this short. The connector whose design this follows (`docs/internals.md`) gets batches that
 Kafka's group protocol cuts differently at every retry; its nine cases make identical inserts out of them. Here a batch
 is immutable once it is landed, and a step is fixed in the lease when it is begun: a retry is the same step, cut into
 the same chunks under the same tokens, so a step either follows the one before or is that very one. The other cases

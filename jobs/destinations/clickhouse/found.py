@@ -1,7 +1,7 @@
 """What a table that is taken up has to say about a step: what was begun or done before, and by whom.
 
 On the way, steps follow one another and nothing is found but the AFTER of the step before. Anything else is an event of
-its own, and the seed's state machine (`transitions.py`) judges it: the step itself, begun by a run that died; offsets
+its own, and the state machine (`transitions.py`) judges it: the step itself, begun by a run that died; offsets
 that a step of a lost intermediate table has begun; rows of a state that was emptied or restored; offsets that were
 moved by somebody else, which only a person can decide.
 

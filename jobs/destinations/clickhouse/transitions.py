@@ -1,6 +1,8 @@
-"""The state machine of the seed (State Machine): what to do with a range of offsets, given what was done before.
+"""The state machine of the ClickHouse connector (`docs/internals.md`).
 
-Per topic-partition, with the range that was handled last and its phase. Ranges include both ends, as in the seed.
+It says what to do with a range of offsets, given what was done before.
+
+Per topic-partition, with the range that was handled last and its phase. Ranges include both ends.
 
 ==============  =============================================  ==========================  ====================
 case            the new range …                                last phase BEFORE           last phase AFTER
@@ -83,7 +85,7 @@ class Decision:
 
 
 def decide(last: Handled | None, new: Span) -> Decision:
-    """The seed's rules for one topic-partition."""
+    """The state machine's rules for one topic-partition."""
     if last is None:
         return Decision(Case.FIRST, insert=(new,))
     if new.last < last.span.first:

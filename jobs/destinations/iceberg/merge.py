@@ -4,7 +4,7 @@ To a table that takes position deletes Spark's tasks write the new rows and the 
 the run commits; others are changed by MERGE on an attempt's branch.
 
 The mode's filter comes before the reduction to one change per key, so that the result does not depend on where the
-log was cut into batches (DESIGN section 3).
+log was cut into batches (`docs/internals.md`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class CatalogTransaction:
         self.catalog.require_transactions()
 
     def add(self, table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
-        """Takes a table's commit (`jobs.iceberg.attempt.Publish`)."""
+        """Takes a table's commit (`jobs.iceberg.table_commit.Publish`)."""
         self._changes.append(TableChange(table, tuple(requirements), tuple(updates)))
 
     def commit(self) -> None:

@@ -1,7 +1,9 @@
-"""Links, anchors, pictures and paths that the docs name exist, and every page can be found."""
+"""Links, anchors, pictures and paths that the docs and docstrings name exist, and every page can be found."""
 
 from __future__ import annotations
 
+import ast
+import pkgutil
 import re
 from pathlib import Path
 
@@ -48,6 +50,39 @@ def test_paths_exist(page: Path) -> None:
         in_file = file.with_suffix(".py")
         missing += [] if known or (in_file.exists() and f"def {last}(" in in_file.read_text()) else [module]
     assert missing == []
+
+
+_DOTTED = re.compile(r"`((?:jobs|orchestration|resources)(?:\.\w+)+)`")
+SOURCES = [file for part in ("jobs", "resources", "orchestration") for file in sorted((ROOT / part).rglob("*.py"))]
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name is a module, or an attribute of one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [("jobs.plan", True), ("jobs.plan.plan_batch", True), ("jobs.plan.x", False), ("jobs.plans", False)],
+)
+def test_a_dotted_name_is_a_module_or_in_one(name: str, there: bool) -> None:
+    assert resolves(name) is there
+
+
+def test_names_in_docstrings_exist() -> None:
+    found = [(file, text) for file in SOURCES for text in docstrings(file)]
+    paths = {(file, path) for file, text in found for path in _PATH.findall(text) if not (ROOT / path).exists()}
+    names = {(file, name) for file, text in found for name in _DOTTED.findall(text) if not resolves(name)}
+    assert sorted(f"{file.relative_to(ROOT)}: {name}" for file, name in paths | names) == []
+
+
+def docstrings(file: Path) -> list[str]:
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    return [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kinds)]
 
 
 def test_readme_leads_to_every_page() -> None:
