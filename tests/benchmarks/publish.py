@@ -17,7 +17,7 @@ from tests.benchmarks._report import ROOT, Measure, Part, Results, read, shown, 
 
 KEPT = ROOT / "docs" / "benchmarks.json"
 BEGIN, END = "<!-- figures: begin (python -m tests.benchmarks.publish) -->", "<!-- figures: end -->"
-_HEAD = "| what | median (least to most) | beside it, in the same run |\n| --- | --- | --- |"
+_HEAD = "| what | median (least to most) | compared with (same run) |\n| --- | --- | --- |"
 
 
 def main() -> None:

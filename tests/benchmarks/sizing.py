@@ -124,7 +124,7 @@ def tables(results: Results) -> str:
             "### Offsets in a batch",
             _lines(
                 "topics of a pipeline | partitions of each | bytes of the metadata | MB for 20,000 batches | "
-                "bytes of a file beside it",
+                "bytes of the statistics file",
                 (_offsets(topics, partitions) for topics, partitions in ((1, 12), (1, 1_000), (1, 5_000), (500, 10))),
             ),
             "### BigQuery's loads",
