@@ -130,7 +130,7 @@ class PipelineSpec(Spec):
     interval: str | None = Field(
         None,
         pattern=r"^([1-9]|[1-5][0-9]|60)s$",
-        description="instead of `cron`: a run that stays, lands what is new every so many seconds (1s to 60s) and "
+        description="instead of `cron`: a continuous run that lands new records every so many seconds (1s to 60s) and "
         "merges it into each table at once",
         examples=["5s"],
     )
@@ -184,7 +184,7 @@ class PipelineSpec(Spec):
 
     @property
     def interval_seconds(self) -> float | None:
-        """Between two batches of the run that stays; None where runs are started one by one."""
+        """Between two batches of the continuous run; None where runs are started one by one."""
         return seconds_of(self.interval) if self.interval else None
 
     @property
