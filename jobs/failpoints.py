@@ -40,7 +40,6 @@ DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
 REVISION = ("land.written", "land.published", "merge.written", "merge.published")
 # Instead of those of EVENTS where the control topic is off.
 GROUP = "events.group"
-ALL = (*LANDING, *MERGE, *EVENTS)
 
 _ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 _reached: Counter[str] = Counter()

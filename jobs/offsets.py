@@ -143,11 +143,6 @@ def lengths(ranges: Ranges) -> dict[TopicPartition, int]:
     return {tp: len(r) for tp, r in ranges.items()}
 
 
-def advance(offsets: Offsets, ranges: Ranges) -> dict[TopicPartition, int]:
-    """Next offsets after those ranges were read."""
-    return {**offsets, **ends(ranges)}
-
-
 def reached(offsets: Offsets, wanted: Offsets) -> bool:
     """Whether these next offsets are not before the wanted ones in any topic-partition."""
     return all(offsets.get(tp, 0) >= offset for tp, offset in wanted.items())

@@ -150,7 +150,6 @@ class BigQueryConnection(Connection):
     credentials_file: str | None = None
     credentials_json: SecretStr | None = None
     endpoint: str | None = Field(None, description="http://host:port of an emulator")
-    grpc_endpoint: str | None = Field(None, description="host:port of an emulator's Storage API")
     reads: list[str] = Field(
         default_factory=lambda: ["gs://"],
         description="beginnings of paths of landed files that BigQuery reads by itself; empty: it reads none of them",

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan, Or
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
 from pyiceberg.serializers import FromInputFile
@@ -166,15 +166,6 @@ def of_partition(first: int, last: int, tp: TopicPartition, offsets: OffsetRange
         _IS("kafka.topic", tp.topic),
         _IS("kafka.partition", tp.partition),
         _within("kafka.offset", offsets.start, offsets.end),
-    )
-
-
-def in_range(first_batch: int, first_i: int, last_batch: int, end_i: int) -> BooleanExpression:
-    """The rows from one place in the log up to before another."""
-    return And(
-        _within("batchNumber", first_batch, last_batch + 1),
-        Or(_FROM("batchNumber", first_batch + 1), _FROM("i", first_i)),
-        Or(_BELOW("batchNumber", last_batch), _BELOW("i", end_i)),
     )
 
 

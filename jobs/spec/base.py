@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -38,9 +38,3 @@ class ByTag:
                 for value, model in zip(choices, models, strict=True)
             ],
         }
-
-
-Columns = Annotated[
-    dict[str, str],
-    Field(description="column name to type, for example `{id: long not null, tags: array<string>}`", min_length=1),
-]

@@ -60,7 +60,6 @@ class BigQueryEmulator(Service):
             "kind": "bigquery",
             "project": PROJECT,
             "endpoint": f"http://{site.address(self.name, 'http')}",
-            "grpc_endpoint": site.address(self.name, "grpc"),
             "reads": ["gs://", "file:/"],
         }
         return {"bigquery": entry}

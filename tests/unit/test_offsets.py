@@ -34,7 +34,6 @@ def test_ranges_add_up() -> None:
     assert offsets.total(ranges) == 7
     assert offsets.starts(ranges) == {A0: 3, B1: 5}
     assert offsets.ends(ranges) == {A0: 10, B1: 5}
-    assert offsets.advance({A0: 3, A2: 9}, ranges) == {A0: 10, A2: 9, B1: 5}
 
 
 def test_minimum_leaves_out_what_one_of_them_lacks() -> None:

@@ -20,8 +20,6 @@ TABLE_COLUMNS: dict[str, str] = {
 }
 
 KEY = ("carrier", "flight", "origin", "scheduled")
-KEY_COLUMNS: dict[str, str] = {name: TABLE_COLUMNS[name] for name in KEY}
 
 # A record's value: what happened (c created, u updated, d deleted), and the flight as it is now.
 OP = "op"
-VALUE_COLUMNS: dict[str, str] = {OP: "string not null", **TABLE_COLUMNS}

@@ -14,7 +14,7 @@ from tests.kit.guides import DOCS, README, ROOT, pages, prose
 PAGES = pages()
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 # What stands in backticks and begins with a folder of ours. `<pipeline>` is no path, and `orders` the readers' own.
-_PATH = re.compile(r"`((?:\.ci|docs|examples|jobs|orchestration|resources|sql|tests)/[\w./-]+)`")
+_PATH = re.compile(r"`((?:\.ci|docs|jobs|orchestration|resources|sql|tests)/[\w./-]+)`")
 _MODULE = re.compile(r"`((?:jobs|orchestration|resources|sql)(?:\.[a-z_]\w*)+)`")
 
 

@@ -16,10 +16,13 @@ import pytest
 from jobs.decode.decoders import decoder_for
 from jobs.schema.types import parse_columns
 from resources.local.flights.changes import EVERY, MALFORMED, FlightChanges, Record
-from resources.local.flights.columns import KEY, KEY_COLUMNS, TABLE_COLUMNS, VALUE_COLUMNS
+from resources.local.flights.columns import KEY, OP, TABLE_COLUMNS
 from resources.local.flights.expected import expected_table
 from resources.local.flights.source import data_folder
 from tests.kit.arrow import row_type
+
+KEY_COLUMNS = {name: TABLE_COLUMNS[name] for name in KEY}
+VALUE_COLUMNS = {OP: "string not null", **TABLE_COLUMNS}
 
 
 @pytest.fixture(scope="module")
