@@ -24,6 +24,7 @@ from resources.connections import Connections, KafkaConnection, load_connections
 from resources.local import stack as local_stack
 from resources.local.service import Lake
 from tests.kit.engine import session
+from tests.kit.examples import SEED
 
 # A busy machine is no failure: no example has a time limit.
 settings.register_profile("batchmerge", deadline=None)
@@ -47,6 +48,10 @@ _SMALL = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The soak takes longest: begun last, it would be waited for with nothing else left to do."""
     items.sort(key=lambda item: "soak" not in item.path.parts)
+
+
+def pytest_report_header() -> str:
+    return f"drawn with BATCHMERGE_SEED={SEED}"
 
 
 @pytest.fixture(scope="session")

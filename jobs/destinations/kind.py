@@ -67,6 +67,13 @@ class Capabilities:
             `Destination.check_replay` says that they cannot be.
         leases: a run holds a lease while it writes, so that a dead run leaves something behind (`Destination.leases`).
         truncates: a merge also takes the rows away that a truncation is about (`CommittedState.truncates`).
+        orders_by_text: `changes.order_by` may name a text column.
+        state_in_table: the committed state is part of the table, and is dropped with it.
+        rolls_back: people can take a table back to an earlier commit, its committed state with it. What happens then
+            is the table's option `on_rollback`: hold, replay or skip.
+        rows_on_workers: rows get into a table and are read for `verify` on Spark's workers, never through the run,
+            whose memory they do not need.
+        upkeep: a table needs some (`Destination.maintain`).
     """
 
     modes: frozenset[Mode]
@@ -82,6 +89,11 @@ class Capabilities:
     tells_topics_apart: bool = False
     leases: bool = False
     truncates: bool = False
+    orders_by_text: bool = True
+    state_in_table: bool = False
+    rolls_back: bool = False
+    rows_on_workers: bool = False
+    upkeep: bool = False
 
 
 class Kind(ABC, Generic[T]):

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from resources.connections import Connections, load_connections
 from resources.local import stack as local_stack
+from tests.kit.command import Command, command
 from tests.kit.engine import session
 from tests.kit.kind import KindUnderTest
 from tests.kit.kinds import KINDS, runnable, unavailable, with_others
@@ -43,6 +44,20 @@ def _kind_can_run(request: pytest.FixtureRequest) -> None:
 def spark(services: Connections) -> Iterator[SparkSession]:
     with session(services) as opened:
         yield opened
+
+
+@pytest.fixture
+def batchmerge(
+    tmp_path: Path,
+    stack: Path,
+    services: Connections,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Command:
+    """Runs the command: `batchmerge(engine, "offsets", "show", "")` -> exit code and what it printed."""
+    del services
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(with_others(stack)))
+    return command(tmp_path, stack, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, seed
 from hypothesis import strategies as st
 
 from jobs import protocol
@@ -17,61 +19,84 @@ from jobs.pipeline import Pipeline
 from resources.errors import BatchmergeError, LineageBroken
 from tests.destinations.conftest import MakeStory, every_kind
 from tests.kit import model
-from tests.kit.examples import few
+from tests.kit.examples import SEED, few
 from tests.kit.interrupting import at_failpoints, die_at_each
 from tests.kit.kind import KindUnderTest
 from tests.kit.records import Record, put, random_changes
 from tests.kit.story import Story, Target, on_targets
 
-SIZES = [(40, 40, 40, 40), (90, 7, 53, 100)]
+RECORDS = 150
+Cuts = Sequence[int]
+# How many landed batches each merge takes; the last one takes the rest.
+coalescing = st.lists(st.integers(1, 3), max_size=3)
+
+
+def landed(log: Story, sizes: Cuts) -> Story:
+    """By a pipeline of its own, in batches of these sizes and one of the rest."""
+    story = Story.of(log.engine.flow.topic, log.engine.connections, log.engine.spark)
+    story.records = log.records
+    for size in sizes:
+        story.edited(batch={"max_records": size}).engine.land(1)
+    story.land()
+    return story
 
 
 @pytest.fixture(scope="module")
-def cuts(new_story: MakeStory) -> list[Story]:
-    """One log, landed by two pipelines that cut it at different offsets."""
-    first = new_story(partitions=2)
-    first.tell(*random_changes(7, 150, 15, 2, bad=0.05))
-    topic, engine = first.engine.flow.topic, first.engine
-    stories = [first, *(Story.of(topic, engine.connections, engine.spark) for _ in SIZES[1:])]
-    for story, sizes in zip(stories, SIZES, strict=True):
-        story.records = first.records
-        for size in sizes:
-            story.edited(batch={"max_records": size}).engine.land(1)
-        assert story.land() == []
-    return stories
+def log(new_story: MakeStory) -> Story:
+    """One log, which many pipelines land."""
+    log = new_story(partitions=2)
+    log.tell(*random_changes(7, RECORDS, 15, 2, bad=0.05))
+    return log
 
 
 @pytest.fixture(scope="module")
-def story(cuts: list[Story]) -> Story:
-    return cuts[0]
+def cuts(log: Story) -> list[tuple[Cuts, Story]]:
+    """The log, cut at other offsets in each session."""
+    dice = random.Random(SEED)
+    points = [[0, *sorted(dice.sample(range(1, RECORDS), 3))] for _ in range(2)]
+    sizes = [[after - before for before, after in pairwise(cut)] for cut in points]
+    return [(one, landed(log, one)) for one in sizes]
 
 
-def in_the_end_equal(target: Target, story: Story, coalesced: list[int]) -> None:
+@pytest.fixture(scope="module")
+def story(cuts: list[tuple[Cuts, Story]]) -> Story:
+    return cuts[0][1]
+
+
+def in_the_end_equal(target: Target, sizes: Cuts, story: Story, coalesced: list[int]) -> None:
     table = story.table(target)
     for count in coalesced:
         table.merge_some(count)
     table.merge()
-    assert table.rows() == model.expected(story.records, target.mode), (story.engine.flow.name, coalesced)
+    assert table.rows() == model.expected(story.records, target.mode), (SEED, sizes, coalesced)
     assert table.destination.committed() == table.engine.pipeline.intermediate.committed()
     assert table.merge() is None, "nothing new changes nothing"
 
 
 @on_targets()
-def test_table_equals_the_model_however_the_log_is_cut(target: Target, cuts: list[Story]) -> None:
-    """Each target with a cut and steps of its own."""
-    dice = random.Random(str(target))
-    in_the_end_equal(target, dice.choice(cuts), dice.choices((1, 2, 3), k=2))
+@seed(SEED)
+@few(2)
+@given(data=st.data())
+def test_table_equals_the_model_however_the_log_is_cut(
+    target: Target, cuts: list[tuple[Cuts, Story]], data: st.DataObject
+) -> None:
+    in_the_end_equal(target, *data.draw(st.sampled_from(cuts)), data.draw(coalescing))
 
 
 @pytest.mark.slow
-@on_targets()
-@few(6)
-@given(data=st.data())
-def test_table_equals_the_model_with_any_cuts(target: Target, cuts: list[Story], data: st.DataObject) -> None:
-    in_the_end_equal(target, data.draw(st.sampled_from(cuts)), data.draw(st.lists(st.integers(1, 3), max_size=2)))
+@every_kind
+@seed(SEED)
+@few(8)
+@given(sizes=st.lists(st.integers(1, RECORDS // 2), max_size=5), coalesced=coalescing)
+def test_tables_equal_the_model_with_any_cuts(
+    kind: KindUnderTest, log: Story, sizes: list[int], coalesced: list[int]
+) -> None:
+    story = landed(log, sizes)
+    for mode in kind.modes:
+        in_the_end_equal(Target(kind, mode), sizes, story, coalesced)
 
 
-@on_targets("append", "upsert_delete", always="upsert_delete")
+@on_targets(always="upsert_delete")
 def test_layout_of_a_table_makes_no_difference(target: Target, story: Story) -> None:
     for layout in target.kind.layouts:
         table = story.table(target, **layout)
@@ -102,9 +127,9 @@ def test_row_whose_key_changes_moves(target: Target, moved_keys: Story) -> None:
     assert table.rows() == [(1, "two", 1.0), (2, "one", 1.0), (9, "three", 1.0)]
 
 
-@every_kind
-def test_lineage_that_is_broken_is_refused(kind: KindUnderTest, moved_keys: Story) -> None:
-    table = moved_keys.table(Target(kind, "upsert_delete"))
+@on_targets(always="upsert_delete")
+def test_lineage_that_is_broken_is_refused(target: Target, moved_keys: Story) -> None:
+    table = moved_keys.table(target)
     table.merge()
     before, state = table.rows(), table.destination.committed()
     landing = table.engine.pipeline.intermediate
@@ -128,7 +153,7 @@ def test_lineage_that_is_broken_is_refused(kind: KindUnderTest, moved_keys: Stor
     assert table.merge() is None, "rolled forward again, all is well"
 
 
-@on_targets("append", "upsert_delete", always="upsert_delete")
+@on_targets(always="upsert_delete")
 def test_two_merges_at_once_commit_once(target: Target, story: Story) -> None:
     """One stands between its data and its commit while the other one does all of its work."""
     table = story.table(target)
@@ -167,7 +192,7 @@ def test_two_merges_at_once_commit_once(target: Target, story: Story) -> None:
     assert table.rows() == model.expected(story.records, target.mode)
 
 
-@on_targets("append", "upsert_delete", always="upsert_delete")
+@on_targets(always="upsert_delete")
 def test_run_that_dies_at_any_boundary_is_made_up_for(target: Target, story: Story) -> None:
     table = story.table(target)
 

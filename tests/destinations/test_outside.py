@@ -1,58 +1,119 @@
-"""What people do to tables and pipelines by hand: drop, recreate, reset offsets, maintain, and change rows."""
+"""What people do to tables by hand: drop, recreate, roll back, lose their state, maintain, and change rows."""
 
 from __future__ import annotations
 
 import pytest
 
-from jobs import offset_reset
 from jobs.maintenance.run import maintain_table
-from jobs.offsets import TopicPartition
 from jobs.verify.reconciliation import reconcile
-from resources.errors import ConfigurationError, TableReplaced
-from tests.destinations.conftest import MakeStory, every_kind
+from resources.errors import ConfigurationError, InvariantBroken, TableReplaced
+from tests.destinations.conftest import MakeStory
 from tests.kit import model
-from tests.kit.kind import KindUnderTest
+from tests.kit.command import Command
+from tests.kit.kinds import KINDS
 from tests.kit.records import Record, random_changes
 from tests.kit.story import Story, Target, on_targets
+
+CHAPTERS = [random_changes(seed, 20, 12, 2, bad=0.03) for seed in range(5)]
 
 
 @pytest.fixture(scope="module")
 def story(new_story: MakeStory) -> Story:
-    """Three batches."""
+    """A batch each chapter."""
     story = new_story(partitions=2)
-    story.tell(*random_changes(3, 90, 12, 2, bad=0.03))
-    assert len(story.land(30)) == 3
+    for chapter in CHAPTERS:
+        story.tell(*chapter)
+        story.land()
     return story
 
 
-@every_kind
-def test_table_that_was_dropped_is_filled_again_when_its_state_is_gone_too(kind: KindUnderTest, story: Story) -> None:
-    table = story.table(Target(kind, "upsert_delete"))
+def told(*batches: int) -> list[Record]:
+    return [record for number in batches for record in CHAPTERS[number - 1]]
+
+
+@on_targets(always="upsert_delete")
+def test_table_that_was_dropped_is_filled_again_once_its_state_is_forgotten(
+    target: Target, story: Story, batchmerge: Command
+) -> None:
+    table, beside = story.table(target), not target.kind.capabilities.state_in_table
+
+    def forget(*options: str) -> tuple[int, str]:
+        return batchmerge(table.engine, "offsets", "forget", "", table.name, *options)
+
     table.merge_some(2)
-    with pytest.raises(ConfigurationError, match="drop the table"):
-        table.destination.drop_state()
+    code, said = forget("--yes")
+    assert (code, "drop the table" in said) == (2, True), said
     table.drop()
-    if not kind.state_in_table:
+    if beside:
         with pytest.raises(TableReplaced) as caught:
             table.merge()
         assert "batchmerge offsets forget" in caught.value.remedy
-        assert table.destination.drop_state()
-    assert not table.destination.drop_state(), "nothing is left to forget"
+    landed = sum(b.counts.landed for b in table.engine.pipeline.intermediate.landed().batches)
+    code, said = forget()
+    assert (code, f"{landed} changes" in said, "Nothing was changed" in said) == (0, True, True), said
+    for there in (beside, False):
+        code, said = forget("--yes")
+        assert (code, "Done" in said, "nothing to forget" in said) == (0, there, not there), said
     table.merge()
-    assert table.rows() == model.expected(story.records, "upsert_delete")
+    assert table.rows() == model.expected(story.records, target.mode)
 
 
-@every_kind
-def test_table_that_somebody_recreated_is_noticed(kind: KindUnderTest, story: Story) -> None:
-    table = story.table(Target(kind, "append"))
+def test_table_is_named_with_its_kind_where_systems_share_its_name(story: Story) -> None:
+    tables = [{"kind": kind, "table": "tests.shared", "mode": "append"} for kind in KINDS]
+    pipeline = story.edited(tables=tables).engine.pipeline
+    with pytest.raises(ConfigurationError, match="more than one table") as caught:
+        pipeline.destination("tests.shared")
+    for kind in KINDS:
+        assert f"{kind} tests.shared" in caught.value.remedy
+        assert pipeline.destination(f"{kind} tests.shared").table.kind == kind
+
+
+@on_targets(always="append")
+def test_table_that_somebody_recreated_is_noticed(target: Target, story: Story) -> None:
+    table = story.table(target)
     table.merge_some(2)
-    kind.recreate(story.engine.connections, table.name)
-    if not kind.state_in_table:
+    target.kind.recreate(story.engine.connections, table.name)
+    if not target.kind.capabilities.state_in_table:
         with pytest.raises(TableReplaced, match=r"created again|dropped and recreated"):
             table.merge()
         assert table.destination.drop_state()
     table.merge()
-    assert table.rows() == model.expected(story.records, "append")
+    assert table.rows() == model.expected(story.records, target.mode)
+
+
+@on_targets(can="rolls_back", always="append upsert")
+def test_table_that_was_rolled_back_goes_on_as_its_entry_says(target: Target, story: Story) -> None:
+    for choice, merged in (("replay", (1, 2, 3, 4)), ("skip", (1, 4))):
+        table = story.table(target)
+        for _ in range(3):
+            table.merge_some(1)
+        target.kind.roll_back(story.engine.connections, table.name, commits=2)
+        assert table.rows() == model.expected(told(1), target.mode)
+        with pytest.raises(TableReplaced, match=r"batch 1\b.* batch 3\b") as caught:
+            table.merge()
+        assert "on_rollback" in caught.value.remedy
+        chosen = table.under(story, on_rollback=choice)
+        while (done := chosen.destination.committed()) is None or done.batch_number < 4:
+            chosen.merge_some(1)
+        assert table.rows() == model.expected(told(*merged), target.mode), choice
+        table.merge()
+        assert table.rows() == model.expected(told(*merged, 5), target.mode), "the table is as any other one"
+
+
+@on_targets(cannot="state_in_table", always="append upsert_delete")
+def test_state_that_was_lost_doubles_nothing(target: Target, story: Story) -> None:
+    table = story.table(target)
+    table.merge_some(2)
+    target.kind.lose_state(story.engine.connections, table.destination)
+    if target.mode in target.kind.needs_state:
+        with pytest.raises(InvariantBroken) as caught:
+            table.merge()
+        assert "drop the table" in caught.value.remedy
+        assert table.rows() == model.expected(told(1, 2), target.mode)
+        table.drop()
+    table.merge()
+    assert table.rows() == model.expected(story.records, target.mode)
+    assert table.merge() is None
 
 
 @on_targets(always="append upsert_delete")
@@ -63,7 +124,7 @@ def test_verification_is_content_until_rows_are_changed(target: Target, story: S
     def wrong() -> list[str]:
         pipeline = table.engine.pipeline
         verdict = reconcile(pipeline, pipeline.destinations()[0], 0)
-        assert verdict.batch == 3
+        assert verdict.batch == len(CHAPTERS)
         assert verdict.rows == verdict.compared == len(table.rows())
         return verdict.wrong
 
@@ -88,49 +149,8 @@ def test_pipeline_goes_on_after_maintenance(target: Target, story: Story) -> Non
         maintenance={"compaction": {"min_input_files": 2}, "snapshots": {"keep_days": 1e-6, "keep_last": 1}}
     ).pipeline
     done = list(maintain_table(pipeline, pipeline.destinations()[0]))
-    assert done or not target.kind.maintained
+    assert bool(done) == target.kind.capabilities.upkeep
     assert [str(d) for d in done if d.problem] == []
     assert (table.rows(), table.destination.committed()) == (before, state)
     table.merge()
     assert table.rows() == model.expected(story.records, target.mode)
-
-
-# ---- offsets --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def reset(new_story: MakeStory) -> Story:
-    """Its offsets were set back, so that records were landed twice, then forward, so that some never are."""
-    story = new_story()
-
-    def move(to: int) -> None:
-        pipeline = story.engine.pipeline
-        known = offset_reset.read_state(pipeline)
-        base = known.base()
-        targets = {TopicPartition(story.engine.flow.topic, 0): to}
-        batch = offset_reset.plan_reset(known, base, targets, (), base.spec_hash)
-        offset_reset.commit(pipeline, known, base, batch)
-
-    story.tell(*random_changes(4, 40, 8, 1, bad=0))
-    story.land()
-    move(10)
-    story.land()
-    skipped: list[Record] = random_changes(5, 10, 8, 1, bad=0)
-    story.tell(*skipped)
-    move(50)
-    del story.records[-10:]
-    story.tell(*random_changes(6, 20, 8, 1, bad=0))
-    story.land()
-    return story
-
-
-@on_targets("upsert", "upsert_delete", always="upsert_delete")
-def test_offsets_that_were_reset_are_followed(target: Target, reset: Story) -> None:
-    table = reset.table(target)
-    for coalesced in (1, 2):
-        table.merge_some(coalesced)
-    table.merge()
-    landed = table.engine.pipeline.intermediate.landed().batches
-    assert [b.batch.continues is not None for b in landed] == [False, True, False, True, False]
-    assert table.rows() == model.expected(reset.records, target.mode)
-    assert table.destination.committed() == table.engine.pipeline.intermediate.committed()

@@ -18,7 +18,7 @@ from tests.kit.kinds import KINDS
 from tests.kit.letters import read_all
 from tests.kit.received import Received, received
 from tests.kit.records import COLUMNS, Record
-from tests.kit.story import Story, Target, targets
+from tests.kit.story import Story, Target, on_targets
 
 # 300 bytes each, which no compression makes small.
 ROWS, MOST_BYTES = 4_000, 64_000
@@ -51,9 +51,7 @@ def check(found: Received) -> None:
 every_unfit_kind = pytest.mark.parametrize(
     "kind", [pytest.param(kind, id=kind.name) for kind in KINDS.values() if kind.unrepresentable]
 )
-on_workers = pytest.mark.parametrize(
-    "target", [t for t in targets("append", "upsert_delete") if t.kind.by_workers], ids=str
-)
+on_workers = on_targets("append", "upsert_delete", can="rows_on_workers")
 
 
 @on_workers

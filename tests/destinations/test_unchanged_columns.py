@@ -12,12 +12,11 @@ from jobs.dead_letters.retry import retry
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.examples import few
-from tests.kit.kind import UNCHANGED_COLUMNS
 from tests.kit.left_out import COLUMNS, LEFT_OUT, as_told, change, random_left_out
 from tests.kit.records import Record
 from tests.kit.story import Story, TableUnderTest, Target, on_targets
 
-DELETING = on_targets("upsert_delete", lacks=UNCHANGED_COLUMNS)
+DELETING = on_targets("upsert_delete", can="keeps_unchanged_columns")
 Rows = dict[int, dict[str, Any]]
 
 
@@ -73,7 +72,7 @@ def test_result_never_depends_on_where_the_log_was_cut(target: Target, log: Stor
 
 
 @pytest.mark.slow
-@on_targets("upsert", "upsert_delete", lacks=UNCHANGED_COLUMNS)
+@on_targets("upsert", "upsert_delete", can="keeps_unchanged_columns")
 @few(4)
 @given(coalesced=st.lists(st.integers(1, 3), max_size=3), window=st.tuples(st.integers(1, 5), st.integers(0, 4)))
 def test_result_depends_on_no_cuts(coalesced: list[int], window: tuple[int, int], target: Target, log: Story) -> None:
@@ -178,7 +177,7 @@ def test_changed_key_that_leaves_a_value_out_is_stale_until_it_is_sent(target: T
     assert found == [(1, {}), (1, {2: None}), (0, {2: "one"})]
 
 
-@on_targets("append", "delete", lacks=UNCHANGED_COLUMNS, always="append")
+@on_targets("append", "delete", can="keeps_unchanged_columns", always="append")
 def test_tables_with_a_row_a_change_get_null(target: Target, chapters: Story) -> None:
     table = chapters.table(target)
     table.merge()

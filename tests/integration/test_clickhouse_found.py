@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from jobs import offset_reset, protocol
@@ -20,10 +17,10 @@ from resources.clickhouse import ClickHouseServer
 from resources.connections import Connections, load_connections
 from resources.errors import LineageBroken
 from tests.kit import model
-from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
+from tests.kit.clickhouse import clickhouse_flow, rows, servers
 from tests.kit.flow import Flow
 from tests.kit.model import Row
-from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.records import Record, bootstrap, produce, random_changes, recreate
 
 
 class Died(BaseException):
@@ -96,24 +93,16 @@ def make(
     return table
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_rows_of_a_recreated_topic_are_not_taken_for_those_of_the_old_one(
-    older: bool, make: Callable[..., Table]
-) -> None:
+def test_rows_of_a_recreated_topic_in_a_table_of_an_older_version(make: Callable[..., Table]) -> None:
     table = make("append")
     table.grow(random_changes(1, 30, 40, 1, bad=0))
     table.land()
     table.merge()
-    if older:
-        # As a version before made it.
-        table.server.execute(
-            f"ALTER TABLE {table.name} DROP COLUMN _topic_id, DROP COLUMN _step", settings={"mutations_sync": 1}
-        )
-    client = AdminClient({"bootstrap.servers": bootstrap(table.connections)})
-    client.delete_topics([table.flow.topic])[table.flow.topic].result(timeout=30)
-    while table.flow.topic in client.list_topics(timeout=30).topics:
-        pass
-    client.create_topics([NewTopic(table.flow.topic, 1)])[table.flow.topic].result(timeout=30)
+    # As a version before made it.
+    table.server.execute(
+        f"ALTER TABLE {table.name} DROP COLUMN _topic_id, DROP COLUMN _step", settings={"mutations_sync": 1}
+    )
+    recreate(table.connections, table.flow.topic)
     table.reset(offset=0)
     table.grow(random_changes(2, 20, 40, 1, bad=0))
     last = table.land()
@@ -164,26 +153,6 @@ def test_reset_after_the_landed_batches_of_a_half_done_step_were_lost(
     table.land()
     table.merge()
     assert table.read() == table.expected()
-
-
-def test_state_that_was_lost_is_noticed_and_nothing_is_doubled(
-    make: Callable[..., Table], caplog: pytest.LogCaptureFixture
-) -> None:
-    table = make("append", max_records=40)
-    table.grow(random_changes(6, 100, 20, 1, bad=0))
-    table.land()
-    table.merge()
-    (shard,) = destination(table.pipeline, table.name).shards
-    state = ".".join(shard.store.table)
-    table.server.execute(f"ALTER TABLE {state} DELETE WHERE startsWith(name, '{shard.store.name}')")
-    table.grow(random_changes(7, 60, 20, 1, bad=0))
-    table.land()
-    with caplog.at_level(logging.WARNING, "batchmerge"):
-        table.merge(dies_at="clickhouse.before")
-    assert "the state was emptied, or `keeper_path` or `state_table` is another one" in caplog.text
-    table.merge()
-    assert table.read() == table.expected()
-    assert {p.phase for p in destination(table.pipeline, table.name).leases()[0].partitions} == {"AFTER"}
 
 
 def test_table_that_was_emptied_is_filled_again_once_its_state_is_forgotten(make: Callable[..., Table]) -> None:

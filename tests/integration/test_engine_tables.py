@@ -1,8 +1,7 @@
-"""What happens to tables from outside: other writers, rollbacks, changed columns, a client in another time zone."""
+"""What happens to Iceberg tables from outside: other writers, files of others, tasks that run twice."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,10 @@ from jobs.iceberg.schema import iceberg_schema
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.task_report import TaskReport
 from resources.connections import Connections
-from resources.errors import ConfigurationError, InvariantBroken, SchemaRefused, TableReplaced
+from resources.errors import InvariantBroken
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
-from tests.kit.records import COLUMNS, Record, put
+from tests.kit.records import Record, put
 
 
 @pytest.fixture
@@ -29,17 +28,6 @@ def engine(connections: Connections, spark: SparkSession, topic: Callable[..., s
         return Engine(Flow(topic(), list(modes), **options), connections, spark)  # type: ignore[arg-type]
 
     return make
-
-
-def roll_back(engine: Engine, table: str, steps: int) -> None:
-    """Takes main back by so many snapshots, as a person does with pyiceberg."""
-    found = catalog(engine.connections).require(table)
-    snapshot = found.current_snapshot()
-    for _ in range(steps):
-        assert snapshot
-        snapshot = found.snapshot_by_id(snapshot.parent_snapshot_id or 0)
-    assert snapshot
-    found.manage_snapshots().set_current_snapshot(snapshot_id=snapshot.snapshot_id).commit()
 
 
 def with_columns(engine: Engine, **value: str | None) -> Engine:
@@ -144,34 +132,6 @@ def test_attempt_that_is_swept_away_while_spark_writes_is_made_again(
     assert one.read("upsert") == [(1, "a", 1.0)]
 
 
-# ---- rollbacks ------------------------------------------------------------------------------------------------------
-
-
-def test_rollback_of_a_destination(engine: Callable[..., Engine]) -> None:
-    one = engine("append", "upsert")
-    for n in (1, 2, 3):
-        one.tell(put(n))
-        one.advance()
-    for mode in one.flow.modes:
-        roll_back(one, one.flow.table(mode), 2)
-        with pytest.raises(TableReplaced, match="stands at batch 1, batch 3 was committed") as caught:
-            one.merge(mode)
-        assert "on_rollback" in caught.value.remedy
-    tables = one.document["tables"]
-    assert isinstance(tables, list)
-    choices = zip(tables, ("replay", "skip"), strict=True)
-    chosen = one.edited(tables=[{**table, "on_rollback": choice} for table, choice in choices])
-    one.tell(put(4))
-    chosen.advance()
-    assert [row[0] for row in one.read("append")] == [1, 2, 3, 4]
-    assert [row[0] for row in one.read("upsert")] == [1, 4]
-    # From here on there is nothing special about the tables.
-    one.tell(put(5))
-    one.advance()
-    assert [row[0] for row in one.read("append")] == [1, 2, 3, 4, 5]
-    assert [row[0] for row in one.read("upsert")] == [1, 4, 5]
-
-
 # ---- columns --------------------------------------------------------------------------------------------------------
 
 
@@ -193,90 +153,6 @@ def test_table_whose_files_have_no_field_ids_is_continued(engine: Callable[..., 
     more.merge_all()
     assert more.read("upsert_delete") == [(1, "a", 1.0), (2, "new", 1.0), (4, "d", 1.0)]
     assert "extra" in catalog(test.connections).require(name).properties["schema.name-mapping.default"]
-
-
-def test_change_that_no_rule_allows_is_refused_before_anything_is_written(engine: Callable[..., Engine]) -> None:
-    one = engine("append")
-    one.tell(put(1))
-    one.advance()
-    one.tell(put(2))
-    snapshot = catalog(one.connections).require(one.pipeline.intermediate.identifier).current_snapshot()
-    with pytest.raises(SchemaRefused, match="amount is double in the table and string in the file"):
-        with_columns(one, amount="string").advance()
-    assert catalog(one.connections).require(one.pipeline.intermediate.identifier).current_snapshot() == snapshot
-    one.advance()
-    assert [row[0] for row in one.read("append")] == [1, 2]
-
-
-def test_changed_meaning_is_another_generation(engine: Callable[..., Engine]) -> None:
-    one = engine("upsert")
-    one.tell(put(1))
-    one.advance()
-    with pytest.raises(ConfigurationError, match="is not what the committed batches were made with"):
-        one.edited(changes={"key": {"columns": ["id"]}, "op": {"field": "op", "delete": ["x"]}}).advance()
-
-
-def test_keys_of_time_do_not_depend_on_the_clients_time_zone(
-    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bounds of the keys go through Python: 2:30 is twice in Berlin on that day, and a wall clock has no zone."""
-    columns = {**COLUMNS, "wall": "timestamp_ntz", "at": "timestamp"}
-    twice = ["2025-10-26T00:30:00Z", "2025-10-26T01:30:00Z"]
-
-    def record(n: int, name: str) -> Record:
-        return put(n, name, wall=f"2025-10-26T0{n}:30:00", at=twice[n])
-
-    one = engine("upsert")
-    source = one.document["source"]
-    assert isinstance(source, dict)
-    one = one.edited(
-        source={**source, "value": {"format": "json", "columns": columns}},
-        changes={
-            "key": {"columns": ["wall", "at"], "source": "value"},
-            "op": {"field": "op"},
-            "order_by": "arrival",
-        },
-    )
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    try:
-        one.tell(record(0, "old"), record(1, "old"))
-        one.advance()
-        for n in (1, 0):
-            one.tell(record(n, "new"))
-            one.advance()
-        assert one.read("upsert") == [(0, "new", 1.0), (1, "new", 1.0)]
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-
-
-def test_null_parts_of_a_key_match_where_the_pipeline_says_so(engine: Callable[..., Engine]) -> None:
-    one = engine("upsert_delete")
-    one = one.edited(
-        changes={
-            "key": {"columns": ["id", "name"], "source": "value", "nulls": "match"},
-            "op": {"field": "op"},
-            "order_by": "arrival",
-        }
-    )
-
-    def record(key: int, name: str | None, amount: float, op: str) -> Record:
-        return Record(0, None, {"id": key, "name": name, "amount": amount, "op": op})
-
-    one.tell(record(1, None, 1.0, "c"), record(1, "a", 1.0, "c"), record(2, None, 1.0, "c"))
-    one.advance()
-    one.tell(record(1, None, 2.0, "u"), record(2, None, 0.0, "d"))
-    one.advance()
-
-    def stored() -> list[tuple[int, str | None, float]]:
-        table = catalog(one.connections).require(one.flow.table("upsert_delete")).scan().to_arrow()
-        return sorted(((r["id"], r["name"], r["amount"]) for r in table.to_pylist()), key=str)
-
-    expected = sorted([(1, None, 2.0), (1, "a", 1.0)], key=str)
-    assert stored() == expected
-    one.replay("upsert_delete", 1, 1)
-    assert stored() == expected
 
 
 # ---- files that tasks write -----------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,21 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.changes.routing import RouteFilter
-from jobs.dead_letters.retry import retry
-from jobs.replay.landed import replay_batches
-from jobs.replay.revise import merge_tables
-from jobs.run_plan import plan_run
 from jobs.spec.routing import Route
-from jobs.verify.reconciliation import reconcile
 from resources.connections import Connections
 from resources.errors import BadRecords, ConfigurationError
 from sql import render
-from tests.kit import bigquery as in_bigquery
-from tests.kit import clickhouse as in_clickhouse
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow, rows
 from tests.kit.model import Row
-from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, put
+from tests.kit.records import COLUMNS, KEY, bootstrap, produce, put
 
 PATTERNS = [
     "A+",
@@ -109,129 +101,6 @@ def routed(flow: Flow, routes: dict[str, dict[str, Any]], mode: str = "upsert_de
     tables = [{"kind": kind, "table": flow.table(name), "mode": mode, **options} for name, options in routes.items()]
     flow.overrides["tables"] = tables
     return flow
-
-
-FIRST = [put(1, "AA"), put(2, "UA", partition=1), put(3, "XX"), put(4, "UA", partition=1), put(5, "AA")]
-THEN = [put(4, "UA", "d", partition=1), Record(0, 5, None), put(1, "AA2", "u")]
-WHERE = {"metadata_columns": ["topic", "partition", "offset"]}
-ROUTES = {
-    "american": {"route": {"field": "name", "matches": "AA.?"}},
-    "united": {"route": {"field": "name", "matches": "UA"}},
-    "nobody": {"route": {"field": "name", "matches": "ZZ"}},
-}
-AFTER_FIRST = {"american": [row(1, "AA"), row(5, "AA")], "united": [row(2, "UA"), row(4, "UA")], "nobody": []}
-AFTER_ALL = {"american": [row(1, "AA2")], "united": [row(2, "UA")], "nobody": []}
-
-
-def play(engine: Engine, read: Callable[[str], list[Row]]) -> None:
-    """Two batches into three tables; an unroutable record; a delete by op and by tombstone; a replay."""
-    servers, flow = bootstrap(engine.connections), engine.flow
-    flow.modes = list(ROUTES)
-    produce(servers, flow.topic, FIRST)
-    (landed,) = engine.advance()
-    assert (landed.counts.landed, landed.counts.quarantined) == (4, 1)
-    assert {name: read(flow.table(name)) for name in ROUTES} == AFTER_FIRST
-    produce(servers, flow.topic, THEN)
-    engine.advance()
-    assert {name: read(flow.table(name)) for name in ROUTES} == AFTER_ALL
-    for name in ROUTES:
-        state = engine.destination(name).committed()
-        assert state
-        assert state == engine.pipeline.intermediate.committed(), "a table without rows advances all the same"
-    engine.replay("american", 1, 2)
-    assert read(flow.table("american")) == AFTER_ALL["american"]
-
-
-def test_iceberg_tables_by_regular_expression(
-    connections: Connections, topic: Callable[..., str], spark: SparkSession
-) -> None:
-    engine = Engine(routed(Flow(topic(partitions=2), []), ROUTES), connections, spark)
-    play(engine, lambda table: rows(connections, table))
-
-
-@pytest.mark.slow
-def test_clickhouse_tables_by_regular_expression(
-    clickhouse: Path, connections: Connections, topic: Callable[..., str], spark: SparkSession
-) -> None:
-    del clickhouse
-    engine = Engine(routed(Flow(topic(partitions=2), []), ROUTES, kind="clickhouse"), connections, spark)
-    play(engine, lambda table: in_clickhouse.rows(connections, table))
-
-
-@pytest.mark.slow
-def test_bigquery_tables_by_regular_expression(
-    bigquery: Path, connections: Connections, topic: Callable[..., str], spark: SparkSession
-) -> None:
-    del bigquery
-    engine = Engine(routed(Flow(topic(partitions=2), []), ROUTES, kind="bigquery"), connections, spark)
-    play(engine, lambda table: in_bigquery.rows(connections, table))
-
-
-KINDS = {
-    "iceberg": rows,
-    "clickhouse": in_clickhouse.rows,
-    "bigquery": in_bigquery.rows,
-}
-
-
-@pytest.mark.parametrize(
-    "kind", ["iceberg", *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS if k != "iceberg")]
-)
-def test_records_name_their_tables(kind: str, request: pytest.FixtureRequest) -> None:
-    if kind != "iceberg":
-        request.getfixturevalue(kind)
-    connections, spark, topic = map(request.getfixturevalue, ("connections", "spark", "topic"))
-    flow = routed(Flow(topic(), []), {"{route_by}": WHERE}, "upsert_delete", kind)
-    value = {"columns": COLUMNS, "unknown_fields": "add"}
-    flow.overrides |= {"route_by": "name", "new_tables": {"allow": "[a-z]+", "most": 2}}
-    flow.overrides["source"] = {"topics": [flow.topic], "key": {"columns": KEY}, "value": value}
-    engine = Engine(flow, connections, spark)
-
-    made: list[set[str]] = []  # what `plan` said before each batch
-
-    def advance(*records: Record) -> tuple[int, int]:
-        produce(bootstrap(connections), flow.topic, records)
-        plan = plan_run(engine.pipeline)
-        assert not plan.problems
-        made.append({t.name.rsplit("_", 1)[-1] for t in plan.tables if any("create" in step for step in t.steps)})
-        (landed,) = engine.land()
-        assert not merge_tables(engine.pipeline).failed
-        return landed.counts.landed, landed.counts.quarantined
-
-    def held() -> dict[str, list[int]]:
-        tables = {d.table.table.rsplit("_", 1)[-1]: d.table.table for d in engine.pipeline.destinations()}
-        return {name: [key for key, _, _ in KINDS[kind](connections, table)] for name, table in tables.items()}
-
-    assert engine.pipeline.destinations() == []
-    assert advance(put(1, "login"), put(2, "Sale"), put(3, "no table"), put(4, "LOGIN")) == (3, 1)
-    assert held() == {"login": [1, 4], "sale": [2]}
-    refund = Record(0, 5, {"id": 5, "name": "refund", "op": "u", "reason": "late"})
-    assert advance(refund, put(6, "login"), put(7, "other")) == (1, 2)
-    assert held() == {"login": [1, 4, 6], "sale": [2]}
-    assert made == [{"login", "sale"}, set()]
-    engine.document["new_tables"] = {"allow": "[a-z]+", "most": 3}
-
-    done = retry(engine.pipeline)
-
-    # The first one has the room that there is. What cannot become a table says why, and stays.
-    assert (done.tried, done.recovered) == (3, 1)
-    assert [letter.message.split(":")[0] for letter in done.stay] == [
-        "no table takes 'no table'",
-        "no table takes 'other'",
-    ]
-    assert held() == {"login": [1, 4, 6], "refund": [5], "sale": [2]}
-    assert {name: one.first for name, one in engine.pipeline.names.items()} == {"login": 1, "sale": 1, "refund": 3}
-    # A table has the columns that its own records bring.
-    columns = {d.table.table.rsplit("_", 1)[-1]: [*d.spec.source.row] for d in engine.pipeline.destinations()}
-    assert [name for name, own in columns.items() if "reason" in own] == ["refund"]
-    # A tombstone names no table and deletes wherever its key is.
-    assert advance(Record(0, 4, None), Record(0, 5, None), put(8, "refund")) == (3, 0)
-    last = {"login": [1, 6], "refund": [8], "sale": [2]}
-    assert held() == last
-    for destination in engine.pipeline.destinations():
-        replay_batches(engine.pipeline, destination, 1, 4)
-        assert reconcile(engine.pipeline, destination, 0).wrong == []
-    assert held() == last
 
 
 def test_two_topics_with_equal_coordinates(

@@ -1,11 +1,18 @@
-"""Hypothesis where an example runs real services: few examples, the same each time, never shrunk."""
+"""Hypothesis where an example runs real services: few examples, never shrunk."""
 
 from __future__ import annotations
 
+import os
+import random
+
 from hypothesis import HealthCheck, Phase, settings
+
+# What `hypothesis.seed` and dice draw anew in each session; workers of pytest have that of the session.
+SEED = int(os.environ.setdefault("BATCHMERGE_SEED", str(random.randrange(10**6))))
 
 
 def few(examples: int) -> settings:
+    """The same ones each time, without `hypothesis.seed`."""
     return settings(
         max_examples=examples,
         deadline=None,

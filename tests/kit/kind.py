@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, get_args
 
+from jobs.destinations.base import Destination
 from jobs.destinations.kind import Capabilities
 from jobs.destinations.registry import kinds
 from jobs.spec.tables import Mode
@@ -13,11 +14,6 @@ from resources.connections import Connections
 from tests.kit.model import Row
 
 USUAL = ("id", "name", "amount")
-
-# What a kind may lack.
-DELETE_MODE = "mode delete"
-UNCHANGED_COLUMNS = "columns that a change leaves out"
-TEXT_ORDER = "an order by text"
 
 
 class KindUnderTest:
@@ -29,14 +25,12 @@ class KindUnderTest:
         options: of each of its tables in a pipeline file.
         layouts: options that a table's rows must not depend on.
         ways: options by which a merge is made in another way.
-        lacks: what it cannot do, each with words of the sentence that refuses it.
         unrepresentable: a column's type and a value that landing takes and a table of this kind cannot hold; None:
             it holds whatever can be landed.
         letters_written: the boundary after which its side table has the letters of rows that are not committed yet.
         mended: options of a table that holds it, as it is or set to fit.
-        maintained: its tables need upkeep.
-        by_workers: rows get into its tables from Spark's workers, not through the run.
-        state_in_table: the committed state is part of the table, and is dropped with it.
+        needs_state: modes of which a table with rows whose state was lost is refused: its rows would come twice.
+        topics_told_by: metadata columns that tell rows of a recreated topic from older ones (`tells_topics_apart`).
         written: the boundary between the data's arrival in the system and the commit.
     """
 
@@ -45,13 +39,11 @@ class KindUnderTest:
     options: ClassVar[Mapping[str, object]] = {}
     layouts: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     ways: ClassVar[Sequence[Mapping[str, object]]] = ({},)
-    lacks: ClassVar[Mapping[str, str]] = {}
     unrepresentable: tuple[str, object] | None = None
     letters_written: str = ""
     mended: ClassVar[Mapping[str, object]] = {}
-    maintained: bool = True
-    by_workers: bool = True
-    state_in_table: bool = False
+    needs_state: ClassVar[Sequence[Mode]] = ()
+    topics_told_by: ClassVar[Sequence[str]] = ("batch",)
     written: str
 
     def connection(self, home: Path) -> Mapping[str, object] | None:
@@ -96,7 +88,10 @@ class KindUnderTest:
         """Drops what tests have made, where that makes the next ones faster."""
         del connections
 
-    def roll_back(self, connections: Connections, table: str) -> bool:
-        """Takes its newest commit back, as a person would; False where its system knows no such thing."""
-        del connections, table
-        return False
+    def roll_back(self, connections: Connections, table: str, commits: int = 1) -> None:
+        """Takes its newest commits back, as a person would, but not the first one that there is (`rolls_back`)."""
+        raise NotImplementedError
+
+    def lose_state(self, connections: Connections, destination: Destination) -> None:
+        """Removes the committed state that is kept beside it (not where it is `state_in_table`)."""
+        raise NotImplementedError

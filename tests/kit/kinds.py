@@ -15,13 +15,16 @@ import pyarrow as pa
 import yaml
 from google.cloud.bigquery import Table
 
+from jobs.destinations.base import Destination
+from jobs.destinations.bigquery.state import STATE_TABLE
+from jobs.destinations.clickhouse.destination import ClickHouseDestination
 from jobs.iceberg.history import ancestors
 from resources.connections import Connections
 from resources.local import stack as local_stack
 from tests.kit import bigquery, clickhouse
 from tests.kit.engine import catalog
 from tests.kit.flow import rows
-from tests.kit.kind import DELETE_MODE, TEXT_ORDER, UNCHANGED_COLUMNS, USUAL, KindUnderTest
+from tests.kit.kind import USUAL, KindUnderTest
 from tests.kit.model import Row
 
 
@@ -29,7 +32,6 @@ class Iceberg(KindUnderTest):
     name = "iceberg"
     layouts = ({"partition_by": ["bucket(3, id)"]}, {"write": "copy_on_write", "partition_by": ["bucket(3, id)"]})
     ways = ({}, {"write": "copy_on_write"})
-    state_in_table = True
     written = "merge.written"
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
@@ -54,12 +56,10 @@ class Iceberg(KindUnderTest):
         self.drop(connections, table)
         catalog(connections).create(table, schema, properties={"format-version": "2"})
 
-    def roll_back(self, connections: Connections, table: str) -> bool:
+    def roll_back(self, connections: Connections, table: str, commits: int = 1) -> None:
         found = catalog(connections).require(table)
-        before = list(ancestors(found.metadata, "main"))[1:]
-        if before:
-            found.manage_snapshots().set_current_snapshot(before[0].snapshot_id).commit()
-        return bool(before)
+        before = list(ancestors(found.metadata, "main"))[: commits + 1]
+        found.manage_snapshots().set_current_snapshot(before[-1].snapshot_id).commit()
 
 
 class ClickHouse(KindUnderTest):
@@ -67,14 +67,10 @@ class ClickHouse(KindUnderTest):
     service = "clickhouse"
     options: ClassVar[Mapping[str, object]] = {"chunk_rows": 50}
     layouts = ({"chunk_rows": 7, "partition_by": "id % 3"},)
-    lacks: ClassVar[Mapping[str, str]] = {
-        DELETE_MODE: "ClickHouse cannot add every change as a row and remove the rows of deleted keys",
-        UNCHANGED_COLUMNS: "`keep` needs the row before, and ClickHouse",
-        TEXT_ORDER: "a version in ClickHouse is an integer",
-    }
     unrepresentable = ("date", "9999-12-31")
     mended: ClassVar[Mapping[str, object]] = {"out_of_range": "clamp"}
     letters_written = "clickhouse.inserted"
+    topics_told_by = ()
     written = "clickhouse.inserted"
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
@@ -98,6 +94,13 @@ class ClickHouse(KindUnderTest):
             server.execute(f"DROP TABLE {table} SYNC")
             server.execute(statement)
 
+    def lose_state(self, connections: Connections, destination: Destination) -> None:
+        del connections
+        assert isinstance(destination, ClickHouseDestination)
+        for shard in destination.shards:
+            state = ".".join(shard.store.table)
+            shard.server.execute(f"ALTER TABLE {state} DELETE WHERE startsWith(name, '{shard.store.name}')")
+
 
 class BigQuery(KindUnderTest):
     name = "bigquery"
@@ -106,6 +109,7 @@ class BigQuery(KindUnderTest):
     unrepresentable = ("array<string>", ["a", None])
     mended: ClassVar[Mapping[str, object]] = {"null_elements": "drop"}
     letters_written = "bigquery.letters"
+    needs_state = ("append", "delete")
     written = "bigquery.submitted"
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
@@ -127,6 +131,10 @@ class BigQuery(KindUnderTest):
         assert found
         service.delete_table(table)
         service.create_table(Table(service.table_id(table), found.schema))
+
+    def lose_state(self, connections: Connections, destination: Destination) -> None:
+        where = f"pipeline = '{destination.pipeline}' AND table_name = '{destination.table.table}'"
+        bigquery.service(connections).change(f"DELETE FROM `tests.{STATE_TABLE}` WHERE {where}", {}, "test")
 
     def tidy(self, connections: Connections) -> None:
         bigquery.drop_tables(connections)

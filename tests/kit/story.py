@@ -40,20 +40,21 @@ class Target:
         return f"{self.kind.name}-{self.mode}"
 
 
-def targets(*modes: str, lacks: str = "") -> list[Target]:
-    """Every kind × every mode that it has; of these modes only, and of kinds that do not lack this."""
+def targets(*modes: str, can: str = "", cannot: str = "") -> list[Target]:
+    """Every kind × every mode that it has; of these modes only, of kinds with one capability and without another."""
     return [
         Target(kind, mode)
         for kind in KINDS.values()
-        if lacks not in kind.lacks
+        if not can or getattr(kind.capabilities, can)
+        if not cannot or not getattr(kind.capabilities, cannot)
         for mode in kind.modes
         if not modes or mode in modes
     ]
 
 
-def on_targets(*modes: str, lacks: str = "", always: str = "") -> pytest.MarkDecorator:
+def on_targets(*modes: str, can: str = "", cannot: str = "", always: str = "") -> pytest.MarkDecorator:
     """Runs a test on these `targets`; `make test` only on those whose mode is named in `always`, if one is."""
-    found = targets(*modes, lacks=lacks)
+    found = targets(*modes, can=can, cannot=cannot)
     wanted = [t if not always or t.mode in always.split() else pytest.param(t, marks=pytest.mark.slow) for t in found]
     return pytest.mark.parametrize("target", wanted, ids=str)
 

@@ -34,6 +34,8 @@ class BigQueryKind(Kind[BigQueryTable]):
         keeps_unchanged_columns=True,
         refuses=True,
         truncates=True,
+        rows_on_workers=True,
+        upkeep=True,
     )
     dialect = BIGQUERY
     # The eight steps of a flush (`merge`).

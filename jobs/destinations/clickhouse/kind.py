@@ -34,6 +34,9 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         tells_topics_apart=True,
         leases=True,
         truncates=True,
+        orders_by_text=False,
+        rows_on_workers=True,
+        upkeep=True,
     )
     dialect = CLICKHOUSE
     # `taken_over` only after a run that left its lease behind.

@@ -34,6 +34,10 @@ class IcebergKind(Kind[IcebergTable]):
         commits_together=True,
         tells_topics_apart=True,
         truncates=True,
+        state_in_table=True,
+        rolls_back=True,
+        rows_on_workers=True,
+        upkeep=True,
     )
     dialect = SPARK
 

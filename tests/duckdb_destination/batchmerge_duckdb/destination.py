@@ -68,7 +68,7 @@ class DuckDbDestination(Destination):
                 prepare.create(db, self.table.table, wanted)
             prepare.apply(db, self.table.table, changes, wanted)
             if row is None or present is None:
-                state.begin()
+                state.begin(db.table(self.table.table).shape[0] if self.table.mode == "append" else 0)
                 self._prepare_tombstones(db, wanted)
         return said
 

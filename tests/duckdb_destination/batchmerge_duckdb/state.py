@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import duckdb
 from batchmerge.jobs.batch import CommittedState
-from batchmerge.resources.errors import CommitFailed, TableReplaced
+from batchmerge.resources.errors import CommitFailed, InvariantBroken, TableReplaced
 from batchmerge.sql import render
 
 from batchmerge_duckdb.kind import DIALECT
@@ -67,8 +67,21 @@ class TableState:
         found = self.db.execute(query, {"schema": schema, "name": name}).fetchone()
         return str(found[0]) if found else None
 
-    def begin(self) -> None:
-        """Makes the row of a table that has no batch yet, and marks the table with a new id."""
+    def begin(self, rows: int) -> None:
+        """Makes the row of a table that has no batch yet, and marks the table with a new id.
+
+        Args:
+            rows: that are there, and would come twice if they are ours.
+
+        Raises:
+            InvariantBroken: they are: the table has an id.
+        """
+        if rows and self.table_id():
+            raise InvariantBroken(
+                f"the table has {rows} rows, and its row in `batchmerge_state` is gone",
+                where=self.where,
+                remedy="bring the row back, or drop the table: the next run fills a new one from what is landed",
+            )
         table_id = uuid.uuid4().hex
         self.db.execute(render(DIALECT, "state_table"))
         self.db.execute(render(DIALECT, "mark_table", table=self.table.split("."), table_id=table_id))

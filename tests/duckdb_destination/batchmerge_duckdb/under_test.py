@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import duckdb
+from batchmerge.jobs.destinations.base import Destination
 from batchmerge.resources.connections import Connections
 
 from batchmerge_duckdb.spec import DuckDbConnection
-from tests.kit.kind import DELETE_MODE, UNCHANGED_COLUMNS, USUAL, KindUnderTest
+from tests.kit.kind import USUAL, KindUnderTest
 from tests.kit.model import Row
 
 
 class DuckDb(KindUnderTest):
     name = "duckdb"
-    lacks: ClassVar[Mapping[str, str]] = {
-        DELETE_MODE: "DuckDB does not have the mode delete",
-        UNCHANGED_COLUMNS: "`keep` needs the row before, and DuckDB",
-    }
-    maintained = False
-    by_workers = False
+    needs_state = ("append",)
     written = "duckdb.written"
 
     def connection(self, home: Path) -> Mapping[str, object]:
@@ -49,6 +44,10 @@ class DuckDb(KindUnderTest):
     def recreate(self, connections: Connections, table: str) -> None:
         with _open(connections) as db:
             db.execute(f"CREATE OR REPLACE TABLE {table} AS FROM {table} LIMIT 0")
+
+    def lose_state(self, connections: Connections, destination: Destination) -> None:
+        with _open(connections) as db:
+            db.execute("DELETE FROM batchmerge_state WHERE table_name = ?", [destination.table.table])
 
 
 def _open(connections: Connections) -> duckdb.DuckDBPyConnection:
