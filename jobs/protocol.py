@@ -11,7 +11,7 @@
 Exactly once rests on compare-and-set inside the commits of 2 and 3: a run that died, one that sleeps and wakes up,
 two at once: exactly one of them commits, and the others raise `CommitFailed`, see the new state and go on from it.
 A multi-table commit (`commit: together`) is the same merge for all destinations, with one publish at its end. A table
-whose parts have committed states of their own (ClickHouse's endpoints) is merged part by part, side by side.
+whose parts have committed states of their own (servers that rows are spread over) is merged part by part, side by side.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ task              what it does
 `manifests`       many small manifests become few
 `snapshots`       expires old snapshots, with the files that only they have
 `orphans`         removes files that no snapshot has: what dead runs wrote
-`clean_up`        ClickHouse: merges replaced versions away; BigQuery: empties the intermediate table
+`clean_up`        removes what merges leave in the system: replaced versions of rows, rows on their way
 ================  =====================================================================================================
 
 It gives way. A MERGE is valid only on its base, so a compaction of such a table is written to a branch and published

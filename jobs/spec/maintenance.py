@@ -68,7 +68,7 @@ class Landed(Spec):
 
 
 class CleanUp(Spec):
-    """ClickHouse: replaced versions of rows are merged away for good. BigQuery cleans up after each merge."""
+    """What merges leave in the system goes: replaced versions of rows, where it keeps them, or rows on their way."""
 
     enabled: bool = Field(True, description="false: this task is left out")
     deletes: bool = Field(

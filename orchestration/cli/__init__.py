@@ -68,7 +68,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="batchmerge")
 def batchmerge() -> None:
-    """Kafka topics into Iceberg, BigQuery and ClickHouse tables, exactly once.
+    """Kafka topics into the tables of lakes and warehouses, exactly once.
 
     Services, their data and connections.yaml are in one data folder: $BATCHMERGE_HOME, or .batchmerge here.
 

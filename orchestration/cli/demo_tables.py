@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
+from jobs.destinations.row_values import comparable
 from jobs.members import Members
 from orchestration.cli import output
-from orchestration.cli.flights_proof import read_iceberg
+from orchestration.cli.flights_proof import held
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, run_job
 from orchestration.cli.report import show_run
@@ -28,10 +29,12 @@ def keep_other_tables() -> bool:
     if not result.success:
         show_run(result, PIPELINE)
         sys.exit(1)
-    every = []
-    for member in Members(PIPELINE, spec, connections).known():
-        table = member.spec.tables[0]
-        found, expected = read_iceberg(table, connections), rows(table.table.rsplit(".", 1)[-1])
+    every, members = [], Members(PIPELINE, spec, connections)
+    for member in members.known():
+        pipeline = members.open(member)
+        destination = pipeline.resolved(pipeline.destinations()[0])
+        table = destination.table
+        found, expected = held(pipeline, destination), rows(table.table.rsplit(".", 1)[-1])
         every.append(_ordered(found.to_pylist()) == _ordered(expected))
         verdict = "every value is the same" if every[-1] else "IT DIFFERS"
         output.say(f"  {table.table:<13} {found.num_rows:,} rows of {found.num_columns} columns, {verdict}")
@@ -39,4 +42,4 @@ def keep_other_tables() -> bool:
 
 
 def _ordered(found: Sequence[Mapping[str, object]]) -> list[str]:
-    return sorted(repr(sorted(row.items())) for row in found)
+    return sorted(str(comparable(row)) for row in found)

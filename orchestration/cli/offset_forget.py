@@ -20,7 +20,7 @@ from resources.errors import BatchmergeError
 def forget(pipeline: str, table: str, yes: bool) -> None:
     """Forget what TABLE has committed, after it was dropped: the next run makes it and fills it from what is landed.
 
-    For tables whose state is kept beside them (ClickHouse, BigQuery); a table with rows is refused.
+    For tables whose state is kept beside them; a table with rows is refused.
     """
     opened = open_pipeline(pipeline, load_connections())
     destination = opened.destination(table)

@@ -17,13 +17,8 @@ from resources.errors import ConfigurationError
 from tests.kit import specs
 
 ROOT = Path(__file__).parents[2]
-# What is about one system: what other tools' files say of it, and the demo's own proof.
-_ABOUT_SYSTEMS = (
-    "jobs/connect_import/",
-    "orchestration/cli/connect_import.py",
-    "orchestration/cli/demo.py",
-    "orchestration/cli/flights_proof.py",
-)
+# What is about one system: what other tools' files say of it.
+_ABOUT_SYSTEMS = ("jobs/connect_import/", "orchestration/cli/connect_import.py")
 # Batches are landed in Iceberg whatever the destinations are, so of that only the destination's names are forbidden.
 _LANDING = "jobs/iceberg/"
 _OF_DESTINATION = {"iceberg": r"Iceberg(Table|Destination|Kind)\b|destinations\.iceberg"}
@@ -38,11 +33,9 @@ def _sources() -> Iterator[Path]:
 
 
 def _said(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of identifiers, imports and strings, but docstrings and descriptions of options."""
+    """Line and text of identifiers, imports, strings and docstrings (click shows them); no description of an option."""
     prose = set[ast.AST]()
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
-            prose.update(ast.walk(node.body[0]))
         if isinstance(node, ast.keyword) and node.arg == "description":
             prose.update(ast.walk(node.value))
     for node in ast.walk(tree):
