@@ -17,6 +17,7 @@ LENGTHS = PREFIX + "lengths"
 _EPOCHS = PREFIX + "leader-epochs"
 _CONTINUES = PREFIX + "continues"
 _UNKNOWN = PREFIX + "unknown-fields"
+_NEW_COLUMNS = PREFIX + "new-columns"
 _REVISES = PREFIX + "revises"
 _OFFSETS = PREFIX + "offsets"
 _TOPIC_IDS = PREFIX + "topic-ids"
@@ -108,6 +109,7 @@ class LandedBatch:
 
     Attributes:
         unknown: records by field that no column takes, and that was left out.
+        new_columns: columns that the records have brought, to their types; `int to long` where they became wider.
     """
 
     batch: Batch
@@ -115,6 +117,7 @@ class LandedBatch:
     watermark: Watermark
     snapshot_id: int
     unknown: Mapping[str, int] = field(default_factory=dict)
+    new_columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -241,6 +244,7 @@ def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
         PREFIX + "planned-at": str(batch.planned_at),
         PREFIX + "counts": json.dumps(counts.__dict__, sort_keys=True),
         **({_UNKNOWN: json.dumps(landed.unknown)} if landed.unknown else {}),
+        **({_NEW_COLUMNS: json.dumps(landed.new_columns)} if landed.new_columns else {}),
     }
 
 
@@ -265,8 +269,9 @@ def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> L
         leader_epochs=state.leader_epochs,
         revises=int(properties[_REVISES]) if _REVISES in properties else None,
     )
-    counts, unknown = Counts(**json.loads(properties[PREFIX + "counts"])), json.loads(properties.get(_UNKNOWN, "{}"))
-    return LandedBatch(batch, counts, state.watermark, snapshot_id, unknown)
+    counts = Counts(**json.loads(properties[PREFIX + "counts"]))
+    unknown, new_columns = (json.loads(properties.get(name, "{}")) for name in (_UNKNOWN, _NEW_COLUMNS))
+    return LandedBatch(batch, counts, state.watermark, snapshot_id, unknown, new_columns)
 
 
 def _continues_to_property(continues: Mapping[str, Offsets] | None) -> dict[str, str]:

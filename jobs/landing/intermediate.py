@@ -269,7 +269,9 @@ def publish_landed(
         **tell_new_tables(append, written.report, batch.number),
         **tell_schema_ids(append, written.report.schema_ids),
     }
-    landed = publish_batch(append, LandedBatch(batch, counts, watermark, 0, unknown), summary, told)
+    landed = publish_batch(
+        append, LandedBatch(batch, counts, watermark, 0, unknown, written.new_columns), summary, told
+    )
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",
         batch,

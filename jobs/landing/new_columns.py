@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
@@ -44,12 +45,14 @@ def write_with_new_columns(spec: PipelineSpec, write: Write, evolve: Callable[[P
     if found.added:
         evolve(found.spec)
         failpoint("land.evolved")
-    return write(found.spec, found.refused, names)
+    records, append, landed = write(found.spec, found.refused, names)
+    return records, append, replace(landed, new_columns=found.told)
 
 
 def _tell(where: str, found: Additions) -> None:
-    for name, kind in found.added.items():
-        _LOG.info("%s: new column %s %s", where, name, kind)
+    for name, kind in found.told.items():
+        text = "%s: column %s becomes wider: %s" if name in found.before else "%s: new column %s %s"
+        _LOG.info(text, where, name, kind, extra={"once": True})
     for name, reason in found.refused.items():
         text = "%s: the field %s can be no column (%s): its records are dead letters; see `source.value.rename`"
         _LOG.warning(text, where, name, reason)

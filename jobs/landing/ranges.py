@@ -6,6 +6,7 @@ already. They differ in which records they write.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark.errors import PySparkException
@@ -26,10 +27,12 @@ class LandedRanges:
 
     Attributes:
         report: what the tasks found in the records.
+        new_columns: columns that the records have brought, to their types; `int to long` where they became wider.
     """
 
     counts: Counts
     report: TaskReport = field(default_factory=TaskReport)
+    new_columns: Mapping[str, str] = field(default_factory=dict)
 
 
 def land_ranges(spark: SparkSession, records: BatchRecords, append: Append, selection: Selection) -> LandedRanges:

@@ -28,5 +28,6 @@ def tell_unknown_fields(commit: TableCommit, unknown: Mapping[str, int]) -> dict
         commit.identifier,
         some,
         f" and {len(new) - _MOST_SHOWN} more" if len(new) > _MOST_SHOWN else "",
+        extra={"once": True},
     )
     return {name: json.dumps([*known, *new][-_MOST_KEPT:])}

@@ -99,11 +99,18 @@ class Additions:
         spec: the pipeline with the columns that they make.
         added: column (a path where it is nested) to type, for people.
         refused: field to why it can be no column.
+        before: of those of the added that were there and become wider, the type that they had.
     """
 
     spec: PipelineSpec
     added: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Column to `long`, or to `int to long`."""
+        return {n: f"{self.before[n]} to {kind}" if n in self.before else kind for n, kind in self.added.items()}
 
 
 def additions(spec: PipelineSpec, found: FoundFields) -> Additions:
@@ -119,7 +126,8 @@ def additions(spec: PipelineSpec, found: FoundFields) -> Additions:
         else:
             kind = pa.string() if pa.types.is_nested(one.type) and not nested else one.type
             columns.append((path, as_text(optional(pa.field(path[-1], kind)))))
-    known = set(mistakes(spec))
+    known, fields = set(mistakes(spec)), list(parse_columns(spec.source.value.columns))
+    present = [there.with_name(shown(path)) for path, _ in columns if (there := _at(fields, path))]
     added: dict[str, str] = {}
     todo = [columns] if columns else []
     # Rules are costly and nearly always kept: all columns at once, and by halves where one of them breaks a rule.
@@ -134,7 +142,12 @@ def additions(spec: PipelineSpec, found: FoundFields) -> Additions:
             refused[shown(part[0][0])] = "; ".join(problems)
         else:
             todo += [part[len(part) // 2 :], part[: len(part) // 2]]
-    return Additions(spec, added, refused)
+    return Additions(spec, added, refused, columns_text(present))
+
+
+def _at(fields: Sequence[pa.Field], path: Path) -> pa.Field | None:
+    found = next((one for one in fields if one.name == path[0]), None)
+    return found if found is None or len(path) == 1 else _at(_inside(found.type), path[1:])
 
 
 def _with_planted(spec: PipelineSpec, columns: Sequence[Column]) -> PipelineSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import dagster as dg
 
@@ -19,6 +20,8 @@ from orchestration.components import metadata
 OFFSETS, COUNTS, NEXT = "offsets_contiguous", "counts_add_up", "batch_is_next"
 KEYS, CAUGHT_UP, SCHEMA = "keys_unique", "caught_up", "schema_as_declared"
 STALE, FIELDS = "no_stale_keys", "fields_declared"
+# Metadata of a check of several tables, or topics: those that are wrong.
+WRONG_OF = "wrong of"
 
 _SAYS = {
     OFFSETS: "every batch starts at the offsets where the one before it ended",
@@ -138,9 +141,11 @@ def together(
     results = []
     for spec in specs:
         same = {name: one for name, ones in found.items() for one in ones if one.check_name == spec.name}
-        wrong = [f"{name}: {one.description}" for name, one in same.items() if not one.passed]
-        severe = next((one.severity for one in same.values() if not one.passed), dg.AssetCheckSeverity.ERROR)
-        results.append(_result(spec.name, key, wrong, {"looked at": len(same)}, severe))
+        failed = {name: one for name, one in same.items() if not one.passed}
+        wrong = [f"{name}: {one.description}" for name, one in failed.items()]
+        severe = next((one.severity for one in failed.values()), dg.AssetCheckSeverity.ERROR)
+        names = {WRONG_OF: dg.MetadataValue.json(sorted(failed))} if failed else {}
+        results.append(_result(spec.name, key, wrong, {"looked at": len(same), **names}, severe))
     return results
 
 
@@ -152,7 +157,7 @@ def _result(
     name: str,
     key: dg.AssetKey,
     wrong: Sequence[str],
-    known: dict[str, int] | dict[str, float],
+    known: Mapping[str, Any],
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
 ) -> dg.AssetCheckResult:
     shown = {"wrong": dg.MetadataValue.json(list(wrong[:20]))} if wrong else {}

@@ -31,6 +31,7 @@ from orchestration.components.config import LandConfig, MergeConfig
 from orchestration.components.ends import Ends
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
+from orchestration.components.member_checks import landing_results_of_topics
 from orchestration.components.merging import Done, advance_or_replay, report, within_limit
 from orchestration.components.metadata import table_columns
 from orchestration.components.progress import engine_log_in_run
@@ -65,9 +66,10 @@ def run_landing_of_members(
             if outcome.member and outcome.done:
                 pipeline = members.open(outcome.member)
                 batches = pipeline.intermediate.landed().batches
-                found[outcome.topic] = checks.landing_results(key, batches, len(outcome.done))
+                results = checks.landing_results(key, batches, len(outcome.done))
+                found[outcome.topic] = [*results, checks.fields_result(key, pipeline.spec, batches)]
                 open_lineage.tell_landed(pipeline, metadata.total(outcome.done).landed)
-    results = checks.together(key, checks.landing_checks(key), found)
+        results = landing_results_of_topics(context.instance, members, key, found)
     shown = {**landed_metadata(outcomes, time.monotonic() - began), **seen_metadata(launch, seen)}
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
@@ -178,6 +180,10 @@ def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: flo
         "seconds": dg.MetadataValue.float(round(seconds, 3)),
         "records per second": dg.MetadataValue.float(round(counts.read / seconds, 1) if seconds else 0.0),
         **({"topics": dg.MetadataValue.table(rows)} if rows else {}),
+        **metadata.fields_and_columns(
+            {o.topic: metadata.unknown(o.done or ()) for o in outcomes},
+            {o.topic: metadata.new_columns(o.done or ()) for o in outcomes},
+        ),
         **_failed({o.topic: o.problem for o in outcomes if o.problem}),
     }
 

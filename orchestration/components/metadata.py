@@ -28,7 +28,7 @@ def landed(batches: Sequence[LandedBatch], seconds: float) -> dict[str, dg.Metad
     return {
         **_batches(batches),
         **_counts(counts),
-        **_unknown(batches),
+        **fields_and_columns(unknown(batches), new_columns(batches)),
         "seconds": dg.MetadataValue.float(round(float(seconds), 3)),
         "records per second": dg.MetadataValue.float(round(counts.read / seconds, 1) if seconds else 0.0),
         **({"snapshot id": dg.MetadataValue.text(str(batches[-1].snapshot_id))} if batches else {}),
@@ -166,13 +166,25 @@ def _counts(counts: Counts) -> dict[str, dg.MetadataValue]:
     return {name: dg.MetadataValue.int(value) for name, value in vars(counts).items()}
 
 
-def _unknown(batches: Sequence[LandedBatch]) -> dict[str, dg.MetadataValue]:
+def unknown(batches: Sequence[LandedBatch]) -> dict[str, int]:
     """Records by field that no column took."""
     found: dict[str, int] = {}
     for batch in batches:
         for name, records in batch.unknown.items():
             found[name] = found.get(name, 0) + records
-    return {"unknown fields": dg.MetadataValue.json(found)} if found else {}
+    return found
+
+
+def new_columns(batches: Sequence[LandedBatch]) -> dict[str, str]:
+    """Columns that records have brought, to their types; `int to long` where they became wider."""
+    return {name: kind for batch in batches for name, kind in batch.new_columns.items()}
+
+
+def fields_and_columns(left_out: Mapping[str, object], brought: Mapping[str, object]) -> dict[str, dg.MetadataValue]:
+    """What no column took, and what became columns: by field, or by topic and field; nothing where there is none."""
+    found = {"unknown fields": left_out, "new columns": brought}
+    named = {what: {name: one for name, one in by_name.items() if one} for what, by_name in found.items()}
+    return {what: dg.MetadataValue.json(by_name) for what, by_name in named.items() if by_name}
 
 
 def _by_topic(values: Offsets) -> Mapping[str, dict[str, int]]:

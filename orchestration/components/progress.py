@@ -19,7 +19,9 @@ class _ToRun(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            if record.levelno > self.level or record.created - self._said.get(record.msg, 0.0) >= self._pause:
+            told_once = getattr(record, "once", False)
+            again = record.created - self._said.get(record.msg, 0.0) >= self._pause
+            if record.levelno > self.level or told_once or again:
                 self._said[record.msg] = record.created
                 self._log_of_run.log(record.levelno, record.getMessage())
         except Exception:
@@ -32,7 +34,8 @@ def engine_log_in_run(log: dg.DagsterLogManager, level: int = logging.INFO, paus
 
     Args:
         level: only these and graver ones.
-        pause: seconds before a line of just this level that says the same of something else is shown again.
+        pause: seconds before a line of just this level that says the same of something else is shown again; one that
+            is said only once (`extra={"once": True}`) is always shown.
     """
     logger, handler = logging.getLogger("batchmerge"), _ToRun(log, level, pause)
     level = logger.level

@@ -26,6 +26,7 @@ from jobs.time_limit import with_timeout
 from orchestration import names, open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.ends import Ends
+from orchestration.components.member_checks import landing_results_of_topics
 from orchestration.components.member_steps import (
     MergedMember,
     landed_metadata,
@@ -132,14 +133,17 @@ def _tell_landed(stay: Staying, members: Members, topics: Topics, done: _LandedT
     refused = done.seen.failed if done.seen else {}
     problems = [Outcome[list[LandedBatch]](t, problem=p) for t, p in {**refused, **topics.problems}.items()]
     found = {topic: done.results(stay, topic) for topic in done.batches}
-    results = checks.together(stay.key, checks.landing_checks(stay.key), found)
+    for member in members.known():
+        if landed := done.batches.get(member.topic):
+            pipeline = members.open(member)
+            every = pipeline.intermediate.landed().batches
+            found[member.topic].append(checks.fields_result(stay.key, pipeline.spec, every))
+            open_lineage.tell_landed(pipeline, metadata.total(landed).landed)
+    results = landing_results_of_topics(stay.context.instance, members, stay.key, found)
     appeared = replace(done.seen, appeared=done.appeared) if done.seen else None
     shown = {**landed_metadata([*outcomes, *problems], done.seconds), **seen_metadata(stay.launch, appeared)}
     batches = [batch for of_topic in done.batches.values() for batch in of_topic]
     stay.tell_of_topics(len(batches), metadata.total(batches).landed)
-    for member in members.known():
-        if landed := done.batches.get(member.topic):
-            open_lineage.tell_landed(members.open(member), metadata.total(landed).landed)
     done.told()
     stay.tell(shown, results, None, batches=len(batches), rows=metadata.total(batches).landed)
 

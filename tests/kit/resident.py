@@ -47,8 +47,12 @@ class Resident:
 
     def told(self, key: dg.AssetKey) -> dg.AssetMaterialization | None:
         """The newest materialization."""
-        found = self.instance.fetch_materializations(key, limit=1).records
-        return found[0].asset_materialization if found else None
+        return next(iter(self.all_told(key)), None)
+
+    def all_told(self, key: dg.AssetKey) -> list[dg.AssetMaterialization]:
+        """The newest first."""
+        found = self.instance.fetch_materializations(key, limit=100).records
+        return [record.asset_materialization for record in found if record.asset_materialization]
 
 
 @contextmanager

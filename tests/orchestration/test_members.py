@@ -17,6 +17,7 @@ from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.job_runs import RunResult, run_job
 from orchestration.components import KafkaPipeline
 from orchestration.definitions import with_shared
+from orchestration.names import landing_key
 from orchestration.sensors.lag import look_at
 from resources.connections import Connections, IcebergConnection, KafkaConnection, load_connections
 from resources.iceberg import IcebergCatalog
@@ -184,19 +185,36 @@ def test_a_members_batches_are_its_own_and_one_group_shows_all(shop: Shop, insta
     shop.write("a", {"id": 1, "name": "a"})
     shop.write("b", {"id": 1, "name": "b"})
     shop.run(instance)
-    shop.write("a", {"id": 2, "name": "a"})
-    shop.run(instance)
+    check = dg.AssetCheckKey(landing_key(shop.name), "fields_declared")
+
+    def passes() -> bool:
+        # The newest of this run, since a check is written down as planned before it is made.
+        record = instance.get_latest_asset_check_evaluation_record(check)
+        assert record
+        assert record.evaluation
+        return record.evaluation.passed
+
+    assert passes()
+    shop.write("a", {"id": 2, "name": "a", "extra": 1})
+    left_out = shop.run(instance)
+    assert left_out.landing.metadata["unknown fields"] == {shop.topics["a"]: {"extra": 1}}
+    told = [entry.user_message for entry in instance.all_logs(left_out.run_id)]
+    assert [text for text in told if "no column takes" in text and "extra (1)" in text]
+    assert not passes()
+    shop.write("b", {"id": 1, "name": "b"})
+    assert shop.run(instance).success
+    assert not passes(), "nothing of the topic was landed now, and its field is still left out"
 
     catalog = IcebergCatalog("lake", shop.connections.get("lake", IcebergConnection))
     batches = {}
     for table, topic in shop.topics.items():
         landed = catalog.require(f"landing.{member_name(shop.name, topic)}_tmp").scan().to_arrow()
         batches[table] = sorted(landed["batchNumber"].to_pylist())
-    assert batches == {"a": [1, 2], "b": [1]}
+    assert batches == {"a": [1, 2], "b": [1, 2]}
     group = KafkaCluster("kafka", shop.connections.get("kafka", KafkaConnection)).group_offsets(
         f"batchmerge-{shop.name}"
     )
-    assert group == {(shop.topics["a"], 0): 2, (shop.topics["b"], 0): 1}
+    assert group == {(shop.topics["a"], 0): 2, (shop.topics["b"], 0): 2}
     waits = look_at(shop.name, shop.spec)
     assert (waits.landing, waits.tables) == (0, 0)
 

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from jobs.spec.members import member_name
+from orchestration.components.member_checks import wrong_before
 from orchestration.names import landing_key
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
@@ -74,7 +75,8 @@ def test_every_topic_is_committed_and_one_that_fails_stops_no_other(
         stays.produce(topics[to], json.dumps({"id": key, "name": text}))
 
     send("goods", 1, "a")
-    send("orders", 1, "x")
+    sent["orders"] = {1: "x"}
+    stays.produce(topics["orders"], json.dumps({"id": 1, "name": "x", "extra": 1}))
     stays.produce(topics["broken"], "{no json")
     with stays.daemon(document) as daemon:
         stays.until_there(sent)
@@ -91,6 +93,12 @@ def test_every_topic_is_committed_and_one_that_fails_stops_no_other(
         failed = landing.metadata["failed topics"].value
         assert isinstance(failed, dict)
         assert list(failed) == [topics["broken"]]
+        shown = [m.metadata.get("unknown fields") for m in daemon.all_told(landing_key(name))]
+        assert [one.value for one in shown if one] == [{topics["orders"]: {"extra": 1}}]
+        check = dg.AssetCheckKey(landing_key(name), "fields_declared")
+        daemon.until(lambda: wrong_before(daemon.instance, check) == {topics["orders"]})
+        log = [entry.user_message for entry in daemon.instance.all_logs(daemon.runs()[0].run_id)]
+        assert [text for text in log if "no column takes" in text and "extra (1)" in text]
         goods = member_name(name, topics["goods"])
         done = {event["job"]["name"] for event in lineage if event["eventType"] == "COMPLETE"}
         assert {f"{goods}.landing", f"{goods}.iceberg {name}.goods"} <= done

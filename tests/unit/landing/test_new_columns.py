@@ -88,10 +88,13 @@ def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path) -
     assert place.table.spec.source.value.columns == columns
     landed = place.land(*second)
     assert (landed.number, landed.counts.landed, landed.unknown) == (2, 3, {})
-    none = {"new": None, "note": None}
+    more = place.land({"id": 5, "later": 1})
+    assert more.new_columns == {"later": "long"}
+    assert [batch.new_columns for batch in place.table.landed().batches][2:] == [{"later": "long"}]
+    none = {"new": None, "note": None, "later": None}
     assert place.rows() == [
         {**none, "id": 1}, {**none, "id": 2, "new": {"deep": 1.5}}, {**none, "id": 3, "note": "7"},
-        {**none, "id": 4, "note": "text"},
+        {**none, "id": 4, "note": "text"}, {**none, "id": 5, "later": 1},
     ]  # fmt: skip
 
 
