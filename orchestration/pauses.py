@@ -91,6 +91,8 @@ def resume(instance: dg.DagsterInstance, pipeline: str, spec: PipelineSpec, tabl
         ended[None] = before.whole
     if table:
         ended = {key: one for key, one in ended.items() if key == table_key(table)}
+    if not ended:
+        return []
     # There is no way to delete: an empty text stands for none.
     instance.daemon_cursor_storage.set_cursor_values({_stored_as(pipeline, key): "" for key in ended})
     for key in ended:

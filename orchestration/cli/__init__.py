@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-from orchestration.cli.output import error, with_json
+from orchestration.cli import output
+from orchestration.cli.output import with_json
 from resources.errors import BatchmergeError, TransientError
 
 # name -> (where it is in this package, the line of `batchmerge --help`)
@@ -89,14 +90,15 @@ def main() -> None:
     # What is logged is shown only by commands that say so; without a handler Python would print warnings anywhere.
     logging.getLogger("batchmerge").addHandler(logging.NullHandler())
     ends_when_asked(signal.default_int_handler)
+    output.begin(sys.argv[1:])
     try:
         batchmerge.main(standalone_mode=False)
     except click.ClickException as problem:
-        problem.show()
+        output.usage_error(problem)
         sys.exit(TERMINAL)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("cancelled", err=True)
+        output.cancelled()
         sys.exit(CANCELLED)
     except BatchmergeError as problem:
-        error(problem)
+        output.error(problem)
         sys.exit(TRANSIENT if isinstance(problem, TransientError) else TERMINAL)

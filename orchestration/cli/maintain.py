@@ -33,10 +33,11 @@ def maintain(pipeline: str, no_wait: bool) -> None:
     with engine_log(), dagster_instance() as instance:
         result = execute(instance, job, {}, config, not no_wait)
     _show(result)
-    output.result({"run_id": result.run_id, "done": _counts(result)})
     problems = [e.step_failure_data.user_failure_data for e in result.all_events if e.is_step_failure]
-    for problem in problems:
-        click.echo(problem.description if problem else "a step failed, see its log", err=True)
+    told = [problem.description if problem else "a step failed, see its log" for problem in problems]
+    output.result({"run_id": result.run_id, "done": _counts(result), "problems": told})
+    for line in told:
+        click.echo(line, err=True)
     if problems:
         transient = [p and str(p.metadata["class"].value).startswith("transient") for p in problems]
         sys.exit(3 if all(transient) else 2)

@@ -1,7 +1,8 @@
 """What a command prints: text for people, or with `--json` one JSON value that says the same.
 
 Every command has `--json`. It tells people what it does with `say` and `show`, which are silent then, and hands its
-findings to `result`, which is silent otherwise. An error is JSON too: `{"error": {…}}`.
+findings to `result`, which is silent otherwise. An error is JSON too, `{"error": {…}}`, unless there are findings
+already: then it is on standard error alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     from resources.errors import BatchmergeError
 
 _AS_JSON = ContextVar("as_json", default=False)
+_HAS_TOLD = ContextVar("has_told", default=False)
+
+
+def begin(arguments: Sequence[str]) -> None:
+    """Before they are parsed, which may fail."""
+    _AS_JSON.set("--json" in arguments)
+    _HAS_TOLD.set(False)
 
 
 def with_json(command: click.Command) -> click.Command:
@@ -59,19 +67,39 @@ def show(table: Table) -> None:
         console().print(table)
 
 
-def result(found: object) -> None:
-    """What the command has found or done, for programs: once, at its end."""
+def result(found: object, *, again: bool = False) -> None:
+    """What the command has found or done, for programs: once, at its end.
+
+    Args:
+        again: it is one of many values; each is a line.
+    """
     if _AS_JSON.get():
-        click.echo(json.dumps(_plain(found), indent=2))
+        _HAS_TOLD.set(True)
+        click.echo(json.dumps(_plain(found), indent=None if again else 2))
 
 
 def error(problem: BatchmergeError) -> None:
     """Why a command ends with an exit code other than 0: people read it on standard error."""
-    if _AS_JSON.get():
-        facts = {name: str(value) for name, value in problem.facts.items()}
-        told = {"class": type(problem).__name__, "what": problem.what, "where": problem.where, "remedy": problem.remedy}
-        click.echo(json.dumps({"error": {**told, "facts": facts}}, indent=2))
+    facts = {name: str(value) for name, value in problem.facts.items()}
+    _fail(type(problem).__name__, problem.what, problem.where, problem.remedy, facts)
     click.echo(f"batchmerge: {problem}", err=True)
+
+
+def usage_error(problem: click.ClickException) -> None:
+    """Arguments that the command does not take."""
+    command = problem.ctx.command_path if isinstance(problem, click.UsageError) and problem.ctx else "batchmerge"
+    _fail(type(problem).__name__, problem.format_message(), command, f"see `{command} --help`", {})
+    problem.show()
+
+
+def cancelled() -> None:
+    _fail("Cancelled", "cancelled", "", "run it again", {})
+    click.echo("cancelled", err=True)
+
+
+def _fail(kind: str, what: str, where: str, remedy: str, facts: Mapping[str, str]) -> None:
+    if not _HAS_TOLD.get():
+        result({"error": {"class": kind, "what": what, "where": where, "remedy": remedy, "facts": facts}})
 
 
 def console() -> Console:

@@ -31,7 +31,9 @@ stale keys: keys whose newest change is a dead letter or refused, so that the ta
 
 @click.command()
 @click.argument("pipelines", nargs=-1)
-@click.option("--watch", is_flag=True, help="Look again every two seconds, until Ctrl-C.")
+@click.option(
+    "--watch", is_flag=True, help="Look again every two seconds, until Ctrl-C; with --json each look is a line."
+)
 def status(pipelines: tuple[str, ...], watch: bool) -> None:
     """Show each service (state, process id, address, log) and each pipeline: whether it starts by itself or who has
     paused it, its last error, and per table the batch, how far it is behind, up to when it is complete, and its dead
@@ -48,11 +50,11 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
         services = [] if pipelines else stack.status(data_folder())
         found = pipeline_status(pipelines)
         lines = [*map(_service, services), *_pipelines(found)]
-        if watch:
+        if watch and not output.wanted():
             click.clear()
         for line in lines:
             output.say(line)
-        output.result({"services": services, **found.model_dump(mode="json")})
+        output.result({"services": services, **found.model_dump(mode="json")}, again=watch)
         if not watch:
             break
         time.sleep(_AGAIN)

@@ -1,0 +1,123 @@
+"""`--json`: whatever a command does or refuses, its standard output is one JSON value."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from orchestration import cli
+from tests.kit import specs
+from tests.kit.empty_instance import make_empty_instance
+from tests.kit.flow import Flow
+
+Call = Callable[..., tuple[int, str, str]]
+# Without connections: what a command finds by itself, or the first thing that it misses.
+CALLS = [
+    "init new",
+    "up --only nothing",
+    "down",
+    "demo --no-such-option",
+    "run p",
+    "pause p",
+    "resume p",
+    "restart p",
+    "replay p --from 2026-05-01",
+    "maintain p",
+    "plan p",
+    "verify p",
+    "check --files-only",
+    "infer p",
+    "offsets show p",
+    "offsets set p t:0=1",
+    "offsets reset p --to committed",
+    "offsets forget p iceberg",
+    "dead-letters list p",
+    "dead-letters retry p",
+    "import no-such-file",
+    "ui --port 0",
+    "metrics --once",
+    "status",
+]
+USAGE_ERRORS = ["run p --max-batches many", "plan", "offsets", "no-such-command", "--no-such-option"]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs `batchmerge …` in this process, in a project of one pipeline and nothing else: exit code, output, errors."""
+    flow = Flow("t", ["append"], name="p", overrides={"retry": {"max_retries": 0}})
+    specs.write(tmp_path / "defs", flow.name, flow.spec_document)
+    make_empty_instance(tmp_path / "dagster")
+    monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
+    for name, folder in {"DAGSTER_HOME": "dagster", "BATCHMERGE_HOME": "home"}.items():
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    monkeypatch.delenv("BATCHMERGE_CONNECTIONS", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["batchmerge", *arguments])
+        code: object = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        assert isinstance(code, int)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_calls_are_of_every_command() -> None:
+    context, commands = click.Context(cli.batchmerge), set[str]()
+    for name in cli.batchmerge.list_commands(context):
+        command = cli.batchmerge.get_command(context, name)
+        commands |= {f"{name} {below}" for below in command.commands} if isinstance(command, click.Group) else {name}
+    assert {next(one for one in commands if text.startswith(one)) for text in CALLS} == commands
+    assert len(CALLS) == len(commands)
+
+
+@pytest.mark.parametrize("text", [*CALLS, *USAGE_ERRORS])
+def test_standard_output_is_one_json_value(text: str, call: Call) -> None:
+    code, told, _ = call(*text.split(), "--json")
+    found = json.loads(told)
+    if isinstance(found, dict) and "error" in found:
+        assert code in (2, 3)
+        assert found["error"]["class"]
+        assert found["error"]["what"]
+    if text in USAGE_ERRORS:
+        assert (code, "--help" in found["error"]["remedy"]) == (2, True)
+
+
+def test_without_it_an_error_is_on_standard_error_alone(call: Call) -> None:
+    assert call("plan", "p", "--no-such-option")[:2] == (2, "")
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_cancelled_command_is_an_error(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestration.cli.check.pipeline_names", _interrupted)
+    code, told, error = call("check", "--json")
+    assert (code, json.loads(told)["error"]["class"], error.strip()) == (130, "Cancelled", "cancelled")
+
+
+def test_what_is_not_paused_may_be_resumed(call: Call) -> None:
+    assert call("resume", "p")[:2] == (0, "p was not paused\n")
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_watching_looks_again_until_it_is_ended(call: Call, monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
+    pauses = iter([lambda: None, _interrupted])
+    monkeypatch.setattr("orchestration.cli.status.time.sleep", lambda _: next(pauses)())
+    code, told, _ = call("status", "--watch", *(["--json"] if as_json else []))
+    assert code == 130
+    if as_json:
+        looks = [json.loads(line) for line in told.splitlines()]
+        assert [set(one) for one in looks] == [{"services", "daemon", "pipelines"}] * 2
+    else:
+        assert told.count("kafka ") == 2
