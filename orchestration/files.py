@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -121,6 +122,15 @@ def pipeline_file(name: str) -> PipelineFile:
 def pipeline_spec(name: str) -> PipelineSpec:
     """What the file of this pipeline says. Raises as `pipeline_file` does."""
     return pipeline_file(name).spec
+
+
+def readable_specs(names: Sequence[str]) -> dict[str, PipelineSpec]:
+    """By pipeline, of the files that can be read; what is wrong with the others is told by whoever opens them."""
+    found = {}
+    for name in names:
+        with suppress(BatchmergeError):
+            found[split_name(name)[0]] = pipeline_spec(name)
+    return found
 
 
 def open_pipeline(name: str, connections: Connections) -> Pipeline:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dagster._core.scheduler.instigation import InstigatorStatus
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.components.metadata import STALE_KEYS
 from orchestration.daemon import daemon_runs
+from orchestration.known_tables import known_tables
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import Pauses, read_pauses
 from orchestration.step_failures import failure_text
@@ -31,7 +33,6 @@ class DagsterState:
         stopped: schedules and sensors that somebody has stopped in Dagster.
         errors: per pipeline why its newest finished run failed, if it did.
         runs: per pipeline the runs under way, for people.
-        stale: per table of each pipeline how many of its keys were stale at its last merge.
         pauses: per pipeline what a person has paused of it.
     """
 
@@ -40,15 +41,13 @@ class DagsterState:
     errors: dict[str, str] = field(default_factory=dict)
     runs: dict[str, list[str]] = field(default_factory=dict)
     pauses: dict[str, Pauses] = field(default_factory=dict)
-    stale: dict[dg.AssetKey, int] = field(default_factory=dict)
 
 
 def dagster_state(specs: Mapping[str, PipelineSpec]) -> DagsterState:
     """Asks the instance of the data folder. Nothing where Dagster was never used here."""
-    home = Path(os.environ.get("DAGSTER_HOME", data_folder() / "dagster"))
-    if not home.exists():
-        return DagsterState()
-    with dg.DagsterInstance.from_config(str(home)) as instance:
+    with _instance() as instance:
+        if instance is None:
+            return DagsterState()
         states = instance.all_instigator_state()
         return DagsterState(
             daemon=daemon_runs(instance),
@@ -56,19 +55,31 @@ def dagster_state(specs: Mapping[str, PipelineSpec]) -> DagsterState:
             errors={name: error for name in specs if (error := _last_error(instance, name))},
             runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in specs},
             pauses={name: read_pauses(instance, name, spec) for name, spec in specs.items()},
-            stale=_stale(instance, [table_key(table) for spec in specs.values() for table in spec.tables]),
         )
 
 
-def _stale(instance: dg.DagsterInstance, tables: Sequence[dg.AssetKey]) -> dict[dg.AssetKey, int]:
-    found = dict[dg.AssetKey, int]()
-    for key in tables:
-        event = instance.get_latest_materialization_event(key)
-        made = event.asset_materialization if event else None
-        value = made.metadata.get(STALE_KEYS) if made else None
-        if value is not None and isinstance(value.value, int):
-            found[key] = value.value
-    return found
+def stale_keys(specs: Mapping[str, PipelineSpec]) -> dict[tuple[str, str], int]:
+    """By pipeline and table how many keys were stale at the last merge; of all tables that are known by now."""
+    tables = {table_key(t.table): (name, t.label) for name, spec in specs.items() for t in known_tables(name, spec)}
+    with _instance() as instance:
+        storage = instance.event_log_storage if instance and tables else None
+        events = storage.get_latest_materialization_events(list(tables)) if storage else {}
+    made = {tables[key]: event.asset_materialization for key, event in events.items() if event}
+    values = {table: one.metadata.get(STALE_KEYS) for table, one in made.items() if one}
+    return {
+        table: value.value for table, value in values.items() if isinstance(value, dg.IntMetadataValue) and value.value
+    }
+
+
+@contextmanager
+def _instance() -> Iterator[dg.DagsterInstance | None]:
+    """None where Dagster was never used here."""
+    home = Path(os.environ.get("DAGSTER_HOME", data_folder() / "dagster"))
+    if not home.exists():
+        yield None
+        return
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        yield instance
 
 
 def _runs(

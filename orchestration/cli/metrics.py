@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=9464, show_default=True, type=click.IntRange(1, 65535), help="Port to listen on.")
-@click.option("--fresh", default=15.0, show_default=True, help="Seconds for which one look at all systems is good.")
+@click.option("--fresh", default=15.0, show_default=True, help="Seconds between two looks at all systems.")
 @click.option("--once", is_flag=True, help="Print the metrics once and end.")
 def metrics(host: str, port: int, fresh: float, once: bool) -> None:
     """Serve metrics of all pipelines as Prometheus text, until Ctrl-C.
@@ -30,17 +30,20 @@ def metrics(host: str, port: int, fresh: float, once: bool) -> None:
     from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
     from orchestration.cli.instance import dagster_instance
-    from orchestration.metrics.exporter import provider
+    from orchestration.metrics.exporter import Measured, provider
 
     if not once and not is_free(port):
         raise click.UsageError(f"port {port} is in use: name another with --port")
     registry = CollectorRegistry()
     with dagster_instance() as instance:
         look = _look(instance)
-        made = provider(look, fresh, registry)
         if once and output.wanted():
             output.result([_plain(sample) for sample in look()])
-        elif once:
+            return
+        measured = Measured(look)
+        made = provider(measured, registry)
+        if once:
+            measured.look()
             output.say(generate_latest(registry).decode().rstrip())
         else:
             server, _ = start_http_server(port, host, registry)
@@ -48,7 +51,8 @@ def metrics(host: str, port: int, fresh: float, once: bool) -> None:
             output.say(f"metrics at {address}; Ctrl-C stops")
             output.result({"address": address})
             try:
-                threading.Event().wait()
+                with measured.looking(fresh):
+                    threading.Event().wait()
             finally:
                 server.shutdown()
         made.shutdown()
@@ -61,7 +65,8 @@ def _plain(sample: Sample) -> dict[str, object]:
 
 def _look(instance: dg.DagsterInstance) -> Callable[[], Iterator[Sample]]:
     from orchestration.cli.pipelines import pipeline_status
-    from orchestration.metrics.events import EventTotals, pipeline_assets
+    from orchestration.metrics.assets import pipeline_assets
+    from orchestration.metrics.events import EventTotals
     from orchestration.metrics.tables import table_samples
 
     totals = EventTotals(instance)

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from typing import TypeVar
+from itertools import cycle, islice
 
 from pydantic import BaseModel, ConfigDict
 
 from jobs.batch import CommittedState
 from jobs.destinations.base import Destination
-from jobs.landing.intermediate import IntermediateTable
 from jobs.members import Members, Seen
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
-from jobs.time_limit import with_timeout
-from orchestration.cli.dagster_state import DagsterState, dagster_state
+from orchestration.cli.asking import Asking
+from orchestration.cli.dagster_state import DagsterState, dagster_state, stale_keys
 from orchestration.components.metadata import caught_up_through, lag_behind
-from orchestration.files import open_members, open_pipeline, pipeline_file, pipeline_names, pipeline_spec, split_name
+from orchestration.files import (
+    open_members,
+    open_pipeline,
+    pipeline_file,
+    pipeline_names,
+    pipeline_spec,
+    readable_specs,
+    split_name,
+)
 from orchestration.names import resident_job, table_key
-from orchestration.pauses import Pauses
+from orchestration.pauses import Pause, Pauses
 from orchestration.sensors.busy import paused_reason
 from resources.connections import Connections, connections_path, load_connections
 from resources.errors import BatchmergeError
 
-T = TypeVar("T")
-_LIMIT = 15
+# So many tables of a pipeline are asked at once.
+_AT_ONCE = 32
+# By whom each entry of `tables` is paused.
+Held = Sequence[Pause | None]
 
 
 class TableStatus(BaseModel):
@@ -45,10 +53,12 @@ class TableStatus(BaseModel):
         refused: of a table: landed rows that it cannot store.
         paused: by whom and since when, where a person has paused it.
         problem: why the table cannot be asked now.
+        topic: whose table or landing it is, with `for_each`.
     """
 
     model_config = ConfigDict(frozen=True)
     name: str
+    topic: str | None = None
     batch: int | None = None
     lag: int | None = None
     seconds_behind: float | None = None
@@ -59,6 +69,11 @@ class TableStatus(BaseModel):
     stale_keys: int = 0
     paused: str | None = None
     problem: str | None = None
+
+    @property
+    def is_landing(self) -> bool:
+        """Or a topic of which nothing can be landed."""
+        return self.name.startswith(("landing ", "topic "))
 
 
 class PipelineStatus(BaseModel):
@@ -104,28 +119,27 @@ def pipeline_status(only: Sequence[str] = ()) -> Status:
     for name in only:
         pipeline_file(name)
     connections, names = load_connections(), only or pipeline_names()
-    state = dagster_state(_specs(names))
+    specs = readable_specs(names)
+    state, asking = dagster_state(specs), Asking()
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda name: _status(name, connections, state), names))
-    return Status(daemon=state.daemon, pipelines=found)
+        found = list(pool.map(lambda name: _status(name, connections, state, asking), names))
+    stale = stale_keys(specs)  # last: topics and tables that nobody knew before are known now
+    return Status(daemon=state.daemon, pipelines=[_with_stale(one, stale) for one in found])
 
 
-def _specs(names: Sequence[str]) -> dict[str, PipelineSpec]:
-    """Of the files that can be read; what is wrong with the others is told with their pipelines."""
-    found = {}
-    for name in names:
-        with suppress(BatchmergeError):
-            found[split_name(name)[0]] = pipeline_spec(name)
-    return found
+def _with_stale(found: PipelineStatus, stale: Mapping[tuple[str, str], int]) -> PipelineStatus:
+    name = split_name(found.name)[0]
+    tables = [table.model_copy(update={"stale_keys": stale.get((name, table.name), 0)}) for table in found.tables]
+    return found.model_copy(update={"tables": tables})
 
 
-def _status(name: str, connections: Connections, state: DagsterState) -> PipelineStatus:
+def _status(name: str, connections: Connections, state: DagsterState, asking: Asking) -> PipelineStatus:
     pipeline = split_name(name)[0]
     pauses = state.pauses.get(pipeline) or Pauses(pipeline)
     try:
         spec = pipeline_spec(name)
-        members = open_members(name, connections)
-        tables = _of_members(members, state) if members else _tables(open_pipeline(name, connections), pauses, state)
+        members, held = open_members(name, connections), [pauses.tables.get(table_key(one)) for one in spec.tables]
+        tables = _of_members(members, held, asking) if members else _of_pipeline(name, spec, connections, held, asking)
     except BatchmergeError as problem:
         return PipelineStatus(name=name, tables=[], problem=str(problem))
     paused = paused_reason(pauses, spec)
@@ -139,33 +153,39 @@ def _status(name: str, connections: Connections, state: DagsterState) -> Pipelin
     )
 
 
-def _tables(pipeline: Pipeline, pauses: Pauses, state: DagsterState) -> list[TableStatus]:
-    """The landing, then the tables."""
-    destinations, ends, place = pipeline.destinations(), _ends(pipeline), pipeline.intermediate
-    landing = f"landing {place.identifier}"
-    tables = [_table(landing, place.committed, "dead_letters", partial(_quarantined, place), ends)]
-    for d in destinations:
-        held = pauses.tables.get(table_key(d.table))
-        found = _table(d.name, d.committed, "refused", partial(_refused, d), ends)
-        stale = state.stale.get(table_key(d.table), 0)
-        tables.append(found.model_copy(update={"paused": str(held) if held else None, "stale_keys": stale}))
-    return tables
+def _of_pipeline(
+    name: str, spec: PipelineSpec, connections: Connections, held: Held, asking: Asking
+) -> list[TableStatus]:
+    def opened() -> Pipeline:
+        return open_pipeline(name, connections)
+
+    # Columns and tables that records have brought are looked up.
+    return _tables(asking.ask(spec.intermediate.connection, name, opened), held, asking)
 
 
-def _of_members(members: Members, state: DagsterState) -> list[TableStatus]:
+def _of_members(members: Members, held: Held, asking: Asking) -> list[TableStatus]:
     """The landing and the tables of every topic; Kafka is asked about all topics at once."""
+    kafka = members.spec.source.connection
     try:
-        seen = with_timeout(_LIMIT, "Kafka", members.look)
+        seen = asking.ask(kafka, "Kafka", members.look)
     except BatchmergeError:
+        asking.gave_up(kafka)
         seen = Seen(members.known(), {})
-
-    def tables(pipeline: Pipeline) -> list[TableStatus]:
-        return _tables(pipeline, Pauses(members.name), state)
-
-    found = members.each("status", seen.members, tables, seen.states)
+    found = list(members.each("status", seen.members, lambda pipeline: _tables(pipeline, held, asking), seen.states))
     by_topic = {outcome.topic: outcome.done or [] for outcome in found}
-    failed = [TableStatus(name=f"topic {topic}", problem=str(problem)) for topic, problem in seen.failed.items()]
+    problems = {**seen.failed, **{outcome.topic: outcome.problem for outcome in found if outcome.problem}}
+    failed = [TableStatus(name=f"topic {t}", topic=t, problem=str(problem)) for t, problem in problems.items()]
     return [*(table for topic in sorted(by_topic) for table in by_topic[topic]), *failed]
+
+
+def _tables(pipeline: Pipeline, held: Held, asking: Asking) -> list[TableStatus]:
+    """The landing, then the tables, all asked side by side."""
+    ends, questions = _ends(pipeline, asking), [_about_landing(pipeline), *map(_about, pipeline.destinations())]
+    tables = _answers(questions, ends, asking)
+    topic = pipeline.spec.source.topics[0] if pipeline.part_of else None
+    # The tables of a topic, or of each name, are in the order of the entries.
+    paused = [None, *islice(cycle(str(pause) if pause else None for pause in held), len(tables) - 1)]
+    return [t.model_copy(update={"topic": topic, "paused": by}) for t, by in zip(tables, paused, strict=True)]
 
 
 def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
@@ -180,27 +200,50 @@ def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
     return "; ".join([f"{' and '.join(on)} {what if len(on) == 1 else 'start runs'}"] * bool(on) + off)
 
 
-def _quarantined(place: IntermediateTable) -> int:
-    return sum(batch.counts.quarantined - batch.counts.recovered for batch in place.landed().batches)
+@dataclass(frozen=True)
+class _Question:
+    """What a table is asked, and the field of `TableStatus` that is counted."""
+
+    name: str
+    connection: str
+    ask: Callable[[], CommittedState | None]
+    counted: str
+    count: Callable[[], int]
 
 
-def _refused(destination: Destination) -> int:
-    return sum(destination.refused().values())
+def _about_landing(pipeline: Pipeline) -> _Question:
+    place, connection = pipeline.intermediate, pipeline.spec.intermediate.connection
+
+    def quarantined() -> int:
+        return sum(batch.counts.quarantined - batch.counts.recovered for batch in place.landed().batches)
+
+    return _Question(f"landing {place.identifier}", connection, place.committed, "dead_letters", quarantined)
 
 
-def _ends(pipeline: Pipeline) -> Offsets | None:
+def _about(table: Destination) -> _Question:
+    def refused() -> int:
+        return sum(table.refused().values())
+
+    return _Question(table.name, table.table.connection, table.committed, "refused", refused)
+
+
+def _ends(pipeline: Pipeline, asking: Asking) -> Offsets | None:
     try:
-        return with_timeout(_LIMIT, "Kafka", pipeline.topic_state).stable
+        return asking.ask(pipeline.spec.source.connection, "Kafka", pipeline.topic_state).stable
     except BatchmergeError:
         return None
 
 
-def _table(
-    name: str, ask: Callable[[], CommittedState | None], counted: str, count: Callable[[], int], ends: Offsets | None
-) -> TableStatus:
+def _answers(questions: Sequence[_Question], ends: Offsets | None, asking: Asking) -> list[TableStatus]:
+    with ThreadPoolExecutor(min(len(questions), _AT_ONCE)) as pool:
+        return list(pool.map(lambda question: _answer(question, ends, asking), questions))
+
+
+def _answer(question: _Question, ends: Offsets | None, asking: Asking) -> TableStatus:
+    name, connection = question.name, question.connection
     try:
-        state = with_timeout(_LIMIT, name, ask)
-        number = with_timeout(_LIMIT, name, count) if state else 0
+        state = asking.ask(connection, name, question.ask)
+        number = asking.ask(connection, name, question.count) if state else 0
     except BatchmergeError as problem:
         return TableStatus(name=name, problem=str(problem))
     vtts, now = state.watermark.vtts if state else None, datetime.now(UTC)
@@ -213,5 +256,5 @@ def _table(
         seconds_behind=round((now - through).total_seconds(), 1) if through else None,
         caught_up_through=through,
         vtts=datetime.fromtimestamp(vtts / 1000, UTC) if vtts is not None else None,
-        **{counted: number},
+        **{question.counted: number},
     )

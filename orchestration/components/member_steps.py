@@ -38,7 +38,7 @@ from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
 from resources.errors import BatchmergeError, TerminalError, TransientError
 
-_FAILED, _NAMED = "failed topics", 5
+_NAMED = 5
 # Seconds before the run's log says of another topic what it has said of one; the metadata says it of each.
 _PAUSE = 1.0
 
@@ -170,7 +170,9 @@ def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: flo
     batches = [batch for outcome in outcomes for batch in outcome.done or ()]
     counts = metadata.total(batches)
     rows = [
-        dg.TableRecord({"topic": o.topic, "batch": o.done[-1].number, **vars(metadata.total(o.done))})
+        dg.TableRecord(
+            {"topic": o.topic, "batch": o.done[-1].number, "batches": len(o.done), **vars(metadata.total(o.done))}
+        )
         for o in sorted(outcomes, key=lambda o: o.topic)
         if o.done
     ]
@@ -179,7 +181,7 @@ def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: flo
         **{name: dg.MetadataValue.int(value) for name, value in vars(counts).items()},
         "seconds": dg.MetadataValue.float(round(seconds, 3)),
         "records per second": dg.MetadataValue.float(round(counts.read / seconds, 1) if seconds else 0.0),
-        **({"topics": dg.MetadataValue.table(rows)} if rows else {}),
+        **({metadata.TOPICS: dg.MetadataValue.table(rows)} if rows else {}),
         **metadata.fields_and_columns(
             {o.topic: metadata.unknown(o.done or ()) for o in outcomes},
             {o.topic: metadata.new_columns(o.done or ()) for o in outcomes},
@@ -210,6 +212,7 @@ def merged_metadata(
         "inserted": dg.MetadataValue.int(sum(c.inserted for c in counts)),
         "updated": dg.MetadataValue.int(sum(c.updated for c in counts)),
         "deleted": dg.MetadataValue.int(sum(c.deleted for c in counts)),
+        **metadata.stage_seconds([one.done.merged.seconds for one in merged if one.done.merged]),
         **({"tables": dg.MetadataValue.table(rows)} if rows else {}),
         **_failed(problems),
     }
@@ -222,7 +225,7 @@ def _failed(problems: Mapping[str, BatchmergeError]) -> dict[str, dg.MetadataVal
         topic: {"problem": str(problem), "transient": isinstance(problem, TransientError)}
         for topic, problem in sorted(problems.items())
     }
-    return {_FAILED: dg.MetadataValue.json(texts)}
+    return {metadata.FAILED: dg.MetadataValue.json(texts)}
 
 
 def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) -> dict[str, dict[str, Any]]:
@@ -230,7 +233,7 @@ def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) 
     event = context.instance.get_latest_materialization_event(landing)
     if event is None or event.run_id != context.run.run_id or event.asset_materialization is None:
         return {}
-    said = event.asset_materialization.metadata.get(_FAILED)
+    said = event.asset_materialization.metadata.get(metadata.FAILED)
     return dict(said.value) if isinstance(said, dg.JsonMetadataValue) and isinstance(said.value, dict) else {}
 
 

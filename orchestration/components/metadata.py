@@ -20,6 +20,9 @@ from jobs.watermark import Watermark
 from resources.errors import ConfigurationError
 
 STALE_KEYS = "stale keys"
+# With many topics, or tables: those that failed, why, and what was done for each.
+FAILED, TOPICS = "failed topics", "topics"
+STAGE = "seconds "
 
 
 def landed(batches: Sequence[LandedBatch], seconds: float) -> dict[str, dg.MetadataValue]:
@@ -58,9 +61,19 @@ def merged(
         **{name: dg.MetadataValue.int(number) for name, number in _unfit(counts).items() if number},
         "read": dg.MetadataValue.int(total(batches).read),
         "quarantined": dg.MetadataValue.int(total(batches).quarantined),
-        "seconds": dg.MetadataValue.float(round(sum(done.seconds.values()), 3)),
-        **{f"seconds {stage}": dg.MetadataValue.float(taken) for stage, taken in done.seconds.items()},
+        **stage_seconds([done.seconds]),
         reference: dg.MetadataValue.text(done.reference),
+    }
+
+
+def stage_seconds(done: Sequence[Mapping[str, float]]) -> dict[str, dg.MetadataValue]:
+    """Of one merge, or of those of several tables together, which may have been side by side."""
+    stages: dict[str, float] = {}
+    for stage, taken in (one for merge in done for one in merge.items()):
+        stages[stage] = stages.get(stage, 0.0) + taken
+    return {
+        "seconds": dg.MetadataValue.float(round(sum(stages.values(), 0.0), 3)),
+        **{f"{STAGE}{stage}": dg.MetadataValue.float(round(taken, 3)) for stage, taken in stages.items()},
     }
 
 

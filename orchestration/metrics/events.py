@@ -6,18 +6,17 @@ Totals begin at zero with the process, which Prometheus takes for a restart; not
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from orchestration.files import pipeline_names, pipeline_spec
+from orchestration.components.metadata import FAILED, STAGE, TOPICS
 from orchestration.metrics import measures
+from orchestration.metrics.assets import Assets, Labels
 from orchestration.metrics.measures import Measure, Sample
-from orchestration.metrics.tables import LANDING
-from orchestration.names import PIPELINE_TAG, landing_key, table_key
-from resources.errors import BatchmergeError
+from orchestration.names import PIPELINE_TAG
 
 _OUTCOMES = ("read", "landed", "quarantined", "skipped", "filtered", "inserted", "updated", "deleted")
 _ENDED = {
@@ -25,22 +24,8 @@ _ENDED = {
     dg.DagsterRunStatus.FAILURE: "failure",
     dg.DagsterRunStatus.CANCELED: "canceled",
 }
-_STAGE = "seconds "
 _PAGE = 500
 _COARSE = timedelta(seconds=5)
-
-
-def pipeline_assets() -> dict[tuple[str, str], dg.AssetKey]:
-    """Pipeline and table (``landing``, or kind and table) to asset key. Files that are wrong have no tables here."""
-    found = {}
-    for name in pipeline_names():
-        try:
-            tables = pipeline_spec(name).tables
-        except BatchmergeError:
-            continue
-        found[name, LANDING] = landing_key(name)
-        found |= {(name, f"{table.kind} {table.table}"): table_key(table) for table in tables}
-    return found
 
 
 @dataclass
@@ -63,63 +48,84 @@ class _Runs:
 
 @dataclass
 class EventTotals:
-    """Follows the events of the assets that it is asked for, from when it is first asked for each."""
+    """Follows the events of the assets that it is asked for, from when it is first asked for any."""
 
     instance: dg.DagsterInstance
     _totals: dict[tuple[Measure, tuple[str, ...]], float] = field(default_factory=lambda: defaultdict(float))
-    _newest: dict[tuple[Measure, tuple[str, ...]], float] = field(default_factory=dict)
+    _newest: dict[Labels, float] = field(default_factory=dict)
     _seen: dict[dg.AssetKey, int] = field(default_factory=dict)
+    _start: int | None = None
     _runs: dict[str, _Runs] = field(default_factory=dict)
 
-    def samples(self, assets: Mapping[tuple[str, str], dg.AssetKey]) -> Iterator[Sample]:
-        """Reads what is new, and gives everything known.
-
-        Args:
-            assets: pipeline and table to the asset that stands for it.
-        """
-        for labels, key in assets.items():
-            if key in self._seen:
-                self._follow(labels, key)
-            else:
-                self._begin(labels, key)
-        for pipeline in sorted({pipeline for pipeline, _ in assets}):
+    def samples(self, assets: Assets) -> Iterator[Sample]:
+        """Reads what is new, and gives everything known."""
+        keys = [key for key in assets.keys if key not in self._seen]
+        if self._start is None:
+            self._start = max(self._last(keys).values(), default=0)
+        self._begin(assets, keys, self._start)
+        # One question about all of them: nearly none of hundreds of tables has news.
+        for key, last in self._last(assets.keys).items():
+            if last > self._seen[key]:
+                self._follow(assets, key)
+        for pipeline in sorted(assets.pipelines):
             self._follow_runs(pipeline)
-        for (measure, values), value in {**self._totals, **self._newest}.items():
-            yield Sample(measure, values, value)
+        yield from (Sample(measures.LAST_SUCCESS, labels, at) for labels, at in self._newest.items())
+        yield from (Sample(measure, values, value) for (measure, values), value in self._totals.items())
 
-    def _begin(self, labels: tuple[str, str], key: dg.AssetKey) -> None:
-        newest = self.instance.fetch_materializations(key, limit=1).records
-        self._seen[key] = newest[0].storage_id if newest else 0
-        for record in newest:
-            self._take_newest(labels, record)
+    def _last(self, keys: Sequence[dg.AssetKey]) -> dict[dg.AssetKey, int]:
+        found = self.instance.event_log_storage.get_latest_materialization_storage_ids(keys)
+        return {key: number for key, number in found.items() if number is not None}
 
-    def _follow(self, labels: tuple[str, str], key: dg.AssetKey) -> None:
+    def _begin(self, assets: Assets, keys: Sequence[dg.AssetKey], start: int) -> None:
+        """What was done before is no part of the totals; of assets that show up later, too."""
+        self._seen |= dict.fromkeys(keys, start)
+        if keys:
+            for key, entry in self.instance.event_log_storage.get_latest_materialization_events(keys).items():
+                if entry:
+                    self._take_success(assets, key, entry.timestamp, _values(entry))
+
+    def _follow(self, assets: Assets, key: dg.AssetKey) -> None:
         while True:
             wanted = dg.AssetRecordsFilter(key, after_storage_id=self._seen[key])
             page = self.instance.fetch_materializations(wanted, limit=_PAGE, ascending=True).records
             counted = set[tuple[str, object]]()
             for record in page:
+                values = _values(record.event_log_entry)
                 self._seen[key] = record.storage_id
-                self._take_newest(labels, record)
+                self._take_success(assets, key, record.timestamp, values)
                 # A backfill reports the same work once for every hour that it was asked for.
-                work = (record.run_id, _values(record).get("commit id"))
+                work = (record.run_id, values.get("commit id") or repr(values))
                 if work not in counted:
-                    self._add(labels, _values(record))
+                    self._take_work(assets, key, values)
                     counted.add(work)
             if len(page) < _PAGE:
                 return
 
-    def _add(self, labels: tuple[str, str], values: Mapping[str, object]) -> None:
+    def _take_success(self, assets: Assets, key: dg.AssetKey, at: float, values: Mapping[str, object]) -> None:
+        """A step of many topics has succeeded for all that it does not name as failed."""
+        failed = values.get(FAILED)
+        named = failed if isinstance(failed, dict) else {}
+        succeeded = [labels for whose, labels in assets.steps.get(key, {}).items() if whose not in named]
+        for labels in [*succeeded, *([assets.own[key]] if key in assets.own else [])]:
+            self._newest[labels] = max(at, self._newest.get(labels, 0.0))
+
+    def _take_work(self, assets: Assets, key: dg.AssetKey, values: Mapping[str, object]) -> None:
+        if key in assets.own:
+            self._add(assets.own[key], values)
+            return
+        by_topic = values.get(TOPICS)
+        for row in by_topic.records if isinstance(by_topic, dg.TableMetadataValue) else ():
+            if labels := assets.steps[key].get(str(row.data["topic"])):
+                self._add(labels, row.data)
+
+    def _add(self, labels: Labels, values: Mapping[str, object]) -> None:
         found: dict[tuple[Measure, tuple[str, ...]], object] = {(measures.BATCHES, labels): values.get("batches")}
         found |= {(measures.ROWS, (*labels, name)): values.get(name) for name in _OUTCOMES}
-        stages = [name for name in values if name.startswith(_STAGE)]
-        found |= {(measures.STAGE_SECONDS, (*labels, n.removeprefix(_STAGE))): values[n] for n in stages}
+        stages = [name for name in values if name.startswith(STAGE)]
+        found |= {(measures.STAGE_SECONDS, (*labels, n.removeprefix(STAGE))): values[n] for n in stages}
         for total, value in found.items():
             if isinstance(value, int | float):
                 self._totals[total] += value
-
-    def _take_newest(self, labels: tuple[str, str], record: dg.EventLogRecord) -> None:
-        self._newest[measures.LAST_SUCCESS, labels] = record.timestamp
 
     def _follow_runs(self, pipeline: str) -> None:
         first = pipeline not in self._runs
@@ -132,6 +138,6 @@ class EventTotals:
                 self._totals[measures.RETRIES, (pipeline,)] += sum(max(0, (step.attempts or 1) - 1) for step in steps)
 
 
-def _values(record: dg.EventLogRecord) -> dict[str, object]:
-    materialization = record.asset_materialization
-    return {name: entry.value for name, entry in materialization.metadata.items()} if materialization else {}
+def _values(entry: dg.EventLogEntry) -> dict[str, object]:
+    made = entry.asset_materialization
+    return {name: value.value for name, value in made.metadata.items()} if made else {}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -13,28 +16,53 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from prometheus_client import CollectorRegistry
 
-from orchestration.metrics.measures import MEASURES, Measure, Sample
+from orchestration.metrics.measures import LOOK_AGE, MEASURES, Measure, Sample
 
+_LOG = logging.getLogger("batchmerge")
 Look = Callable[[], Iterable[Sample]]
 # Each names the place that metrics are sent to; OpenTelemetry's exporter reads the rest of its variables itself.
 _OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 
 
 class Measured:
-    """What was seen at one look, for all metrics; a look at every system is too dear for each metric of each scrape.
+    """What was seen at the last look, for all metrics. A scrape never waits for a look, which may take longer than
+    Prometheus does: a system that hangs keeps it for half a minute, and its values from nobody."""
 
-    Args:
-        fresh: seconds for which a look is good.
-    """
-
-    def __init__(self, look: Look, fresh: float) -> None:
-        self._look, self._fresh = look, fresh
+    def __init__(self, look: Look) -> None:
+        self._look = look
         self._samples: Sequence[Sample] = ()
-        self._at = -fresh
+        self._at = time.monotonic()
+
+    def look(self) -> None:
+        self._samples, self._at = list(self._look()), time.monotonic()
+
+    @contextmanager
+    def looking(self, pause: float) -> Iterator[None]:
+        """Looks again and again in a thread, until the end.
+
+        Args:
+            pause: seconds between two looks.
+        """
+        over = threading.Event()
+        thread = threading.Thread(target=self._keep_looking, args=(pause, over), name="batchmerge-look", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _keep_looking(self, pause: float, over: threading.Event) -> None:
+        while not over.is_set():
+            try:
+                self.look()
+            except Exception as problem:
+                # What was seen before stays, and its age tells of this.
+                _LOG.warning("no look at the systems: %s", problem)
+            over.wait(pause)
 
     def of(self, measure: Measure) -> list[Observation]:
-        if time.monotonic() - self._at >= self._fresh:
-            self._samples, self._at = list(self._look()), time.monotonic()
+        if measure == LOOK_AGE:
+            return [Observation(time.monotonic() - self._at)]
         return [
             Observation(sample.value, dict(zip(measure.labels, sample.labels, strict=True)))
             for sample in self._samples
@@ -42,14 +70,14 @@ class Measured:
         ]
 
 
-def provider(look: Look, fresh: float, registry: CollectorRegistry) -> MeterProvider:
+def provider(measured: Measured, registry: CollectorRegistry) -> MeterProvider:
     """Every metric, read at each scrape of the registry; sent by OTLP too where the environment says so."""
     readers: list[MetricReader] = [
         PrometheusMetricReader(disable_target_info=True, scope_info_enabled=False, registry=registry)
     ]
     if any(os.environ.get(name) for name in _OTLP):
         readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
-    made, measured = MeterProvider(metric_readers=readers), Measured(look, fresh)
+    made = MeterProvider(metric_readers=readers)
     meter = made.get_meter("batchmerge")
     for measure in MEASURES:
         instrument = meter.create_observable_counter if measure.counter else meter.create_observable_gauge

@@ -36,6 +36,9 @@ DEAD_LETTERS = Measure("batchmerge_dead_letters", "Dead letters that wait, of th
 UP = Measure("batchmerge_up", "1 if the table's system answers, else 0.", _TABLE)
 PAUSED = Measure("batchmerge_paused", "1 if nothing of the pipeline starts by itself.", ("pipeline",))
 DAEMON = Measure("batchmerge_daemon_up", "1 if a Dagster daemon runs, which starts schedules and sensors.", ())
+LOOK_AGE = Measure(
+    "batchmerge_look_age_seconds", "How old the other values are: seconds since the last look at all systems.", ()
+)
 CAUGHT_UP = Measure(
     "batchmerge_caught_up_through_timestamp_seconds",
     "As valid through, but a partition that was read to its end counts as of then.",
@@ -64,6 +67,7 @@ MEASURES = (
     UP,
     PAUSED,
     DAEMON,
+    LOOK_AGE,
     CAUGHT_UP,
     LAST_SUCCESS,
     BATCHES,

@@ -8,8 +8,6 @@ from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus
 from orchestration.metrics import measures
 from orchestration.metrics.measures import Sample
 
-LANDING = "landing"
-
 
 def table_samples(status: Status) -> Iterator[Sample]:
     """What is unknown now has no sample: a gap in the plot instead of a zero."""
@@ -20,10 +18,18 @@ def table_samples(status: Status) -> Iterator[Sample]:
 
 def _pipeline(pipeline: PipelineStatus) -> Iterator[Sample]:
     yield Sample(measures.PAUSED, (pipeline.name,), float(pipeline.paused))
+    if pipeline.problem:
+        # There are no tables to tell of where not even the pipeline can be opened.
+        yield Sample(measures.UP, (pipeline.name, landing_label()), 0.0)
     for table in pipeline.tables:
         # `status` names the intermediate table, too; here one label stands for all landings.
-        name = LANDING if table.name.startswith(f"{LANDING} ") else table.name
+        name = landing_label(table.topic) if table.is_landing else table.name
         yield from _table((pipeline.name, name), table)
+
+
+def landing_label(topic: str | None = None) -> str:
+    """With `for_each` each topic has a landing."""
+    return f"landing {topic}" if topic else "landing"
 
 
 def _table(labels: tuple[str, str], table: TableStatus) -> Iterator[Sample]:

@@ -14,14 +14,21 @@ from confluent_kafka import Producer
 
 from jobs.spec.members import member_name
 from jobs.spec.pipeline import PipelineSpec
+from orchestration import pauses
 from orchestration.cli.job_runs import RunResult, run_job
+from orchestration.cli.pipelines import Status, pipeline_status
 from orchestration.components import KafkaPipeline
 from orchestration.definitions import with_shared
+from orchestration.metrics import measures
+from orchestration.metrics.assets import pipeline_assets
+from orchestration.metrics.events import EventTotals
+from orchestration.metrics.tables import table_samples
 from orchestration.names import landing_key
 from orchestration.sensors.lag import look_at
 from resources.connections import Connections, IcebergConnection, KafkaConnection, load_connections
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
+from tests.kit import specs
 from tests.kit.clickhouse import select
 from tests.kit.records import bootstrap
 from tests.orchestration.launching import events
@@ -52,24 +59,26 @@ class Shop:
 
     @property
     def spec(self) -> PipelineSpec:
+        return PipelineSpec.model_validate(self.document)
+
+    @property
+    def document(self) -> dict[str, Any]:
         columns = {"id": "long", "name": "string"}
         tables = [
             {"kind": kind, "table": f"{self.name}.{{table}}", "mode": "upsert"} for kind in ("iceberg", "clickhouse")
         ]
-        return PipelineSpec.model_validate(
-            {
-                "source": {
-                    "pattern": rf"{self.name}\.(?P<table>.+)-[0-9a-f]{{8}}",
-                    "for_each": "topic",
-                    "value": {"format": "json", "columns": columns},
-                },
-                "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
-                "tables": tables,
-                "overrides": self.overrides,
-                "retry": {"max_retries": 0},
-                "control": {"enabled": self.events},
-            }
-        )
+        return {
+            "source": {
+                "pattern": rf"{self.name}\.(?P<table>.+)-[0-9a-f]{{8}}",
+                "for_each": "topic",
+                "value": {"format": "json", "columns": columns},
+            },
+            "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
+            "tables": tables,
+            "overrides": self.overrides,
+            "retry": {"max_retries": 0},
+            "control": {"enabled": self.events},
+        }
 
     @property
     def definitions(self) -> dg.Definitions:
@@ -90,28 +99,31 @@ class Shop:
         found = select(self.connections, f"{self.name}.{table}", columns)
         return sorted(tuple(row[column] for column in columns) for row in found)
 
+    def status(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Status:
+        specs.write(folder / "defs", self.name, self.document)
+        monkeypatch.setattr("orchestration.files.FOLDER", folder / "defs")
+        return pipeline_status()
+
 
 class Events(Shop):
     """A pipeline of one topic, whose records name their tables."""
 
     @property
-    def spec(self) -> PipelineSpec:
+    def document(self) -> dict[str, Any]:
         tables = [
             {"kind": kind, "table": f"{self.name}.{{route_by}}", "mode": "upsert"} for kind in ("iceberg", "clickhouse")
         ]
-        return PipelineSpec.model_validate(
-            {
-                "source": {
-                    "topics": [self.topics["all"]],
-                    "value": {"format": "json", "columns": {"id": "long", "name": "string"}},
-                },
-                "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
-                "route_by": "name",
-                "new_tables": {},
-                "tables": tables,
-                "retry": {"max_retries": 0},
-            }
-        )
+        return {
+            "source": {
+                "topics": [self.topics["all"]],
+                "value": {"format": "json", "columns": {"id": "long", "name": "string"}},
+            },
+            "changes": {"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
+            "route_by": "name",
+            "new_tables": {},
+            "tables": tables,
+            "retry": {"max_retries": 0},
+        }
 
 
 @pytest.fixture
@@ -178,7 +190,9 @@ def test_topics_of_different_schema_one_that_fails_and_one_that_appears(
     assert shop.key("iceberg", "orders") not in names
 
 
-def test_a_members_batches_are_its_own_and_one_group_shows_all(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_a_members_batches_are_its_own_and_one_group_shows_all(
+    shop: Shop, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop.events = True
     shop.make("a")
     shop.make("b")
@@ -218,9 +232,20 @@ def test_a_members_batches_are_its_own_and_one_group_shows_all(shop: Shop, insta
     waits = look_at(shop.name, shop.spec)
     assert (waits.landing, waits.tables) == (0, 0)
 
+    pauses.pause(instance, shop.name, shop.spec, shop.spec.tables[0], "anna")
+    status = shop.status(tmp_path, monkeypatch)
+    samples = [(s.measure, s.labels) for s in table_samples(status)]
+    assert len(samples) == len(set(samples)), "no two have the same labels"
+    (found,) = status.pipelines
+    assert {t.name: "paused by anna" in str(t.paused) for t in found.tables if not t.is_landing} == {
+        f"{kind} {shop.name}.{table}": kind == "iceberg" for kind in ("iceberg", "clickhouse") for table in "ab"
+    }
+    labelled = {s.labels[1] for s in EventTotals(instance).samples(pipeline_assets()) if s.labels[0] == shop.name}
+    assert labelled == {labels[1] for measure, labels in samples if measure == measures.UP}
+
 
 def test_tables_that_records_name_show_up_after_a_reload(
-    clickhouse: Path, topic: Topic, instance: dg.DagsterInstance
+    clickhouse: Path, topic: Topic, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = Events(load_connections(clickhouse / "connections.yaml"), topic)
     shop.make("all")
@@ -244,6 +269,17 @@ def test_tables_that_records_name_show_up_after_a_reload(
     made = instance.get_latest_materialization_event(new)
     assert made is not None
     assert made.run_id == second.run_id
+    assert "seconds" in second.tables[0].metadata
+    assert [name for name in second.tables[0].metadata if name.startswith("seconds ")]
+    pauses.pause(instance, shop.name, shop.spec, shop.spec.tables[1], "anna")
+    status = shop.status(tmp_path, monkeypatch)
+    (found,) = status.pipelines
+    assert {t.name for t in found.tables if t.paused} == {
+        f"clickhouse {shop.name}.{name}" for name in ("login", "sale", "refund")
+    }
+    told = {s.labels[1] for s in EventTotals(instance).samples(pipeline_assets()) if s.labels[0] == shop.name}
+    assert told == {s.labels[1] for s in table_samples(status) if s.measure == measures.UP}
+    pauses.resume(instance, shop.name, shop.spec, None, "anna")
     # All tables are at the newest batch, and so is the consumer group.
     waits = look_at(shop.name, shop.spec)
     assert (waits.landing, waits.tables) == (0, 0)

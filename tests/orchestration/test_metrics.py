@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import dagster as dg
 import pytest
 import yaml
 from dagster._core.test_utils import create_run_for_test
-from prometheus_client import CollectorRegistry, generate_latest
+from opentelemetry.sdk.metrics import MeterProvider
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from jobs.batch import LandedBatch
+from jobs.known_topics import remember
+from jobs.side_by_side import Outcome
 from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus
+from orchestration.components.member_steps import landed_metadata
 from orchestration.metrics import measures
+from orchestration.metrics.assets import Assets, pipeline_assets
 from orchestration.metrics.events import EventTotals
-from orchestration.metrics.exporter import provider
+from orchestration.metrics.exporter import Measured, provider
 from orchestration.metrics.measures import MEASURES, Sample
 from orchestration.metrics.tables import table_samples
-from orchestration.names import PIPELINE_TAG
+from orchestration.names import PIPELINE_TAG, landing_key, table_key
+from resources.errors import TerminalError
+from tests.kit import specs
+from tests.kit.batches import landed
+from tests.kit.flow import Flow
+from tests.kit.waiting import until
 
 _DOCS = Path(__file__).parents[2] / "docs" / "monitoring"
 _MAY = datetime(2026, 5, 1, tzinfo=UTC)
 _KEY = dg.AssetKey(["iceberg", "a", "t"])
-_ASSETS = {("p", "iceberg a.t"): _KEY}
+_ASSETS = Assets({_KEY: ("p", "iceberg a.t")}, pipelines=frozenset("p"))
 
 
 def test_tables_as_they_are_now() -> None:
@@ -35,7 +48,11 @@ def test_tables_as_they_are_now() -> None:
         TableStatus(name="iceberg a.t", batch=2, lag=None, vtts=_MAY, caught_up_through=_MAY, dead_letters=0),
         TableStatus(name="clickhouse a.t", problem="no answer"),
     ]
-    found = list(table_samples(Status(daemon=True, pipelines=[PipelineStatus(name="p", paused=True, tables=tables)])))
+    pipelines = [
+        PipelineStatus(name="p", paused=True, tables=tables),
+        PipelineStatus(name="q", tables=[], problem="no"),
+    ]
+    found = list(table_samples(Status(daemon=True, pipelines=pipelines)))
     assert set(found) == {
         Sample(measures.DAEMON, (), 1.0),
         Sample(measures.PAUSED, ("p",), 1.0),
@@ -50,7 +67,22 @@ def test_tables_as_they_are_now() -> None:
         Sample(measures.CAUGHT_UP, ("p", "iceberg a.t"), _MAY.timestamp()),
         Sample(measures.DEAD_LETTERS, ("p", "iceberg a.t"), 0.0),
         Sample(measures.UP, ("p", "clickhouse a.t"), 0.0),
+        Sample(measures.PAUSED, ("q",), 0.0),
+        Sample(measures.UP, ("q", "landing"), 0.0),
     }
+
+
+def test_each_topic_has_labels_of_its_own() -> None:
+    tables = [
+        TableStatus(name="landing lake.p__a_tmp", topic="a", lag=1),
+        TableStatus(name="iceberg lake.a", topic="a", lag=2),
+        TableStatus(name="landing lake.p__b_tmp", topic="b", lag=3),
+        TableStatus(name="topic c", topic="c", problem="no such topic"),
+    ]
+    found = list(table_samples(Status(pipelines=[PipelineStatus(name="p", tables=tables)])))
+    lags = {s.labels: s.value for s in found if s.measure == measures.LAG}
+    assert lags == {("p", "landing a"): 1, ("p", "iceberg lake.a"): 2, ("p", "landing b"): 3}
+    assert Sample(measures.UP, ("p", "landing c"), 0.0) in found
 
 
 def _merged(instance: dg.DagsterInstance, commit_id: str, inserted: int, hours: tuple[str, ...] = ("h",)) -> None:
@@ -99,6 +131,72 @@ def test_totals_begin_with_the_process_and_count_each_work_once(instance: dg.Dag
     assert {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)} == after
 
 
+def test_a_step_of_many_topics_tells_of_each(instance: dg.DagsterInstance) -> None:
+    landing, step, own = dg.AssetKey(["landing", "p"]), dg.AssetKey(["iceberg", "each_topic"]), _KEY
+    steps = {
+        landing: {"a": ("p", "landing a"), "b": ("p", "landing b")},
+        step: {"a": ("p", "iceberg a.t"), "b": ("p", "iceberg b.t")},
+    }
+    totals, assets = EventTotals(instance), Assets({own: ("p", "iceberg a.t")}, steps, frozenset("p"))
+    assert list(totals.samples(assets)) == []
+
+    run = create_run_for_test(instance, job_name="p", tags={PIPELINE_TAG: "p"})
+    batch, problem = landed(1), TerminalError("no")
+    outcomes = [Outcome("a", done=[batch]), Outcome[list[LandedBatch]]("b", problem=problem)]
+    for number in (1, 2):  # a run that stays tells again and again
+        shown = landed_metadata(outcomes, float(number))
+        _report(instance, run, dg.AssetMaterialization(landing, metadata=shown))
+    _report(instance, run, dg.AssetMaterialization(step, metadata={"inserted": 9}))
+    work: dict[str, Any] = {"batches": 2, "commit id": "one", "inserted": 5, "seconds merge": 1.5}
+    _report(instance, run, dg.AssetMaterialization(own, metadata=work))
+    found = {(s.measure, s.labels): s.value for s in totals.samples(assets)}
+
+    assert found[measures.BATCHES, ("p", "landing a")] == 2
+    assert found[measures.ROWS, ("p", "landing a", "landed")] == 2 * batch.counts.landed > 0
+    assert found[measures.ROWS, ("p", "iceberg a.t", "inserted")] == 5
+    assert found[measures.STAGE_SECONDS, ("p", "iceberg a.t", "merge")] == 1.5
+    succeeded = {labels[1] for measure, labels in found if measure == measures.LAST_SUCCESS}
+    assert succeeded == {"landing a", "iceberg a.t", "iceberg b.t"}
+    assert {labels[1] for measure, labels in found if measure == measures.ROWS} == {"landing a", "iceberg a.t"}
+
+
+def test_assets_that_show_up_later_are_followed_from_the_begin_of_the_process(instance: dg.DagsterInstance) -> None:
+    _merged(instance, "before", 100)
+    totals = EventTotals(instance)
+    list(totals.samples(Assets({dg.AssetKey("other"): ("p", "other"), _KEY: ("p", "iceberg a.t")})))
+    new, labels = dg.AssetKey(["iceberg", "new"]), ("p", "iceberg new")
+    run = create_run_for_test(instance, job_name="p", tags={PIPELINE_TAG: "p"})
+    _report(instance, run, dg.AssetMaterialization(new, metadata={"commit id": "one", "inserted": 3}))
+    found = {(s.measure, s.labels): s.value for s in totals.samples(Assets({new: labels}))}
+    assert found[measures.ROWS, (*labels, "inserted")] == 3
+
+
+def test_the_assets_of_a_pipeline_of_many_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path / "home"))
+    source = {"pattern": r"s\..+", "for_each": "topic", "value": {"format": "json", "columns": {"id": "long"}}}
+    tables = [{"kind": "iceberg", "table": "lake.{topic[1]}", "mode": "append"}]
+    specs.write(tmp_path / "defs", "many", {"source": source, "tables": tables})
+    specs.write(tmp_path / "defs", "one", Flow("t", ["append"], name="one").spec_document)
+    remember("many", ["s.a", "s.b"])
+    found = pipeline_assets()
+    one = table_key(Flow("t", ["append"], name="one").spec.tables[0])
+    assert dict(found.own) == {
+        dg.AssetKey(["iceberg", "lake", "a"]): ("many", "iceberg lake.a"),
+        dg.AssetKey(["iceberg", "lake", "b"]): ("many", "iceberg lake.b"),
+        landing_key("one"): ("one", "landing"),
+        one: ("one", "iceberg tests.one_append"),
+    }
+    assert dict(found.steps) == {
+        landing_key("many"): {"s.a": ("many", "landing s.a"), "s.b": ("many", "landing s.b")},
+        dg.AssetKey(["iceberg", "lake", "each_topic_1"]): {
+            "s.a": ("many", "iceberg lake.a"),
+            "s.b": ("many", "iceberg lake.b"),
+        },
+    }
+    assert found.pipelines == {"many", "one"}
+
+
 def test_runs_are_counted_by_how_they_ended(instance: dg.DagsterInstance) -> None:
     totals = EventTotals(instance)
     list(totals.samples(_ASSETS))
@@ -117,32 +215,70 @@ def _one_of_each() -> Iterator[Sample]:
         yield Sample(measure, tuple(f"<{label}>" for label in measure.labels), float(number))
 
 
-def test_prometheus_reads_every_metric_under_its_name() -> None:
-    registry = CollectorRegistry()
-    made = provider(_one_of_each, 0.0, registry)
-    families = {f.name: f for f in text_string_to_metric_families(generate_latest(registry).decode())}
-    made.shutdown()
+@pytest.fixture
+def scraped() -> Iterator[Callable[[Measured], dict[str, Metric]]]:
+    """The families that a scrape of what was measured gives, by name."""
+    made: list[MeterProvider] = []
+    registries: dict[Measured, CollectorRegistry] = {}
+
+    def scrape(measured: Measured) -> dict[str, Metric]:
+        if measured not in registries:
+            registries[measured] = CollectorRegistry()
+            made.append(provider(measured, registries[measured]))
+        text = generate_latest(registries[measured]).decode()
+        return {family.name: family for family in text_string_to_metric_families(text)}
+
+    yield scrape
+    for one in made:
+        one.shutdown()
+
+
+Scraped = Callable[[Measured], dict[str, Metric]]
+
+
+def test_prometheus_reads_every_metric_under_its_name(scraped: Scraped) -> None:
+    measured = Measured(_one_of_each)
+    measured.look()
+    families = scraped(measured)
     for number, measure in enumerate(MEASURES):
         family = families[measure.name.removesuffix("_total") if measure.counter else measure.name]
         (sample,) = (s for s in family.samples if s.name == measure.name)
-        assert (sample.value, family.documentation) == (number, measure.text)
+        assert family.documentation == measure.text
+        assert sample.value == number or measure == measures.LOOK_AGE
         assert sample.labels == {label: f"<{label}>" for label in measure.labels}
         assert (family.type == "counter") is measure.counter
 
 
-def test_one_look_serves_all_metrics_of_a_scrape() -> None:
-    looks = []
+def test_a_scrape_waits_for_no_look_and_tells_how_old_the_last_one_is(scraped: Scraped) -> None:
+    looks: SimpleQueue[list[Sample] | None] = SimpleQueue()
 
-    def look() -> Iterator[Sample]:
-        looks.append(1)
-        return _one_of_each()
+    def look() -> list[Sample]:
+        """Hangs until it is told what to see; None: it fails."""
+        if (seen := looks.get()) is None:
+            raise RuntimeError("no such file")
+        return seen
 
-    registry = CollectorRegistry()
-    made = provider(look, 3600.0, registry)
-    generate_latest(registry)
-    generate_latest(registry)
-    made.shutdown()
-    assert len(looks) == 1
+    def lag(families: dict[str, Metric]) -> float | None:
+        return families[measures.LAG.name].samples[0].value if measures.LAG.name in families else None
+
+    def age() -> float:
+        value: float = scraped(measured)[measures.LOOK_AGE.name].samples[0].value
+        return value
+
+    measured = Measured(look)
+    with measured.looking(0.0):
+        assert lag(scraped(measured)) is None
+        young = age()
+        until(lambda: age() > young)  # before the first look has ended, too
+        looks.put([Sample(measures.LAG, ("p", "iceberg a.t"), 5.0)])
+        until(lambda: lag(scraped(measured)) == 5.0)
+        looks.put(None)
+        looks.put([Sample(measures.LAG, ("p", "iceberg a.t"), 7.0)])
+        until(lambda: lag(scraped(measured)) == 7.0)
+        young = age()
+        until(lambda: age() > young)  # the next look hangs
+        assert lag(scraped(measured)) == 7.0
+    looks.put([])
 
 
 def _expressions(where: Path) -> list[str]:

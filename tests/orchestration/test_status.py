@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 from dagster._core.test_utils import create_run_for_test
 from dagster._daemon.types import DaemonHeartbeat
 
-from orchestration.cli.dagster_state import DagsterState, dagster_state
-from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus, _starts
+from jobs.known_topics import remember
+from jobs.spec.pipeline import PipelineSpec
+from orchestration.cli.asking import Asking
+from orchestration.cli.dagster_state import DagsterState, dagster_state, stale_keys
+from orchestration.cli.pipelines import (
+    PipelineStatus,
+    Status,
+    TableStatus,
+    _answer,
+    _answers,
+    _Question,
+    _starts,
+    pipeline_status,
+)
 from orchestration.cli.status import _pipelines
+from orchestration.components import metadata
+from orchestration.metrics import measures
+from orchestration.metrics.tables import table_samples
 from orchestration.names import PIPELINE_TAG
+from resources.errors import TimeLimitReached
+from tests.kit import specs
 from tests.kit.flow import Flow
+from tests.kit.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -77,3 +98,94 @@ def test_a_paused_pipeline_and_its_dead_letters() -> None:
     ]
     assert any("VTTS" in line for line in lines)
     assert _pipelines(Status()) == []
+
+
+class Asked:
+    """A table of many, which answers or not."""
+
+    def __init__(self, answers: bool) -> None:
+        self.answers, self.times = answers, 0
+
+    def __call__(self) -> None:
+        self.times += 1
+        if not self.answers:
+            raise TimeLimitReached("no answer within the time limit")
+
+
+def test_a_system_that_leaves_many_tables_without_an_answer_is_not_asked_about_the_others() -> None:
+    away, there, asking = Asked(answers=False), Asked(answers=True), Asking()
+    problems = []
+    for _ in range(5):
+        found = _answer(_Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), {}, asking)
+        problems.append(str(found.problem))
+        assert _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), {}, asking).problem is None
+    assert (away.times, there.times) == (3, 5)
+    assert "no answer within the time limit" in problems[0]
+    assert "not asked: clickhouse has not answered 3 questions just now" in problems[-1]
+
+
+def test_tables_are_asked_side_by_side() -> None:
+    both = threading.Barrier(2, timeout=PATIENCE)
+
+    def ask() -> None:
+        both.wait()
+
+    questions = [_Question(f"iceberg a.{name}", "lake", ask, "refused", lambda: 0) for name in "tu"]
+    assert [found.problem for found in _answers(questions, {}, Asking())] == [None, None]
+
+
+def test_a_system_that_hangs_is_told_and_the_others_are_shown(
+    stack: Path,
+    topic: Callable[..., str],
+    home: Path,
+    tmp_path: Path,
+    silent_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    del home
+    document = yaml.safe_load((stack / "connections.yaml").read_text())
+    document["connections"]["clickhouse"] = {"kind": "clickhouse", "endpoints": [silent_server]}
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(document))
+    flow = Flow(topic(), ["append"], name="p")
+    tables = [flow.spec_document["tables"][0], specs.table("clickhouse", name="a.t")]  # type: ignore[index]
+    specs.write(tmp_path / "defs", "p", {**flow.spec_document, "tables": tables})
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
+    monkeypatch.setattr("orchestration.cli.asking._LIMIT", 3)
+    status = pipeline_status()
+    samples = {s.labels: s.value for s in table_samples(status) if s.measure == measures.UP}
+    assert samples == {("p", "landing"): 1, ("p", "iceberg tests.p_append"): 1, ("p", "clickhouse a.t"): 0}
+    (found,) = status.pipelines
+    assert [table.lag for table in found.tables] == [0, 0, None]
+    assert "no answer within the time limit" in str(found.tables[2].problem)
+
+
+def test_stale_keys_are_those_of_the_tables_that_an_entry_stands_for(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path / "data"))
+    columns = {"format": "json", "columns": {"id": "long"}}
+    each = specs.table("iceberg", name="shop.{topic[1]}")
+    many = PipelineSpec.model_validate(
+        {"source": {"pattern": r"s\..+", "for_each": "topic", "value": columns}, "tables": [each]}
+    )
+    named = PipelineSpec.model_validate(
+        {
+            "source": {"topics": ["t"], "value": {**columns, "columns": {"id": "long", "kind": "string"}}},
+            "route_by": "kind",
+            "new_tables": {},
+            "tables": [{**each, "table": "named.{route_by}"}],
+        }
+    )
+    remember("many", ["s.a", "s.b"])
+    remember("named", ["login"])
+    home.mkdir()
+
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        for key, stale in ((["shop", "a"], 3), (["shop", "b"], 0), (["named", "login"], 2)):
+            told = dg.AssetMaterialization(dg.AssetKey(["iceberg", *key]), metadata=metadata.stale_keys(stale))
+            instance.report_runless_asset_event(told)
+    assert stale_keys({"many": many, "named": named}) == {
+        ("many", "iceberg shop.a"): 3,
+        ("named", "iceberg named.login"): 2,
+    }

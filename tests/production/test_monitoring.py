@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from orchestration.metrics.exporter import provider
+from orchestration.metrics.exporter import Measured, provider
 from orchestration.metrics.measures import MEASURES, Sample
 
 pytestmark = pytest.mark.production
@@ -31,7 +31,9 @@ def _one_of_each() -> Iterator[Sample]:
 
 def test_metrics_follow_prometheus_rules() -> None:
     registry = CollectorRegistry()
-    made = provider(_one_of_each, 0.0, registry)
+    measured = Measured(_one_of_each)
+    measured.look()
+    made = provider(measured, registry)
     text = generate_latest(registry)
     made.shutdown()
     _promtool("check", "metrics", given=text)

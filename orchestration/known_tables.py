@@ -1,0 +1,51 @@
+"""The tables that the entries of a pipeline file stand for, as far as they are known without asking any system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from jobs.known_topics import known_members, seen_names
+from jobs.spec.new_tables import Named, allowed, named_table
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import Table
+from resources.config_files.mistakes import Mistakes
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """One table.
+
+    Attributes:
+        entry: of the pipeline file.
+        table: that it stands for.
+        spec: what the file says for the table's topic.
+        whose: the topic (`for_each`), or the name that records brought (`new_tables`); empty where the entry is one
+            table.
+    """
+
+    entry: Table
+    table: Table
+    spec: PipelineSpec
+    whose: str = ""
+
+    @property
+    def label(self) -> str:
+        """As `status` and the metrics call it."""
+        return f"{self.table.kind} {self.table.table}"
+
+
+def known_tables(name: str, spec: PipelineSpec) -> Iterator[KnownTable]:
+    """By topic, or by name, in the order of the entries."""
+    if spec.source.for_each:
+        for member in known_members(name, spec).members:
+            for entry, table in zip(spec.tables, member.spec.tables, strict=True):
+                yield KnownTable(entry, table, member.spec, member.topic)
+    elif spec.new_tables:
+        for said, named in allowed(spec, {said: Named(said) for said in seen_names(name)}).items():
+            with suppress(Mistakes):  # told by whoever opens the pipeline
+                made = [(entry, named_table(entry, named)) for entry in spec.tables]
+                yield from (KnownTable(entry, table, spec, said) for entry, table in made)
+    else:
+        yield from (KnownTable(entry, entry, spec) for entry in spec.tables)
