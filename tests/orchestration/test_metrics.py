@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.test_utils import create_run_for_test
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -35,6 +36,7 @@ from tests.kit import specs
 from tests.kit.batches import landed
 from tests.kit.flow import Flow
 from tests.kit.waiting import until
+from tests.kit.web import Handler, serving
 
 _DOCS = Path(__file__).parents[2] / "docs" / "monitoring"
 _MAY = datetime(2026, 5, 1, tzinfo=UTC)
@@ -279,6 +281,37 @@ def test_a_scrape_waits_for_no_look_and_tells_how_old_the_last_one_is(scraped: S
         until(lambda: age() > young)  # the next look hangs
         assert lag(scraped(measured)) == 7.0
     looks.put([])
+
+
+def test_where_the_environment_names_a_collector_every_metric_is_sent_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[tuple[str, ExportMetricsServiceRequest]] = []
+
+    class Collector(Handler):
+        def do_POST(self) -> None:
+            received.append((self.path, ExportMetricsServiceRequest.FromString(self.body())))
+            self.answer(200, headers={"Content-Type": "application/x-protobuf"})
+
+    measured = Measured(_one_of_each)
+    measured.look()
+    with serving(Collector) as address:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        made = provider(measured, CollectorRegistry())
+        assert made.force_flush()
+        made.shutdown()
+    path, request = received[0]
+    assert path == "/v1/metrics"
+    scopes = [scope for resource in request.resource_metrics for scope in resource.scope_metrics]
+    assert [scope.scope.name for scope in scopes] == ["batchmerge"]
+    sent = {metric.name: metric for scope in scopes for metric in scope.metrics}
+    assert sent.keys() == {measure.name for measure in MEASURES}
+    for number, measure in enumerate(MEASURES):
+        metric = sent[measure.name]
+        assert metric.WhichOneof("data") == ("sum" if measure.counter else "gauge")
+        (point,) = (metric.sum if measure.counter else metric.gauge).data_points
+        assert point.as_double == number or measure == measures.LOOK_AGE
+        assert {one.key: one.value.string_value for one in point.attributes} == {
+            label: f"<{label}>" for label in measure.labels
+        }
 
 
 def _expressions(where: Path) -> list[str]:
