@@ -13,9 +13,11 @@ from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.test_utils import create_run_for_test
 
 from jobs import protocol
+from orchestration import pauses
 from orchestration.definitions import with_shared
-from orchestration.names import PIPELINE_TAG
+from orchestration.names import LEFT_OUT_TAG, PIPELINE_TAG, landing_key
 from orchestration.sensors.control import after_commit
+from orchestration.sensors.waiting import Cursor
 from resources.connections import Connections
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
@@ -65,6 +67,34 @@ def test_lag_sensor_starts_a_run_at_its_threshold(
     assert topic_event.metadata["end offset"].value == 10
     assert landing_event.metadata["lag"].value == 10
     assert landing_event.partition == _this_hour(), "Dagster leaves what names no hour out of the plot"
+
+
+def test_lag_sensor_shows_what_waits_of_what_a_person_has_paused_and_starts_nothing(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    flow = _flow(topic(), records=10)
+    (table,) = flow.spec.tables
+    produce(bootstrap(connections), flow.topic, _records(10))
+    pauses.pause(instance, flow.name, flow.spec, None, "anna")
+    held = _tick(instance, flow)
+    assert held.run_requests == []
+    assert f"{flow.name} is paused by anna since " in str(held.skip_reason)
+    assert held.asset_events[1].metadata["lag"].value == 10
+
+    pauses.resume(instance, flow.name, flow.spec, None, "anna")
+    pauses.pause(instance, flow.name, flow.spec, table, "anna")
+    (asked,) = _tick(instance, flow, held.cursor).run_requests or []
+    assert asked.asset_selection == [landing_key(flow.name)]
+    assert "is paused by anna since " in asked.tags[LEFT_OUT_TAG]
+
+    assert len(list(protocol.land(flow.pipeline(connections), 1))) == 1
+    flow.overrides["trigger"] = {"age_seconds": 1}
+    long_ago = Cursor.read(held.cursor).model_copy(update={"tables_since": 1.0}).model_dump_json()
+    landed = _tick(instance, flow, long_ago)
+    assert landed.run_requests == [], "no run would bring what is landed into the paused table"
+    assert "10 landed ones are not in every table: no run is due" in str(landed.skip_reason)
+    pauses.resume(instance, flow.name, flow.spec, None, "anna")
+    assert _tick(instance, flow, long_ago).run_requests
 
 
 def test_lag_sensor_feeds_the_plot_only_where_something_moved(

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from dagster._core.test_utils import create_run_for_test
 
+from orchestration import pauses
 from orchestration.names import PIPELINE_TAG
 from resources.connections import Connections
 from tests.kit.clickhouse import clickhouse_flow, destination, rows
@@ -72,6 +73,12 @@ def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
     assert paused.run_requests == []
     assert "is paused" in str(paused.skip_reason)
     flow.overrides["paused"] = False
+    for what in (flow.spec.tables[0], None):
+        pauses.pause(instance, flow.name, flow.spec, what, "anna")
+        held = _tick(instance, flow, early.cursor)
+        assert held.run_requests == []
+        assert "is paused by anna since " in str(held.skip_reason)
+        pauses.resume(instance, flow.name, flow.spec, None, "anna")
     due = _tick(instance, flow, early.cursor)
     assert due.run_requests
     assert due.run_requests[0].asset_selection == [key]

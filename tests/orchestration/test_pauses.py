@@ -9,15 +9,26 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
+from jobs.spec.tables import Table
 from orchestration import pauses
 from orchestration.components.launch import Launch
 from orchestration.components.pause_jobs import pause_jobs
-from orchestration.names import ALTHOUGH_PAUSED_TAG, LEFT_OUT_TAG, PIPELINE_TAG, PROCESS_TAG, landing_key, table_key
+from orchestration.names import (
+    ALTHOUGH_PAUSED_TAG,
+    LEFT_OUT_TAG,
+    PIPELINE_TAG,
+    PROCESS_TAG,
+    landing_key,
+    op_name,
+    table_key,
+)
 from orchestration.pauses import Pause, Paused, Pauses, holds_step, read_pauses
 from orchestration.run_process import process_tags
 from orchestration.sensors.busy import free_to_advance
+from orchestration.step_failures import failure_text
 from resources.errors import ConfigurationError
 from tests.kit.flow import Flow
+from tests.orchestration.launching import definitions
 
 FLOW = Flow("t", ["append", "upsert"], name="p")
 FIRST, SECOND = FLOW.spec.tables
@@ -88,6 +99,42 @@ def test_what_is_on_its_way_does_nothing_more(
 def test_a_launch_by_hand_is_refused_with_the_choices() -> None:
     with pytest.raises(Paused, match=r"p is paused by anna since .* `batchmerge resume p`; or .*--although-paused"):
         holds_step(WHOLE, table_key(FIRST), {}, AFTER)
+
+
+def test_maintenance_leaves_alone_what_is_paused(instance: dg.DagsterInstance) -> None:
+    whole = definitions(FLOW)
+
+    def scheduled() -> dg.RunRequest | dg.SkipReason:
+        with dg.build_schedule_context(instance=instance) as context:
+            tick = whole.resolve_schedule_def("p_maintenance_schedule").evaluate_tick(context)
+        return tick.run_requests[0] if tick.run_requests else dg.SkipReason(tick.skip_message)
+
+    def op(table: Table, **tags: str) -> dg.ExecuteInProcessResult:
+        return whole.resolve_job_def("p_maintenance").execute_in_process(
+            instance=instance, op_selection=[f"{op_name('p', table_key(table))}__maintenance"], tags=tags,
+            raise_on_error=False,
+        )  # fmt: skip
+
+    def said(result: dg.ExecuteInProcessResult) -> bool:
+        told = [entry.user_message for entry in instance.all_logs(result.run_id)]
+        return any("no maintenance: " in text and "paused by anna since " in text for text in told)
+
+    assert isinstance(scheduled(), dg.RunRequest)
+    pauses.pause(instance, "p", FLOW.spec, FIRST, "anna")
+    assert isinstance(scheduled(), dg.RunRequest), "the other tables need it"
+    held = op(FIRST)
+    assert (held.success, said(held)) == (True, True)
+
+    pauses.pause(instance, "p", FLOW.spec, None, "anna")
+    skipped = scheduled()
+    assert isinstance(skipped, dg.SkipReason)
+    assert str(skipped.skip_message).startswith("p is paused by anna since ")
+    on_its_way = op(SECOND, **{"dagster/schedule_name": "p_maintenance_schedule"})
+    assert (on_its_way.success, said(on_its_way)) == (True, True)
+    by_hand = op(SECOND)
+    assert not by_hand.success
+    (failed,) = [event for event in by_hand.all_events if event.is_step_failure]
+    assert "batchmerge resume p" in failure_text(failed)
 
 
 def test_the_buttons_do_the_same(instance: dg.DagsterInstance) -> None:
