@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ def metrics(host: str, port: int, fresh: float, once: bool) -> None:
 
     if not once and not is_free(port):
         raise click.UsageError(f"port {port} is in use: name another with --port")
+    logging.getLogger("batchmerge.metrics").addHandler(logging.StreamHandler())
     registry = CollectorRegistry()
     with dagster_instance() as instance:
         look = _look(instance)

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from orchestration.metrics.measures import LOOK_AGE, MEASURES, Measure, Sample
 
-_LOG = logging.getLogger("batchmerge")
+_LOG = logging.getLogger("batchmerge.metrics")
 Look = Callable[[], Iterable[Sample]]
 # Each names the place that metrics are sent to; OpenTelemetry's exporter reads the rest of its variables itself.
 _OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +38,7 @@ from orchestration.metrics.measures import MEASURES, Sample
 from orchestration.metrics.tables import table_samples
 from orchestration.names import PIPELINE_TAG, landing_key, table_key
 from resources.errors import TerminalError
+from resources.local.ports import free_port
 from tests.kit import specs
 from tests.kit.batches import landed
 from tests.kit.flow import Flow
@@ -251,7 +258,9 @@ def test_prometheus_reads_every_metric_under_its_name(scraped: Scraped) -> None:
         assert (family.type == "counter") is measure.counter
 
 
-def test_a_scrape_waits_for_no_look_and_tells_how_old_the_last_one_is(scraped: Scraped) -> None:
+def test_a_scrape_waits_for_no_look_and_tells_how_old_the_last_one_is(
+    scraped: Scraped, caplog: pytest.LogCaptureFixture
+) -> None:
     looks: SimpleQueue[list[Sample] | None] = SimpleQueue()
 
     def look() -> list[Sample]:
@@ -281,6 +290,32 @@ def test_a_scrape_waits_for_no_look_and_tells_how_old_the_last_one_is(scraped: S
         until(lambda: age() > young)  # the next look hangs
         assert lag(scraped(measured)) == 7.0
     looks.put([])
+    assert "no look at the systems: no such file" in caplog.text
+
+
+def test_the_command_serves_them_until_it_is_ended(tmp_path: Path) -> None:
+    specs.write(tmp_path / "defs", "one", Flow("t", ["append"], name="one").spec_document)
+    variables = {"BATCHMERGE_HOME": str(tmp_path / "home"), "BATCHMERGE_PIPELINES": str(tmp_path / "defs")}
+    environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
+    port = free_port(())
+    command = [str(Path(sys.executable).with_name("batchmerge")), "metrics", "--port", str(port), "--json"]
+    address = f"http://127.0.0.1:{port}/metrics"
+
+    def scrape() -> str:
+        try:
+            with urllib.request.urlopen(address) as answer:
+                return str(answer.read().decode())
+        except urllib.error.URLError:
+            return ""
+
+    with subprocess.Popen(command, env={**environment, **variables}, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            until(lambda: "batchmerge_daemon_up 0.0" in scrape() or server.poll() is not None)
+            assert "batchmerge_look_age_seconds" in scrape()
+        finally:
+            server.send_signal(signal.SIGINT)
+        told, _ = server.communicate()
+    assert (server.returncode, json.loads(told)) == (130, {"address": address})
 
 
 def test_where_the_environment_names_a_collector_every_metric_is_sent_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
