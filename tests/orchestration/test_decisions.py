@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,7 +16,6 @@ from pydantic import ValidationError
 
 from jobs.batch import CommittedState, Counts, LandedBatch
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.side_by_side import Outcome
 from jobs.spec.automation import Retry, Trigger
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.verify import invariants
@@ -26,9 +24,6 @@ from orchestration.cli.job_runs import plain
 from orchestration.components import KafkaPipeline, checks, metadata
 from orchestration.components.config import LandConfig, Mode
 from orchestration.components.failures import as_failures, raise_for_checks
-from orchestration.components.member_checks import wrong_before
-from orchestration.components.member_steps import landed_metadata
-from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window, replays
 from orchestration.names import FILE_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
@@ -213,51 +208,6 @@ def test_fields_that_were_left_out_warn_until_the_file_says_something(said: str 
     assert found.metadata["records with new"].value == 3
     assert "name" not in str(found.metadata), "it has a column now"
     assert metadata.landed(landed, 1)["unknown fields"].value == {"new": 3, "name": 9}
-
-
-def test_of_many_topics_the_fields_are_told_by_topic() -> None:
-    left_out, adds = replace(CHAIN[0], unknown={"new": 2}), replace(CHAIN[1], new_columns={"n": "int to long"})
-    outcomes = [Outcome("b", done=[left_out]), Outcome("a", done=[adds]), Outcome("c", done=[CHAIN[0]])]
-    shown = landed_metadata(outcomes, 1.0)
-    assert shown["unknown fields"].value == {"b": {"new": 2}}
-    assert shown["new columns"].value == {"a": {"n": "int to long"}}
-    assert metadata.landed([left_out, adds], 1)["new columns"].value == {"n": "int to long"}
-
-
-def test_a_check_of_many_topics_names_those_that_are_wrong(instance: dg.DagsterInstance) -> None:
-    key, spec = landing_key("p"), Flow("t", ["upsert"]).spec
-    fields = {
-        name: [checks.fields_result(key, spec, [batch])]
-        for name, batch in {"a": replace(CHAIN[0], unknown={"new": 2}), "b": CHAIN[0]}.items()
-    }
-    found = {one.check_name: one for one in checks.together(key, checks.landing_checks(key), fields)}[checks.FIELDS]
-    assert (found.passed, found.severity, found.metadata["looked at"].value) == (False, dg.AssetCheckSeverity.WARN, 2)
-    assert str(found.description).startswith("a: no column takes the field new")
-
-    check = dg.AssetCheckKey(key, checks.FIELDS)
-    assert wrong_before(instance, check) == set()
-
-    @dg.asset_check(asset=key, name=checks.FIELDS)
-    def again() -> dg.AssetCheckResult:
-        return found
-
-    assert (
-        dg.Definitions(asset_checks=[again])
-        .resolve_implicit_global_asset_job_def()
-        .execute_in_process(instance=instance)
-        .success
-    )
-    assert wrong_before(instance, check) == {"a"}
-
-
-def test_what_is_said_only_once_is_in_the_log_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
-    log, batchmerge = logging.getLogger("of_run"), logging.getLogger("batchmerge")
-    with engine_log_in_run(log, logging.WARNING, pause=60):  # type: ignore[arg-type]  # a logger like any other
-        for topic in ("a", "b"):
-            batchmerge.warning("%s fails", topic)
-            batchmerge.warning("%s has a field", topic, extra={"once": True})
-    told = [record.getMessage() for record in caplog.records if record.name == "of_run"]
-    assert told == ["a fails", "a has a field", "b has a field"]
 
 
 def test_metadata_of_a_landing() -> None:
