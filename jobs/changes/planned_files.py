@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression, Or
@@ -188,14 +189,19 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.ChunkedArray:
-    topics, partitions, offsets = (pc.struct_field(kafka, [name]) for name in ("topic", "partition", "offset"))
-    found = pa.chunked_array([pa.repeat(False, len(kafka))])
-    for tp, taken in part.items():
-        here = pc.and_(pc.equal(topics, tp.topic), pc.equal(partitions, tp.partition))
-        within = pc.and_(pc.greater_equal(offsets, taken.start), pc.less(offsets, taken.end))
-        found = pc.or_(found, pc.and_(here, within))
-    return found
+def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.Array:
+    """Which rows are in these ranges; of thousands of topic-partitions as quickly as of one."""
+    whole = _whole(kafka)
+    topics = pc.struct_field(whole, ["topic"]).dictionary_encode()
+    partitions, offsets = (pc.struct_field(whole, [name]).to_numpy() for name in ("partition", "offset"))
+    numbers = {topic: n for n, topic in enumerate(sorted({tp.topic for tp in part}))}
+    # A topic-partition as a number: its topic's, and its own in the lower half.
+    places = np.array([numbers.get(topic, -1) for topic in topics.dictionary.to_pylist()], np.int64)
+    rows = places[topics.indices.to_numpy()] << 32 | partitions
+    known = sorted((numbers[tp.topic] << 32 | tp.partition, taken.start, taken.end) for tp, taken in part.items())
+    wanted, starts, ends = np.array(known, np.int64).reshape(-1, 3).T
+    at = np.searchsorted(wanted, rows).clip(max=len(wanted) - 1)
+    return pa.array((wanted[at] == rows) & (offsets >= starts[at]) & (offsets < ends[at]))
 
 
 def _together(files: Sequence[LandedFile]) -> Iterator[list[LandedFile]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,23 +24,27 @@ from tests.benchmarks._records import rows as varied
 from tests.benchmarks._workload import PARTITIONS
 
 _NO_TOPIC = "none"
+_PLACES = tuple(TopicPartition(_NO_TOPIC, n) for n in range(PARTITIONS))
 
 
-def land_directly(p: Pipeline, count: int, rows: int, topic: str | None = None) -> None:
-    """Lands batches of so many varied rows as snapshots of one file each: from the beginning of this topic, or of one
-    that is in no Kafka. Each partition gets as many of a batch."""
+def land_directly(
+    p: Pipeline, count: int, rows: int, topic: str | None = None, places: Sequence[TopicPartition] = _PLACES
+) -> None:
+    """Lands batches of so many varied rows as snapshots of one file each: from the beginning of this topic, or of
+    topic-partitions that are in no Kafka. Each of them gets as many of a batch."""
     p.intermediate.prepare()
     table = p.intermediate.catalog.require(p.intermediate.identifier)
-    known = p.kafka.describe([topic])[0] if topic else {_NO_TOPIC: "id"}
-    files, each, before = NewFiles.of(table), rows // PARTITIONS, None
+    known = p.kafka.describe([topic])[0] if topic else {tp.topic: f"id of {tp.topic}" for tp in places}
+    places = [TopicPartition(topic, n) for n in range(PARTITIONS)] if topic else sorted(places)
+    files, each, before = NewFiles.of(table), rows // len(places), None
     metadata, updates = table.metadata, list[TableUpdate]()
     for number in range(1, count + 1):
         taken = OffsetRange((number - 1) * each, number * each)
-        ranges = {TopicPartition(name, n): taken for name in known for n in range(PARTITIONS)}
+        ranges = dict.fromkeys(places, taken)
         batch = Batch(p.name, number, new_commit_id(), before, ranges, known, 0, p.spec.meaning_hash)
         landed, before = LandedBatch(batch, Counts(read=rows, landed=rows), Watermark(), 0), batch.commit_id
         with FileWriter(files) as writer:
-            writer.write(conformed(_columns(landed, next(iter(known)), taken), files.arrow_schema))
+            writer.write(conformed(_columns(landed, places, taken), files.arrow_schema))
         added = [data_file(file.to_json(files), files) for file in writer.written]
         at = StaticTable(table.name(), metadata, table.metadata_location, table.io, table.catalog)
         made, _ = stage(at, "main", added, (), (), landed_to_properties(landed))
@@ -49,16 +54,16 @@ def land_directly(p: Pipeline, count: int, rows: int, topic: str | None = None) 
     p.intermediate.catalog.commit(table, [], [*updates, mirrored])
 
 
-def _columns(landed: LandedBatch, topic: str, taken: OffsetRange) -> dict[str, pa.Array]:
-    """Of landed rows; record n of the log is in partition n % 4, and a batch has them partition by partition."""
+def _columns(landed: LandedBatch, places: Sequence[TopicPartition], taken: OffsetRange) -> dict[str, pa.Array]:
+    """Of landed rows; record n of the log is in place n % their number, and a batch has them place by place."""
     each, rows = len(taken), landed.counts.landed
-    partitions = np.repeat(np.arange(PARTITIONS), each)
-    offsets = np.tile(np.arange(taken.start, taken.end), PARTITIONS)
-    ids = offsets * PARTITIONS + partitions
+    numbers = np.repeat(np.arange(len(places)), each)
+    offsets = np.tile(np.arange(taken.start, taken.end), len(places))
+    ids = offsets * len(places) + numbers
     now = datetime.now(UTC)
     kafka: dict[str, Any] = {
-        "topic": pa.array([topic] * rows),
-        "partition": pa.array(partitions, pa.int32()),
+        "topic": pa.array([tp.topic for tp in places]).take(pa.array(numbers)),
+        "partition": pa.array([tp.partition for tp in places], pa.int32()).take(pa.array(numbers)),
         "offset": pa.array(offsets),
         "timestamp": pa.array([now] * rows, pa.timestamp("us", "UTC")),
     }

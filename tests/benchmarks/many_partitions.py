@@ -1,6 +1,6 @@
 """Fixed costs of many topic-partitions, in one topic and in many topics: a small batch with new records in all of them,
-from the plan to the table's commit with its control events, on services that are warm; beside it the same records of a
-topic with 4 partitions.
+from the plan to the table's commit with its control events, on services that are warm, for each kind of table; beside
+it the same records of a topic with 4 partitions.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 import uuid
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -18,11 +19,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.pipeline import Pipeline
-from resources.connections import Connections, KafkaConnection
+from resources.connections import Connections, KafkaConnection, load_connections
 from tests.benchmarks._records import COLUMNS, as_json, numbers, rows
 from tests.benchmarks._report import Measure, report
 from tests.benchmarks._workload import PARTITIONS, pipeline, services
 from tests.benchmarks.small_batches import advance
+from tests.kit.kinds import KINDS, runnable, with_others
 
 # Kafka makes no more than some thousand partitions in one request.
 _AT_ONCE = 50
@@ -30,20 +32,29 @@ _AT_ONCE = 50
 
 @dataclass
 class Source:
-    """Topics with so many partitions each, and a pipeline that reads them all."""
+    """Topics with so many partitions each, and a pipeline for each kind that reads them all.
 
-    pipeline: Pipeline
+    Attributes:
+        seconds: of each batch, by kind.
+    """
+
+    pipelines: Mapping[str, Pipeline]
     servers: str
     topics: Sequence[str]
     partitions: int
-    seconds: list[float] = field(default_factory=list)
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def batch(self, count: int) -> None:
         """Lands and merges so many records, dealt out to all topic-partitions."""
         self._produce(count)
-        began = time.monotonic()
-        advance(self.pipeline, count)
-        self.seconds.append(time.monotonic() - began)
+        for kind, p in self.pipelines.items():
+            began = time.monotonic()
+            advance(p, count)
+            self.seconds[kind].append(time.monotonic() - began)
+
+    def turns(self, kind: str) -> tuple[float, ...]:
+        """Without the first two, which warm up."""
+        return tuple(self.seconds[kind][2:])
 
     def _produce(self, count: int) -> None:
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 50})
@@ -57,25 +68,29 @@ class Source:
 
 
 def measure(options: Namespace) -> Iterator[Measure]:
-    with services("kafka", "spark", home=options.home) as (_, connections):
-        with source(connections, 1, PARTITIONS) as few:
+    kinds = [kind for name, kind in KINDS.items() if name in options.kinds and runnable(kind)]
+    needed = ("kafka", "spark", *(kind.service for kind in kinds if kind.service))
+    with services(*needed, home=options.home) as (home, _):
+        connections, names = load_connections(with_others(home)), [kind.name for kind in kinds]
+        with source(connections, names, 1, PARTITIONS) as few:
             for _ in range(options.turns + 2):
                 few.batch(options.partitions)
         for topics in (1, options.topics):
-            with source(connections, topics, options.partitions // topics) as many:
+            with source(connections, names, topics, options.partitions // topics) as many:
                 for _ in range(options.turns + 2):
                     many.batch(options.partitions)
             where = "1 topic" if topics == 1 else f"{topics:,} topics"
-            yield Measure(
-                what=f"a record in each of {options.partitions:,} topic-partitions, {where}",
-                unit="s",
-                turns=tuple(many.seconds[2:]),  # the first two warm up
-                beside={f"{PARTITIONS} partitions": tuple(few.seconds[2:])},
-            )
+            for kind in names:
+                yield Measure(
+                    what=f"a record in each of {options.partitions:,} topic-partitions, {where}, into {kind}",
+                    unit="s",
+                    turns=many.turns(kind),
+                    beside={f"{PARTITIONS} partitions": few.turns(kind)},
+                )
 
 
 @contextmanager
-def source(connections: Connections, topics: int, partitions: int) -> Iterator[Source]:
+def source(connections: Connections, kinds: Sequence[str], topics: int, partitions: int) -> Iterator[Source]:
     """Made and deleted again: a broker has not room for all of them at once."""
     servers = connections.get("kafka", KafkaConnection).bootstrap_servers
     admin, names = AdminClient({"bootstrap.servers": servers}), [_name() for _ in range(topics)]
@@ -83,9 +98,12 @@ def source(connections: Connections, topics: int, partitions: int) -> Iterator[S
         for made in admin.create_topics([NewTopic(n, partitions) for n in names[first : first + _AT_ONCE]]).values():
             made.result(timeout=120)
     formats = {"key": {"format": "json", "columns": {"id": "long"}}, "value": {"format": "json", "columns": COLUMNS}}
-    tables = [{"kind": "iceberg", "mode": "append"}]
     reads = {"topics": names, **formats}
-    yield Source(pipeline(connections, names[0], tables, changes={}, source=reads), servers, names, partitions)
+    pipelines = {
+        kind: pipeline(connections, names[0], [{"kind": kind, "mode": "append"}], changes={}, source=reads)
+        for kind in kinds
+    }
+    yield Source(pipelines, servers, names, partitions)
     for gone in admin.delete_topics(names).values():
         gone.result(timeout=120)
 
@@ -95,4 +113,5 @@ def _name() -> str:
 
 
 if __name__ == "__main__":
-    report(__doc__, measure, partitions=(5_000, 40), topics=(500, 4), turns=(5, 1))
+    kinds = (["iceberg", "clickhouse", "bigquery"], ["iceberg", "clickhouse", "bigquery"])
+    report(__doc__, measure, kinds=kinds, partitions=(5_000, 40), topics=(500, 4), turns=(5, 1))

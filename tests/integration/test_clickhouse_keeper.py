@@ -105,6 +105,17 @@ def test_partition_rows_move_together_and_only_for_the_newest_owner(store: Keepe
     assert store.partitions(tps) == {tp: after.row(tp) for tp in tps}
 
 
+def test_rows_of_5000_partitions_with_long_names(store: KeeperStore) -> None:
+    tps = [TopicPartition(f"a-topic-with-a-name-of-fifty-characters-{n % 500:010}", n // 500) for n in range(5000)]
+    held = store.swap(None, Lease(epoch=1, owner="a"))
+    before = PartitionWrite(_batch(1, tps), Phase.BEFORE, {tp: Span(tp.partition, 10**12) for tp in tps})
+    assert store.partitions(tps) == {}
+    store.write(held, before, [])
+    after = replace(before, phase=Phase.AFTER)
+    store.write(held, after, tps)
+    assert store.partitions(tps) == {tp: after.row(tp) for tp in tps}
+
+
 def test_unreachable_server_is_transient() -> None:
     connection = ClickHouseConnection(kind="clickhouse", endpoints=["127.0.0.1:1"], timeout_seconds=1)
     with pytest.raises(Unavailable):

@@ -120,7 +120,7 @@ class Advance:
         failpoint("clickhouse.inserted")
         confirmed = {tp: span for tp, span in step.spans.items() if tp not in found.beyond}
         self.store.write(held, PartitionWrite(step.batch, Phase.BEFORE, found.beyond), begun)
-        self.store.write(held, PartitionWrite(step.batch, Phase.AFTER, confirmed), begun)
+        self.store.write(held, PartitionWrite(step.batch, Phase.AFTER, confirmed, confirms=True), begun)
         failpoint("clickhouse.after")
         return held, inserted
 

@@ -90,7 +90,7 @@ class Insertion:
 
     Attributes:
         sql: the insert of a chunk.
-        coordinates: it asks for the coordinates of its rows.
+        coordinates: of its rows, which of them it asks for; None: no coordinates at all.
         columns: of the table, without version and deletion mark.
         wire: names of the columns that are sent.
         parameters: of the fence.
@@ -103,7 +103,7 @@ class Insertion:
 
     server: ClickHouseServer
     sql: str
-    coordinates: bool
+    coordinates: Only | None
     columns: tuple[Column, ...]
     wire: tuple[str, ...]
     parameters: Mapping[str, object]
@@ -165,7 +165,7 @@ class Insertion:
         if not rows.num_rows:
             return 0
         body = to_arrow_file(rows.select(list(self.wire)))
-        parameters = {**self.parameters, **(_coordinates(chunk) if self.coordinates else {})}
+        parameters = {**self.parameters, **_coordinates(chunk, self.coordinates)}
         token = f"{self.token_prefix}/{chunk.name}{_without(letters)}"
         return retried(lambda: self.server.execute(self.sql, parameters, self._settings(token), body))
 
@@ -222,15 +222,20 @@ class Insertion:
         return kept
 
 
-def _coordinates(chunk: Chunk) -> dict[str, object]:
-    """The records that a chunk covers, as its statement asks for them."""
-    spans = chunk.spans.values()
+def _coordinates(chunk: Chunk, only: Only | None) -> dict[str, object]:
+    """The records that a chunk covers, as its statement asks for them: a topic-partition is a number, its topic's place
+    in `topics` and its own, or the names of thousands would not fit into an address."""
+    if only is None:
+        return {}
+    topics: dict[str, object] = {"topics": list(chunk.topic_ids), "topic_ids": list(chunk.topic_ids.values())}
+    if only is Only.ALL:
+        return topics
+    spans, places = chunk.spans.values(), {topic: n for n, topic in enumerate(chunk.topic_ids, start=1)}
     return {
-        "topics": list(chunk.topic_ids),
-        "topic_ids": list(chunk.topic_ids.values()),
+        **topics,
         "first": min(span.first for span in spans),
         "last": max(span.last for span in spans),
-        "partitions": [f"{tp.topic}/{tp.partition}" for tp in chunk.spans],
+        "partitions": [places[tp.topic] << 32 | tp.partition for tp in chunk.spans],
         "firsts": [span.first for span in spans],
         "lasts": [span.last for span in spans],
     }

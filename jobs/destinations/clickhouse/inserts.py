@@ -181,7 +181,7 @@ class Inserts:
         return Insertion(
             server=shard.server,
             sql=shard.statements.insert(only if appends else Only.ALL, origin),
-            coordinates=appends,
+            coordinates=only if appends else None,
             columns=shard.layout.columns,
             wire=tuple(shard.statements.wire),
             parameters={**fence, **({"step": step} if origin else {})},

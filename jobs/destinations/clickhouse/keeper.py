@@ -1,15 +1,20 @@
 """Leases in a KeeperMap table: strict mode, read back after each write, no retries inside the server.
 
 A write whose condition matches nothing succeeds silently, and one whose answer is lost may have happened: so each
-write is looked at afterwards. With retries inside the server a write that its client has given up could land later,
-over a newer one (tried): so there are none, and ours are conditional.
+write of a lease is looked at afterwards. Rows of topic-partitions, of which there may be thousands, are read back where
+the answer was lost or the write refused. Where it was taken, only a row of a newer owner was left out; then the lease
+is that owner's too, and one look at it tells.
+
+With retries inside the server a write that its client has given up could land later, over a newer one (tried): so there
+are none, and ours are conditional.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite, require_owner
 from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
@@ -18,8 +23,11 @@ from resources.clickhouse import ClickHouseServer, Row, retried
 from resources.errors import CommitFailed, TerminalError, Unavailable
 from sql import render
 
-# Rows of one statement: ZooKeeper takes a request of 1 MB.
-_MOST_ROWS = 200
+T = TypeVar("T")
+
+# Of one statement: ClickHouse takes a parameter of 128 KB, and ZooKeeper a request of 1 MB. A row is about 400 bytes
+# there, and its name one and a half times as long.
+_MOST_ROWS, _MOST_NAMES_SIZE = 1000, 100_000
 _STRICT = {"keeper_map_strict_mode": 1, "insert_keeper_max_retries": 0, "async_insert": 0}
 _COLUMNS = {
     "change": "String",
@@ -105,8 +113,10 @@ class KeeperStore:
     def write(self, held: Lease, rows: PartitionWrite, known: Collection[TopicPartition]) -> None:
         old, new = sorted(set(rows.spans) & set(known)), sorted(set(rows.spans) - set(known))
         for template, wanted in (("partitions_update", old), ("partitions_insert", new)):
-            for start in range(0, len(wanted), _MOST_ROWS):
-                self._write_rows(template, held, rows, wanted[start : start + _MOST_ROWS])
+            for page in _pages({self._name(tp): tp for tp in wanted}):
+                self._write_rows(template, held, rows, page)
+        if rows.spans:
+            require_owner(held, self.lease(), self.server.where)
 
     def forget(self, held: Lease) -> None:
         """Removes the rows of topic-partitions under a lease, and then the lease itself.
@@ -130,31 +140,41 @@ class KeeperStore:
             sql = render("clickhouse", "state_forget", table=self.table, partitions=partitions)
             self._write(sql, {"name": self.name, "epoch": held.epoch}, is_gone)
 
-    def _write_rows(self, template: str, held: Lease, rows: PartitionWrite, tps: Sequence[TopicPartition]) -> None:
-        parameters = {
-            "names": [self._name(tp) for tp in tps],
-            "firsts": [rows.spans[tp].first for tp in tps],
-            "lasts": [rows.spans[tp].last for tp in tps],
-            "topic_ids": [rows.batch.topic_ids.get(tp.topic, "") for tp in tps],
+    def _write_rows(self, template: str, held: Lease, rows: PartitionWrite, page: Mapping[str, TopicPartition]) -> None:
+        parameters: dict[str, object] = {
+            "names": list(page),
             "epoch": held.epoch,
-            "owner": held.owner,
-            "run_id": held.run_id,
             "phase": rows.phase.value,
-            "batch": rows.batch.number,
-            "commit_id": rows.batch.commit_id,
         }
-        wanted = {tp: rows.row(tp) for tp in tps}
+        if not rows.confirms:
+            parameters |= {
+                "firsts": [rows.spans[tp].first for tp in page.values()],
+                "lasts": [rows.spans[tp].last for tp in page.values()],
+                "topic_ids": [rows.batch.topic_ids.get(tp.topic, "") for tp in page.values()],
+                "owner": held.owner,
+                "run_id": held.run_id,
+                "batch": rows.batch.number,
+                "commit_id": rows.batch.commit_id,
+            }
+        wanted = {tp: rows.row(tp) for tp in page.values()}
 
         def is_written() -> bool:
-            if self.partitions(tps) == wanted:
+            if self.partitions(list(wanted)) == wanted:
                 return True
             require_owner(held, self.lease(), self.server.where)
             return False
 
-        self._write(render("clickhouse", template, table=self.table), parameters, is_written)
+        sql = render("clickhouse", template, table=self.table, confirms=rows.confirms)
+        self._write(sql, parameters, is_written, looks=False)
 
-    def _write(self, sql: str, parameters: dict[str, object], is_written: Callable[[], bool]) -> None:
-        """Sends a conditional write until reading back shows it, or that it can never be."""
+    def _write(
+        self, sql: str, parameters: dict[str, object], is_written: Callable[[], bool], looks: bool = True
+    ) -> None:
+        """Sends a conditional write until reading back shows it, or that it can never be.
+
+        Args:
+            looks: also where the server says that it was taken.
+        """
 
         def once() -> None:
             try:
@@ -164,15 +184,19 @@ class KeeperStore:
                 if not is_written():
                     raise Unavailable(problem.what, where=problem.where, remedy=problem.remedy) from problem
                 return
-            if not is_written():
+            if looks and not is_written():
                 raise Unavailable("a write to Keeper has not shown", where=self.server.where)
 
         retried(once)
 
-    def _rows(self, names: list[str]) -> list[Row]:
+    def _rows(self, names: Sequence[str]) -> list[Row]:
         sql = render("clickhouse", "state_rows", table=self.table, prefix=False)
+
+        def of(page: Mapping[str, object]) -> list[Row]:
+            return retried(lambda: self.server.rows(sql, {"names": list(page)}))
+
         try:
-            return retried(lambda: self.server.rows(sql, {"names": names}))
+            return [row for page in _pages(dict.fromkeys(names)) for row in of(page)]
         except TerminalError as problem:
             if problem.facts.get("code") in NO_STATE_TABLE:
                 return []
@@ -180,6 +204,19 @@ class KeeperStore:
 
     def _name(self, tp: TopicPartition) -> str:
         return f"{self.name}/{tp.topic}/{tp.partition}"
+
+
+def _pages(names: Mapping[str, T]) -> Iterator[dict[str, T]]:
+    """What these names stand for, in parts that a statement takes."""
+    page, size = dict[str, T](), 0
+    for name, value in names.items():
+        if len(page) == _MOST_ROWS or size + len(name) + 3 > _MOST_NAMES_SIZE:
+            yield page
+            page, size = {}, 0
+        page[name] = value
+        size += len(name) + 3
+    if page:
+        yield page
 
 
 def _lease(row: Row) -> Lease:

@@ -119,11 +119,16 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class PartitionWrite:
-    """BEFORE or AFTER for these topic-partitions, in the name of a batch: the last one of a step."""
+    """BEFORE or AFTER for these topic-partitions, in the name of a batch: the last one of a step.
+
+    Attributes:
+        confirms: this owner has just written the same but for the phase.
+    """
 
     batch: Batch
     phase: Phase
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    confirms: bool = False
 
     def row(self, tp: TopicPartition) -> PartitionRow:
         handled = Handled(self.spans[tp], self.phase)

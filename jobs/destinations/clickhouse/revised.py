@@ -10,13 +10,10 @@ from jobs.batch import LandedBatch
 from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
 from jobs.destinations.base import MergeContext
-from jobs.destinations.clickhouse.steps import Chunk
+from jobs.destinations.clickhouse.steps import MOST_PARTITIONS, Chunk
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.offsets import TopicPartition
 from sql import render
-
-# Of one chunk: their names and offsets are parameters of its statement, which takes 128 KB of each.
-_MOST_PARTITIONS = 250
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ def _groups(pieces: Sequence[Piece], rows: int) -> Iterator[list[Piece]]:
     group: list[Piece] = []
     for piece in pieces:
         of_another = bool(group) and group[0].topic_id != piece.topic_id
-        full = sum(p.rows for p in group) + piece.rows > rows or len(group) == _MOST_PARTITIONS
+        full = sum(p.rows for p in group) + piece.rows > rows or len(group) == MOST_PARTITIONS
         if group and (of_another or full or group[-1].tp == piece.tp):
             yield group
             group = []

@@ -3,13 +3,15 @@
 The lease fixes a step when it is begun: its first and last batch, and how many offsets a chunk has. Landed batches are
 immutable, so a retry cuts the same batches into the same chunks.
 
-    batches   ┌1┬2┬3┬4┐ ┌────5────┐ ┌6┬7┐     small ones share a chunk, a large one is cut by
-    chunks    └───a───┘ └b┴──c──┴d┘ └─e─┘     topic-partition and offsets
+    batches   ┌1┬2┬3┬4┐ ┌────5────┐ ┌6┬7┐     small ones share a chunk, a large one is cut by topic-partition
+    chunks    └───a───┘ └b┴──c──┴d┘ └─e─┘     and offsets: large partitions are split, small ones share a chunk
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,8 +24,9 @@ from resources.errors import LineageBroken
 
 Spans = dict[TopicPartition, Span]
 
-# Of one chunk: their names and offsets are parameters of its statement, which takes 128 KB of each.
-_MOST_PARTITIONS = 250
+# Of one chunk: they and their offsets are parameters in the address of its statement, which takes 128 KB of each as it
+# is encoded there (a number has up to 22 characters, a topic 258), and 1 MB in all.
+MOST_PARTITIONS, _MOST_TOPICS = 5000, 500
 
 
 @dataclass(frozen=True)
@@ -94,17 +97,18 @@ class Step:
     def _cut(self, run: Sequence[LandedBatch]) -> Iterator[Chunk]:
         spans = _spans([b.batch for b in run])
         first, last = run[0].number, run[-1].number
-        if self.by_partition or (len(run) == 1 and total(run[0].batch.ranges) > self.chunk_rows):
+        size = sum(total(b.batch.ranges) for b in run)
+        if self.by_partition:
             for tp, span in sorted(spans.items()):
-                for start in range(span.first, span.last + 1, self.chunk_rows):
-                    part = Span(start, min(start + self.chunk_rows - 1, span.last))
-                    name = f"{tp}/{part}" if self.by_partition else f"{first}/{tp}/{part}"
-                    yield Chunk(name, first, last, {tp: part}, _ids(run[0].batch, [tp]), is_part=True)
+                for piece in _split(span, self.chunk_rows):
+                    yield Chunk(f"{tp}/{piece}", first, last, {tp: piece}, _ids(run[0].batch, [tp]), is_part=True)
             return
-        for n, tps in enumerate(_groups(sorted(spans), _MOST_PARTITIONS)):
-            name = f"{first}-{last}/{n}" if len(spans) > _MOST_PARTITIONS else f"{first}-{last}"
-            covered = {tp: spans[tp] for tp in tps}
-            yield Chunk(name, first, last, covered, _ids(run[0].batch, tps), is_part=len(spans) > _MOST_PARTITIONS)
+        # Only a batch alone is larger than a chunk; the spans of several may have gaps, which are no rows.
+        parts = list(_packed(spans, self.chunk_rows if size > self.chunk_rows else sys.maxsize))
+        for part in parts:
+            # By what is in it: other versions cut otherwise, and a token that they have used stands for other rows.
+            name = f"{first}-{last}/{_digest(part)}" if len(parts) > 1 else f"{first}-{last}"
+            yield Chunk(name, first, last, part, _ids(run[0].batch, part), is_part=len(parts) > 1)
 
 
 def cut(batches: Sequence[LandedBatch], chunk_rows: int, most_chunks: int) -> list[Step]:
@@ -177,13 +181,34 @@ def _runs(batches: Sequence[LandedBatch], chunk_rows: int) -> Iterator[list[Land
         yield run
 
 
-def _ids(batch: Batch, tps: Sequence[TopicPartition]) -> dict[str, str]:
+def _split(span: Span, rows: int) -> Iterator[Span]:
+    return (Span(start, min(start + rows - 1, span.last)) for start in range(span.first, span.last + 1, rows))
+
+
+def _packed(spans: Spans, rows: int) -> Iterator[Spans]:
+    """Parts of so many offsets each, but for the last, and of no more topic-partitions than a statement takes."""
+    part, room, topics = Spans(), rows, set[str]()
+    for tp, span in sorted(spans.items()):
+        rest = span
+        while rest.first <= rest.last:
+            if not room or len(part) == MOST_PARTITIONS or (len(topics) == _MOST_TOPICS and tp.topic not in topics):
+                yield part
+                part, room, topics = Spans(), rows, set()
+            part[tp] = Span(rest.first, min(rest.last, rest.first + room - 1))
+            room -= part[tp].last - rest.first + 1
+            topics.add(tp.topic)
+            rest = Span(part[tp].last + 1, rest.last)
+    if part:
+        yield part
+
+
+def _digest(spans: Spans) -> str:
+    return hashlib.sha256(repr(sorted(spans.items())).encode()).hexdigest()[:16]
+
+
+def _ids(batch: Batch, tps: Iterable[TopicPartition]) -> dict[str, str]:
     """Topics do not change within a step."""
     return {topic: batch.topic_ids.get(topic, "") for topic in sorted({tp.topic for tp in tps})}
-
-
-def _groups(tps: Sequence[TopicPartition], size: int) -> Iterator[Sequence[TopicPartition]]:
-    return (tps[start : start + size] for start in range(0, len(tps), size))
 
 
 def _spans(batches: Sequence[Batch]) -> Spans:

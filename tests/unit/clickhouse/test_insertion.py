@@ -71,7 +71,7 @@ def _insertion(server: Server, attempt: str = "first") -> Insertion:
     return Insertion(
         server=server,
         sql="insert",
-        coordinates=False,
+        coordinates=None,
         columns=(column,),
         wire=("n",),
         parameters={"lease": "l", "owner": "o"},
