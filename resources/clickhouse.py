@@ -123,7 +123,15 @@ def to_arrow_file(rows: pa.Table) -> bytes:
     with pa.ipc.new_file(sink, rows.schema, options=options) as writer:
         for batch in rows.combine_chunks().to_batches():
             writer.write_batch(batch)
-    return bytes(memoryview(sink.getvalue()))
+    return _Data(sink.getvalue())
+
+
+class _Data(bytes):
+    """What an insert sends. The client looks whether it begins with SELECT, for which it would make a text of all of it
+    (0.2 s of CPU for 12 MB)."""
+
+    def decode(self, *_arguments: object, **_named: object) -> str:
+        return ""
 
 
 @cache

@@ -10,8 +10,10 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, astuple, dataclass, field, fields
 from enum import StrEnum
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +30,8 @@ from resources.carried_errors import error_from_fields, error_to_fields, worst
 from resources.clickhouse import ClickHouseServer, retried, to_arrow_file
 from resources.errors import BatchmergeError, TerminalError
 from resources.spark import spark_errors
+
+T = TypeVar("T")
 
 # The rows of one chunk, made when they are wanted.
 Rows = Callable[[], pa.Table]
@@ -119,14 +123,16 @@ class Insertion:
     def run(self, pieces: Iterable[tuple[int, Rows]]) -> Iterator[pa.RecordBatch]:
         """Inserts all chunks of one task, by number with their rows; gives one row of `RESULT` a chunk.
 
-        A failure is a row too, so that the driver sees the error as it is, not as text in Spark's.
+        While a chunk is sent, the rows of the next one are made. A failure is a row too, so that the driver sees the
+        error as it is, not as text in Spark's.
         """
-        for number, rows in pieces:
-            try:
-                yield self._result(number, self._insert(self.chunks[number], rows()))
-            except BatchmergeError as problem:
-                yield self._result(number, Inserted(), list(error_to_fields(problem)))
-                return
+        with ThreadPoolExecutor(1, "batchmerge-chunk") as thread:
+            for number, rows in _one_ahead((number, thread.submit(rows)) for number, rows in pieces):
+                try:
+                    yield self._result(number, self._insert(self.chunks[number], rows.result()))
+                except BatchmergeError as problem:
+                    yield self._result(number, Inserted(), list(error_to_fields(problem)))
+                    return
 
     @staticmethod
     def _result(number: int, counts: Inserted, error: list[str] | None = None) -> pa.RecordBatch:
@@ -220,6 +226,15 @@ class Insertion:
             return mask
         kept: np.ndarray = mask & (rows[DELETED].to_numpy() == 0)
         return kept
+
+
+def _one_ahead(items: Iterable[T]) -> Iterator[T]:
+    """The same, each after the next one was asked for."""
+    waiting: list[T] = []
+    for item in items:
+        yield from waiting
+        waiting = [item]
+    yield from waiting
 
 
 def _coordinates(chunk: Chunk, only: Only | None) -> dict[str, object]:

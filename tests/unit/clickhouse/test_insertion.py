@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -76,13 +78,17 @@ def _insertion(server: Server, attempt: str = "first") -> Insertion:
         wire=("n",),
         parameters={"lease": "l", "owner": "o"},
         settings={},
-        chunks=(Chunk("1-1", 1, 1, {TopicPartition("t", 0): Span(0, 2)}),),
+        chunks=(_chunk("1-1"),),
         token_prefix="p/t/step",
         query_prefix="q-",
         refusal=Refusal("t", held, "quarantine", "refuse", attempt, {}),
         letters_sql="letters",
         fit_sql={"n": ("fits", "n Int64")},
     )
+
+
+def _chunk(name: str) -> Chunk:
+    return Chunk(name, 1, 1, {TopicPartition("t", 0): Span(0, 2)})
 
 
 def _rows() -> pa.Table:
@@ -116,3 +122,20 @@ def test_another_attempt_writes_its_letters_again() -> None:
     list(_insertion(server).run([(0, _rows)]))
     list(_insertion(server, "second").run([(0, _rows)]))
     assert list(server.tokens.values()) == [2, 1, 1]
+
+
+def test_next_chunk_is_read_while_one_is_sent() -> None:
+    is_read = threading.Event()
+
+    class Waiting(Server):
+        def execute(self, *arguments: Any) -> int:
+            assert is_read.wait(60)
+            return super().execute(*arguments)
+
+    def second() -> pa.Table:
+        is_read.set()
+        return _rows()
+
+    insertion = replace(_insertion(Waiting(most=1000)), chunks=tuple(_chunk(name) for name in ("1-1", "2-2")))
+    done = pa.Table.from_batches(insertion.run([(0, _rows), (1, second)]))
+    assert done.select(["chunk", "rows"]).to_pylist() == [{"chunk": 0, "rows": 3}, {"chunk": 1, "rows": 3}]
