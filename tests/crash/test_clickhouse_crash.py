@@ -74,8 +74,8 @@ def make_load(connections: Connections, stack: Path, topic: Callable[..., str]) 
 
 
 def test_second_step_of_a_killed_merge_is_finished(make_load: Callable[..., Load]) -> None:
-    # Room for six chunks: the three batches take two steps.
-    load = make_load(["upsert_delete"], settings={"non_replicated_deduplication_window": 12})
+    # Room for four chunks: the three batches take two steps.
+    load = make_load(["upsert_delete"], settings={"non_replicated_deduplication_window": 8})
     load.grow(300)
     code, output = load.flow.run(load.home, failpoint="clickhouse.before:2")
     assert code == -signal.SIGKILL, output

@@ -13,6 +13,7 @@ from jobs.destinations.base import MergeContext
 from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.checks import check_continues, check_endpoints, check_table
+from jobs.destinations.clickhouse.chunk_size import Landed, chunk_rows
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.inserts import Inserts
 from jobs.destinations.clickhouse.keeper import KeeperStore
@@ -27,6 +28,7 @@ from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from resources.clickhouse import ClickHouseServer, retried
 from resources.errors import CommitFailed, LineageBroken, TableReplaced
+from resources.spark import parallelism
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")
@@ -126,8 +128,11 @@ class Shard:
             raise
         rest = newer[len(begun.batches) :] if begun else newer
         found = window.windows(self.server, self.layout.path, present)
-        steps = cut(rest, self.table.chunk_rows, min(w.chunks for w in found))
-        steps = [begun, *steps] if begun else steps
+        steps = [begun] if begun else []
+        if rest:
+            most, landed = min(w.chunks for w in found), Landed.of(rest, context.intermediate)
+            rows = chunk_rows(landed, self.table.chunk_rows, parallelism(context.spark), most)
+            steps += cut(rest, rows, most)
         for each in found:
             each.check(max(len(step.chunks) for step in steps))
         return steps

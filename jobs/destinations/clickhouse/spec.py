@@ -38,7 +38,11 @@ class ClickHouseTable(Table):
     out_of_range: OutOfRange = out_of_range_option(
         "dates and times outside of 1900 to 2299, and what is outside of the range of a type in `column_types`"
     )
-    chunk_rows: int = Field(250_000, gt=0, description="offsets per insert")
+    chunk_rows: int = Field(
+        250_000,
+        gt=0,
+        description="the most offsets per insert; fewer where rows are large, or where the cluster has more cores",
+    )
     shard_by: list[str] = Field(
         default_factory=list,
         description="columns whose hash picks the endpoint; left out: the key columns, or topic and partition",
