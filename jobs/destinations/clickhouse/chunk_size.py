@@ -30,10 +30,10 @@ class Landed:
 
     @classmethod
     def of(cls, batches: Sequence[LandedBatch], rows: LandedRows) -> Landed:
-        table = rows.catalog.require(rows.identifier)
-        snapshots = (table.metadata.snapshot_by_id(b.snapshot_id) for b in batches)
-        sizes = (s.summary["added-files-size"] if s and s.summary else None for s in snapshots)
-        return cls(sum(total(b.batch.ranges) for b in batches), sum(int(size or 0) for size in sizes))
+        wanted = {b.snapshot_id for b in batches}
+        snapshots = rows.catalog.require(rows.identifier).metadata.snapshots
+        added = (s.summary.get("added-files-size") for s in snapshots if s.snapshot_id in wanted and s.summary)
+        return cls(sum(total(b.batch.ranges) for b in batches), sum(int(size or 0) for size in added))
 
 
 def chunk_rows(landed: Landed, most: int, cores: int, most_chunks: int) -> int:
