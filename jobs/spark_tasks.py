@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
+import mmh3
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -26,6 +29,26 @@ def numbered(spark: SparkSession, count: int, tasks: int | None = None) -> DataF
     # Known without asking the server, which would cost each job a round trip.
     rows._cached_schema = _NUMBERS  # type: ignore[attr-defined]
     return rows
+
+
+def to_each(rows: DataFrame, tasks: int, name: str) -> DataFrame:
+    """All these rows for each of so many tasks, with the task's number (`task_numbers`) as a column of this name.
+
+    They are shuffled: what is sent with a task's function, or broadcast, passes through the driver.
+    """
+    every = F.explode(F.array(*(F.lit(number).cast("long") for number in task_numbers(tasks))))
+    return rows.withColumn(name, every).repartition(tasks, name)
+
+
+def task_numbers(tasks: int) -> list[int]:
+    """So many numbers that Spark's hash sends to a partition each: those from 0 would meet in some, and leave others
+    without work."""
+    found = dict[int, int]()
+    for number in count():
+        found.setdefault(mmh3.hash(number.to_bytes(8, "little"), 42) % tasks, number)
+        if len(found) == tasks:
+            return list(found.values())
+    raise AssertionError
 
 
 def numbers(batches: Batches) -> Iterator[int]:

@@ -47,6 +47,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger("batchmerge")
 VIEW = "batchmerge_redecoded"
 _NAMED = 10
+_AT_A_TIME = 2_000
 _WAS = ("stage", "kind", "message")
 _CARRIED: Mapping[str, pa.DataType] = {
     "batch": pa.int64(),
@@ -238,10 +239,20 @@ def _failing(letters: DataFrame, evaluated: Callable[[DataFrame], DataFrame]) ->
 
 
 def _failing_in(letters: DataFrame, evaluate: Callable[[DataFrame], None]) -> dict[Coordinates, str]:
-    """Those of one batch, which bounds how many places of letters the run holds."""
-    places = sorted(tuple(row) for row in letters.select("i", "topic", "partition", "offset").collect())
-    found = failing(places, _halves, lambda part: evaluate(_between(letters, "i", part[0][0], part[-1][0])))
-    return {(topic, partition, offset): reason for ((_, topic, partition, offset),), reason in found}
+    """Those of one batch. The run holds the numbers of a few letters at a time."""
+    found: dict[Coordinates, str] = {}
+    some = _after(letters, -1)
+    while some:
+        for (i,), reason in failing(some, _halves, lambda part: evaluate(_between(letters, "i", part[0], part[-1]))):
+            for row in _between(letters, "i", i, i).select("topic", "partition", "offset").collect():
+                found[row["topic"], row["partition"], row["offset"]] = reason
+        some = _after(letters, some[-1])
+    return found
+
+
+def _after(letters: DataFrame, last: int) -> list[int]:
+    """The next numbers of letters in their batch."""
+    return [row["i"] for row in letters.where(F.col("i") > last).select("i").orderBy("i").limit(_AT_A_TIME).collect()]
 
 
 def _between(letters: DataFrame, name: str, first: int, last: int) -> DataFrame:

@@ -54,7 +54,7 @@ class FewChangesTask:
             if changes is None:
                 return
             scan = self.search.scan_for(changes.select(self.keys))
-            if sum(file.rows for share in scan.shares for file in share) > _MOST_ROWS:
+            if sum(file.rows for file in scan.files) > _MOST_ROWS:
                 return
             rows = with_places(changes, scan.keys, scan.rows(), self.null_safe)
         yield from self.write(rows.to_batches())

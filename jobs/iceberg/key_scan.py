@@ -22,12 +22,10 @@ from pyiceberg.io import FileIO
 
 from jobs.iceberg.partitioning import internal
 from jobs.iceberg.position_deletes import BaseFile, Positions, read_positions
-from jobs.spark_tasks import Batches, numbers
 from resources.iceberg_errors import catalog_errors
 
 FILE, POSITION = "_file", "_pos"
 _FIELD_ID = b"PARQUET:field_id"
-# Of a task that is alone: cores and storage have time for it.
 _THREADS = 4
 
 
@@ -101,39 +99,41 @@ class Keys:
         return True
 
 
+def found_by(columns: pa.Schema) -> pa.Schema:
+    """Of the rows that a scan finds, with these columns."""
+    return pa.schema([*columns, pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())])
+
+
 @dataclass(frozen=True)
 class KeyScan:
-    """The function of a task: numbers of shares in, rows of the keys out; no row that is deleted.
+    """Finds the rows of the keys, and none that is deleted.
 
     Attributes:
         where: the table, for errors.
         columns: what is asked of each row beside the columns of the key, by Arrow's field with Iceberg's field id.
-        shares: the files of each task.
         storage: its client of the file system. May hold secrets: never log it.
     """
 
     where: str
     keys: Keys
     columns: pa.Schema
-    shares: Sequence[Sequence[BaseFile]]
+    files: Sequence[BaseFile]
     storage: FileIO = field(repr=False)
 
     @property
     def schema(self) -> pa.Schema:
         """Of the rows that it gives."""
-        return pa.schema([*self.columns, pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())])
+        return found_by(self.columns)
 
-    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        with catalog_errors(self.where):
-            for number in numbers(batches):
-                for file in self.shares[number]:
-                    yield from self._scan(file)
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """A file after the other: for a task beside others."""
+        for file in self.files:
+            yield from self._scan(file)
 
     def rows(self) -> pa.Table:
-        """What is in all shares, several files at a time."""
-        files = [file for share in self.shares for file in share]
+        """Several files at a time: for a task that is alone."""
         with catalog_errors(self.where), ThreadPoolExecutor(_THREADS) as threads:
-            parts = threads.map(lambda file: list(self._scan(file)), files)
+            parts = threads.map(lambda file: list(self._scan(file)), self.files)
             return pa.Table.from_batches([batch for part in parts for batch in part], self.schema)
 
     def _scan(self, file: BaseFile) -> Iterator[pa.RecordBatch]:

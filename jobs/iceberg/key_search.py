@@ -1,24 +1,29 @@
 """Which of a table's data files may hold some keys, by their statistics, and how those are looked through.
 
-It is made where the commit's base is known, and narrowed where the keys are: in the run, or in a task.
+It is made where the commit's base is known, and narrowed where the keys are: in a task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from jobs.iceberg.key_scan import Keys, KeyScan
+from jobs.iceberg.key_scan import Keys, KeyScan, found_by
+from jobs.iceberg.partitioning import internal
 from jobs.iceberg.position_deletes import BaseFile
 from jobs.iceberg.statistics import bounds_of
+from jobs.spark_tasks import Batches
+from resources.iceberg_errors import catalog_errors
 
 Bounds = tuple[Any, Any] | None
+SHARE = "__share"
 
 
 @dataclass(frozen=True)
@@ -37,13 +42,53 @@ class KeySearch:
     files: Sequence[tuple[BaseFile, Sequence[Bounds]]]
     storage: FileIO = field(repr=False)
 
-    def scan_for(self, keys: pa.Table, tasks: int = 1) -> KeyScan:
-        """The search in the files that may hold one of these keys, in so many shares at most."""
+    @property
+    def found(self) -> pa.Schema:
+        """Of the rows that it finds."""
+        return found_by(self.columns)
+
+    def between(self, ends: Mapping[str, tuple[str, str]]) -> KeySearch:
+        """The search in the files that may hold keys between these smallest and largest values, as Spark's text."""
+        wanted = [_ends(self.columns.field(name).type, *texts) for name, texts in ends.items()]
+        places = [self.columns.names.index(name) for name in ends]
+        files = [
+            (file, bounds)
+            for file, bounds in self.files
+            if all(_meet(bounds[place], end) for place, end in zip(places, wanted, strict=True))
+        ]
+        return replace(self, files=files)
+
+    def in_shares(self, most: int) -> list[KeySearch]:
+        """Searches in a part of the files each, that together are this one."""
+        return [replace(self, files=self.files[n::most]) for n in range(min(most, len(self.files)))]
+
+    def scan_for(self, keys: pa.Table) -> KeyScan:
+        """The search in the files that may hold one of these keys."""
         own = [pa.field(name, self.columns.field(name).type) for name in keys.column_names]
         wanted = Keys(keys.cast(pa.schema(own)))
         files = [file for file, bounds in self.files if wanted.may_be_between(bounds)]
-        shares = [files[n::tasks] for n in range(min(tasks, len(files)))]
-        return KeyScan(self.where, wanted, self.columns, shares, self.storage)
+        return KeyScan(self.where, wanted, self.columns, files, self.storage)
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """The function of a task: all keys with the number of a share in, the rows of the keys in its files out.
+
+    Attributes:
+        shares: of the search, by number; those of a task come one after the other.
+    """
+
+    shares: Mapping[int, KeySearch]
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        found = list(batches)
+        if not found:
+            return
+        keys = pa.Table.from_batches(found)
+        for number in keys[SHARE].unique().to_pylist():
+            search, own = self.shares[number], keys.filter(pc.equal(keys[SHARE], number)).drop_columns([SHARE])
+            with catalog_errors(search.where):
+                yield from search.scan_for(own).batches()
 
 
 def with_bounds(
@@ -57,3 +102,18 @@ def with_bounds(
 def can_be_searched(key: pa.Schema) -> bool:
     """Whether equal values of these types are equal to the search: NaN and -0.0 are not."""
     return not any(pa.types.is_floating(f.type) or pa.types.is_nested(f.type) for f in key)
+
+
+def _ends(kind: pa.DataType, *texts: str) -> Bounds:
+    """As Iceberg's metadata has them; None where Arrow reads the text in another way."""
+    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind)):
+        return None
+    least, most = internal(pa.array(texts).cast(kind)).to_pylist()
+    return least, most
+
+
+def _meet(bounds: Bounds, ends: Bounds) -> bool:
+    if bounds is None or ends is None or not isinstance(bounds[0], type(ends[0])):
+        return True
+    least, most = bounds
+    return bool(least <= ends[1] and ends[0] <= most)

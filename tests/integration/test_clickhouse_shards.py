@@ -25,6 +25,7 @@ from resources.local.ports import free_port
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
 from tests.kit.network import wire_to, with_connection
+from tests.kit.received import ROWS, check_no_rows, incompressible, received
 from tests.kit.records import bootstrap, produce, put, random_changes
 
 
@@ -184,6 +185,19 @@ def test_each_row_and_each_letter_is_on_one_endpoint(
     assert (counts.changes, counts.inserted, counts.refused) == (202, 200, 2)
     assert sorted(row[0] for row in rows(connections, flow.table("append"))) == list(range(200))
     assert sum(wire.carried for wire in wires) < 2 * sum(map(len, names))
+
+
+def test_rows_of_several_endpoints_stay_on_workers(
+    sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
+) -> None:
+    connections = sharded(0, 1, 2)
+    flow = clickhouse_flow(topic(partitions=2), ["append"], max_records=100_000, shard_by=["id"])
+    produce(bootstrap(connections), flow.topic, [put(n, incompressible(n), partition=n % 2) for n in range(3 * ROWS)])
+    pipeline = flow.pipeline(connections, spark)
+    with received() as moving:
+        list(protocol.land(pipeline, 0))
+        assert _merged(pipeline, flow.table("append")).merged.counts.inserted == 3 * ROWS
+    check_no_rows(moving, times=3)
 
 
 def _merged(pipeline: Pipeline, table: str) -> MergedBatches:

@@ -25,6 +25,7 @@ from resources.control_topic import ControlWriter
 from tests.kit import specs
 from tests.kit.engine import catalog
 from tests.kit.events import check_all_published, cluster, events
+from tests.kit.received import check_no_rows, incompressible, received
 from tests.kit.records import bootstrap
 
 Rows = list[dict[str, Any]]
@@ -117,6 +118,14 @@ def control(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def expected(table: str, **names: Sequence[int]) -> Rows:
     return [{"id": one, "name": f"{text} of {table}", "at": one} for text, ids in names.items() for one in ids]
+
+
+def test_members_bring_no_rows_here(shop: Shop) -> None:
+    shop.make("a", "b")
+    shop.write(range(200), "".join(map(incompressible, range(4))))
+    with received() as landing_and_merging:
+        assert shop.advance() == {"a": 200, "b": 200}
+    check_no_rows(landing_and_merging)
 
 
 def test_one_job_merges_what_one_task_can_and_others_go_alone(shop: Shop) -> None:

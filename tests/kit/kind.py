@@ -23,6 +23,7 @@ class KindUnderTest:
         name: `kind` in a pipeline file.
         service: the local service that it needs beside those of every test.
         options: of each of its tables in a pipeline file.
+        bulk: those of a table that gets many rows at a time, instead.
         layouts: options that a table's rows must not depend on.
         ways: options by which a merge is made in another way.
         unrepresentable: a column's type and a value that landing takes and a table of this kind cannot hold; None:
@@ -37,6 +38,7 @@ class KindUnderTest:
     name: str
     service: str | None = None
     options: ClassVar[Mapping[str, object]] = {}
+    bulk: ClassVar[Mapping[str, object]] = {}
     layouts: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     ways: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     unrepresentable: tuple[str, object] | None = None

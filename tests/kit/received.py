@@ -12,6 +12,15 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
 
+# Of what tests move: 300 bytes each, which no compression makes small.
+ROWS = 4_000
+# Of Spark, whatever is moved. ClickHouse's client begins by asking for all of the server's settings.
+_MOST_BYTES, _MOST_FROM_SERVERS = 64_000, 300_000
+
+
+def incompressible(n: int) -> str:
+    return "".join(f"{n * 7919 + k:x}" for k in range(50))
+
 
 @dataclass
 class Received:
@@ -53,3 +62,10 @@ def received() -> Iterator[Received]:
         patch.setattr(socket.SocketIO, "readinto", read)
         patch.setattr(PyArrowFile, "open", noted)
         yield found
+
+
+def check_no_rows(found: Received, times: int = 1) -> None:
+    """None of `ROWS`, by what one merge into one server brings; so many times as much is no row of theirs either."""
+    assert 0 < found.bytes_from_spark < times * _MOST_BYTES
+    assert found.bytes_from_servers < times * _MOST_FROM_SERVERS
+    assert found.data_files == []

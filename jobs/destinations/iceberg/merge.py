@@ -24,12 +24,12 @@ from jobs.changes.reduction import Reduction
 from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.few_changes_task import FewChangesTask
-from jobs.iceberg.key_scan import KeyScan
+from jobs.iceberg.key_search import SHARE, KeySearch, SearchTask
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.rows import with_all_columns
 from jobs.schema.types import type_name
-from jobs.spark_tasks import OneTask, in_tasks, numbered, told_by_tasks
+from jobs.spark_tasks import OneTask, in_tasks, numbered, task_numbers, to_each, told_by_tasks
 from resources.errors import InvariantBroken
 from resources.spark import parallelism
 from sql import quote, render
@@ -39,6 +39,8 @@ _FOUND = "batchmerge_found"
 _COORDINATES = ("_topic", "__partition", "_offset")
 # The files are looked through for the keys of so few changes; those of more are joined with the table by Spark.
 _SCANNED_KEYS = 200_000
+# They are sent to as many tasks as this makes of them together.
+_SENT_KEYS = 4_000_000
 # So many changes are sent to every worker, to find their keys there; of more the table's keys are sorted.
 _BROADCAST_CHANGES = 1_000_000
 # New rows are spread over so many tasks at most.
@@ -155,31 +157,41 @@ class Changes:
         columns = delta.known_at_base(c.name for c in self.wanted.columns)
         if delta.path is None:
             return self._joined(None, columns), self._bounds["changes"]
-        names = [F.col(quote("spark", key)) for key in self.wanted.keys]
-        keys = self.spark.table(_VIEW).select(names).limit(_SCANNED_KEYS + 1).toArrow()
-        if len(keys) <= _SCANNED_KEYS and columns.issuperset(self.wanted.keys):
-            order = [self.wanted.order_by] if self.wanted.order_by else []
-            others = [*order, *self._kept, *(_COORDINATES if self._names_rows else ())]
-            tasks = parallelism(self.spark)
-            search = delta.search_by(self.wanted.keys, [name for name in others if name in columns])
-            if search is not None:
-                return self._joined(self._scanned(search.scan_for(keys, tasks)), columns, bounded={}), len(keys)
+        search = self._search(delta, columns) if self._bounds["changes"] <= _SCANNED_KEYS else None
+        if search is not None:
+            return self._joined(self._scanned(search), columns), self._bounds["changes"]
         few = self._bounds["changes"] <= _BROADCAST_CHANGES
         return self._joined(delta.path, columns, broadcast=few, bounded=self._bounded), self._bounds["changes"]
 
+    def _search(self, delta: RowDelta, columns: frozenset[str]) -> KeySearch | None:
+        """How tasks look through the files; None where Spark has to."""
+        if not columns.issuperset(self.wanted.keys):
+            return None
+        order = [self.wanted.order_by] if self.wanted.order_by else []
+        others = [*order, *self._kept, *(_COORDINATES if self._names_rows else ())]
+        search = delta.search_by(self.wanted.keys, [name for name in others if name in columns])
+        if search is None:
+            return None
+        ends = {self.wanted.keys[n]: (self._bounds[f"min_{n}"], self._bounds[f"max_{n}"]) for n in self._bounded}
+        return search.between(ends)
+
     def _joined(
-        self, target: tuple[str, ...] | None, columns: frozenset[str], broadcast: bool = True, **more: object
+        self, target: tuple[str, ...] | None, columns: frozenset[str], broadcast: bool = False, **more: object
     ) -> DataFrame:
         text = self._render("row_delta", target, target_columns=columns, broadcast=broadcast, **more)
         return self.spark.sql(text, args=self._bound_values if more.get("bounded") else {})
 
-    def _scanned(self, scan: KeyScan) -> tuple[str, ...] | None:
-        """The rows that the scan finds as a view; None where no file can hold any."""
-        if not scan.shares:
+    def _scanned(self, search: KeySearch) -> tuple[str, ...] | None:
+        """The rows that the search finds as a view; None where no file can hold any."""
+        most = min(parallelism(self.spark), max(1, _SENT_KEYS // max(1, self._bounds["changes"])))
+        shares = search.in_shares(most)
+        if not shares:
             return None
-        shares = numbered(self.spark, len(scan.shares))
-        kind = from_arrow_schema(scan.schema, prefer_timestamp_ntz=True)
-        shares.mapInArrow(in_tasks(scan), kind).createOrReplaceTempView(_FOUND)
+        names = [F.col(quote("spark", key)) for key in self.wanted.keys]
+        keys = to_each(self.spark.table(_VIEW).select(names), len(shares), SHARE)
+        task = SearchTask(dict(zip(task_numbers(len(shares)), shares, strict=True)))
+        kind = from_arrow_schema(search.found, prefer_timestamp_ntz=True)
+        keys.mapInArrow(in_tasks(task), kind).createOrReplaceTempView(_FOUND)
         return (_FOUND,)
 
     def _keep_at_hand(self, path: tuple[str, ...] | None) -> None:

@@ -19,6 +19,7 @@ from jobs.batch import CommittedState
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.folding import foldable
 from jobs.iceberg.history import state_properties
+from jobs.iceberg.key_search import SHARE, SearchTask
 from jobs.iceberg.position_deletes import by_data_file, write_deletes
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
@@ -280,10 +281,12 @@ def test_scan_finds_the_rows_of_the_keys_that_are_not_deleted(
     )
     search = delta.search_by(names, ["name"])
     assert search
-    scan = search.scan_for(keys, tasks=4)
-    assert len(scan.shares) == 1, "the other file has no such key"
-    shares = pa.RecordBatch.from_pydict({"id": list(range(len(scan.shares)))})
-    found = [row for batch in scan([shares]) for row in batch.to_pylist()]
+    scan = search.scan_for(keys)
+    assert len(scan.files) == 1, "the other file has no such key"
+    assert len(search.files) == 2
+    task = SearchTask({5: search, 7: search.between({"id": ("60", "69")})})
+    for_each = [keys.append_column(SHARE, pa.array([number] * len(keys))) for number in (5, 7)]
+    found = [row for batch in task(pa.concat_tables(for_each).to_batches()) for row in batch.to_pylist()]
     assert scan.rows().to_pylist() == found
     expected = [(1, "a", 0), (4, "d", 2)] if len(names) == 1 else [(1, "a", 0)]
     assert [(row["id"], row["name"], row["_pos"]) for row in found] == expected
@@ -303,3 +306,28 @@ def test_compaction_drops_the_deletes_of_data_files_that_are_gone(lake: IcebergC
     drop_dangling_deletes(MaintainedTable("p", lake, NAME, "main", True, (), 60))
     assert rows_of(lake) == [(2, "c")]
     assert totals(lake) == {"total-records": 2, "total-delete-files": 1, "total-position-deletes": 1}
+
+
+@pytest.mark.parametrize(
+    ("ends", "left"),
+    [
+        ({"id": ("3", "50")}, 1),
+        ({"id": ("5", "69")}, 0),
+        ({"id": ("4", "70")}, 2),
+        ({"name": ("e", "x")}, 0),
+        ({"id": ("1", "70"), "name": ("y", "y")}, 1),
+    ],
+    ids=str,
+)
+def test_files_that_hold_no_key_between_the_ends_are_left_out(
+    lake: IcebergCatalog, ends: dict[str, tuple[str, str]], left: int
+) -> None:
+    create(lake)
+    first = begin(lake, 0)
+    add(first, [(1, "a"), (2, "b"), (4, "d")])
+    add(first, [(70, "z"), (71, "y")])
+    publish(first, 1)
+    search = begin(lake, 1).search_by(["id", "name"])
+    assert search
+    assert len(search.between(ends).files) == left
+    assert [len(share.files) for share in search.in_shares(4)] == [1, 1]
