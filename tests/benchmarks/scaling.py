@@ -3,7 +3,8 @@ run but the object store (S3): landing, merges into Iceberg and ClickHouse, and 
 
 A throttle lets each worker run for a tenth of the time only, so that two cores carry four of them with the driver, the
 run and all services beside. Serial is the time in which no task ran. It is not throttled, so it weighs less here than
-beside workers that are whole: what 100 cores could gain is told of the time that whole workers would take.
+beside workers that are whole: what 100 cores could gain is told of the time that whole workers would take. No task is
+cut in two there, and there are as many as with the most workers here; a larger cluster cuts a large batch into more.
 """
 
 from __future__ import annotations
@@ -44,26 +45,31 @@ class Work:
         spans: when it began and ended, seconds since 1970.
         serial: seconds in which no task ran.
         tasks: seconds that tasks ran, all together, in the time of a whole core.
+        longest: of these, those of the longest task: with more cores than tasks the others wait for it.
     """
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     serial: list[float] = field(default_factory=list)
     tasks: list[float] = field(default_factory=list)
+    longest: list[float] = field(default_factory=list)
 
     @property
     def seconds(self) -> list[float]:
         return [end - begin for begin, end in self.spans]
 
     def gain(self, share: float, few: int, many: int) -> tuple[float, ...]:
-        """How many times faster many workers are than few, by Amdahl's law: what is serial stays as it is.
+        """How many times faster many workers are than few, by Amdahl's law: what is serial stays as it is, and no task
+        is cut in two.
 
         Args:
             share: of a core that each worker has.
         """
-        return tuple(
-            (serial + tasks / share / few) / (serial + tasks / share / many)
-            for serial, tasks in zip(self.serial, self.tasks, strict=True)
-        )
+
+        def seconds(workers: int, serial: float, tasks: float, longest: float) -> float:
+            return serial + max(tasks / workers, longest) / share
+
+        turns = list(zip(self.serial, self.tasks, self.longest, strict=True))
+        return tuple(seconds(few, *turn) / seconds(many, *turn) for turn in turns)
 
 
 def measure(options: Namespace) -> Iterator[Measure]:
@@ -111,7 +117,9 @@ def on_cluster(
         for begin, end in work.spans:
             inside = [(max(t.begin, begin), min(t.end, end)) for t in ran if t.begin < end and t.end > begin]
             work.serial.append(end - begin - covered(inside))
-            work.tasks.append(sum(b - a for a, b in inside) * options.share / 100)
+            seconds = [(b - a) * options.share / 100 for a, b in inside]
+            work.tasks.append(sum(seconds))
+            work.longest.append(max(seconds, default=0.0))
     return works
 
 

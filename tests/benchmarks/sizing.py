@@ -7,13 +7,17 @@ costs, and metadata grows with topic-partitions and batches. How well that holds
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from jobs.batch import Batch, Counts, LandedBatch, landed_to_properties
+from jobs.destinations.bigquery import sent_rows
+from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.iceberg import merge
 from jobs.iceberg.state_file import StateFile, long_parts, shortened, to_puffin
+from jobs.landing import splits
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.watermark import Watermark
 from tests.benchmarks._report import Results, shown
@@ -127,6 +131,14 @@ def tables(results: Results) -> str:
                 "bytes of the statistics file",
                 (_offsets(topics, partitions) for topics, partitions in ((1, 12), (1, 1_000), (1, 5_000), (500, 10))),
             ),
+            "### Cores that a batch can use",
+            _lines(
+                "records | landing | merge into Iceberg, at most | into ClickHouse, `chunk_rows` as it is | "
+                "rows sent to BigQuery",
+                map(_usable, (100_000, 1_000_000, 10_000_000)),
+            ),
+            "### More workers",
+            _scaling(results),
             "### BigQuery's loads",
             _lines("tables | shortest interval of a flush, by Google's limits", map(_loads, (1, 50, 500, 5_000))),
         ]
@@ -155,6 +167,28 @@ def _offsets(topics: int, partitions: int) -> str:
     return f"{topics:,} | {partitions:,} | {size:,} | {size * 20_000 / 1e6:,.0f} | {file:,}"
 
 
+def _usable(records: int) -> str:
+    """Tasks of one batch, in one table: that many cores at most work on it."""
+    landing = -(-records // splits._WORTH_A_TASK)
+    chunks = -(-records // int(ClickHouseTable.model_fields["chunk_rows"].default))
+    sent = min(landing, 1 + records // sent_rows._WORTH_A_TASK)
+    return f"{records:,} | {landing} | {merge._WRITERS} | {chunks} | {sent}"
+
+
+def _scaling(results: Results) -> str:
+    """What the benchmark `scaling` says, where it is among the results."""
+    if "scaling" not in results.parts:
+        return "Not measured yet (`python -m tests.benchmarks scaling`, on an idle machine)."
+    return _lines(
+        "what | measured | by Amdahl's law",
+        (
+            f"{one.what} | {shown(one.turns, one.unit)} | {'; '.join(shown(t, one.unit) for t in one.beside.values())}"
+            for one in results.parts["scaling"].measures
+            if one.unit == "times"
+        ),
+    )
+
+
 def _loads(count: int) -> str:
     return f"{count:,} | {max(_DAY / _LOADS_OF_TABLE, _DAY * count / _LOADS_OF_PROJECT):,.0f} s"
 
@@ -171,5 +205,5 @@ def _cores(results: Results) -> int:
     return int(results.parts["formats"].machine.split()[0])
 
 
-def _lines(head: str, rows: Iterator[str] | map[str]) -> str:
+def _lines(head: str, rows: Iterable[str]) -> str:
     return "\n".join([f"| {head} |", f"|{' --- |' * (head.count(' | ') + 1)}", *(f"| {row} |" for row in rows)])
