@@ -71,12 +71,16 @@ definitions: setup ## Check that Dagster can load every pipeline, and the YAML o
 crash: setup ## Kill the real process at every boundary, many times (minutes)
 	BATCHMERGE_KILLS=200 BATCHMERGE_KILL_ROWS=5000000 $(BIN)/python -m pytest tests/crash
 
-# S3: one that is busy, and credentials that end. Google's: BigQuery loads landed files from there.
-STORE_TESTS_s3 := tests/integration/test_faulty_object_store.py tests/integration/test_vended_credentials.py
+# What reads or writes the lake: the behaviour suite of Iceberg, and in full the crash matrix, maintenance, the demo, a
+# store that is busy or loses answers. S3: credentials that end. Google's: BigQuery loads landed files from there.
+STORE_TESTS := tests/crash/test_every_boundary.py tests/crash/test_iceberg_crash.py tests/orchestration/test_demo.py \
+	tests/integration/test_maintenance.py tests/integration/test_faulty_object_store.py
+STORE_TESTS_s3 := tests/integration/test_vended_credentials.py
 STORE_TESTS_gcs := tests/integration/test_bigquery_files.py
 .PHONY: s3 gcs
-s3 gcs: setup ## The behaviour suite with the lake in an object store of this kind (minutes)
-	BATCHMERGE_TEST_LAKE=$@ $(BIN)/python -m pytest tests/destinations $(STORE_TESTS_$@) -k "iceberg or store or files or credentials"
+s3 gcs: setup ## What reads or writes the lake, with its files in an object store of this kind (an hour)
+	BATCHMERGE_TEST_LAKE=$@ $(BIN)/python -m pytest tests/destinations -k iceberg
+	BATCHMERGE_TEST_LAKE=$@ $(BIN)/python -m pytest $(STORE_TESTS) $(STORE_TESTS_$@)
 
 .PHONY: soak
 soak: setup ## Kill runs, the daemon and all services at random moments, 300 times (hours; KILLS=n, SEED=n)

@@ -8,8 +8,6 @@ from typing import cast
 
 import pytest
 from google.cloud.bigquery import LoadJob
-from pyarrow.fs import FileSelector
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyspark.sql import SparkSession
 
 from jobs.destinations.bigquery.loading import Loader
@@ -18,6 +16,7 @@ from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, loads, rows, select
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
+from tests.kit.lake import files_in
 from tests.kit.network import with_connection
 from tests.kit.records import COLUMNS, Record, bootstrap, produce, random_changes
 
@@ -43,10 +42,7 @@ def _is_staged(job: LoadJob) -> bool:
 
 def _left_in_staging(engine: Engine) -> list[str]:
     landed = engine.pipeline.intermediate
-    table = landed.catalog.require(landed.identifier)
-    scheme, netloc, path = PyArrowFileIO.parse_location(f"{table.location()}/staging")
-    store = PyArrowFileIO(table.io.properties).fs_by_scheme(scheme, netloc)
-    return [file.path for file in store.get_file_info(FileSelector(path, allow_not_found=True)) if file.is_file]
+    return files_in(landed.catalog.require(landed.identifier), "staging")
 
 
 def test_every_mode_takes_landed_files(connections: Connections, spark: SparkSession, topic_: str) -> None:

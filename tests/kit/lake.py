@@ -1,8 +1,12 @@
-"""An Iceberg catalog in a folder, for tests that need no service."""
+"""An Iceberg catalog in a folder, for tests that need no service; and which files a table has, wherever they are."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from pyarrow.fs import FileSelector
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
 
 from resources.connections import IcebergConnection
 from resources.iceberg import IcebergCatalog
@@ -16,3 +20,11 @@ def lake_connection(folder: Path) -> IcebergConnection:
 
 def lake(folder: Path) -> IcebergCatalog:
     return IcebergCatalog("lake", lake_connection(folder))
+
+
+def files_in(table: Table, folder: str = "") -> list[str]:
+    """The paths of all files under this folder of a table."""
+    scheme, netloc, path = PyArrowFileIO.parse_location(f"{table.location()}/{folder}".rstrip("/"))
+    store = PyArrowFileIO(table.io.properties).fs_by_scheme(scheme, netloc)
+    found = store.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
+    return [file.path for file in found if file.is_file]

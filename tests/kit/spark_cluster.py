@@ -133,14 +133,19 @@ class SparkCluster:
 
     def tasks(self) -> list[Task]:
         """By Spark's log of events, in order; those of a job are told when it ends."""
-        found = list[Task]()
+        told = (event["Task Info"] for event in self._told("SparkListenerTaskEnd"))
+        return sorted(Task(t["Launch Time"] / 1000, t["Finish Time"] / 1000, t["Executor ID"]) for t in told)
+
+    def stages(self) -> int:
+        """How many have been begun."""
+        return sum(1 for _ in self._told("SparkListenerStageSubmitted"))
+
+    def _told(self, kind: str) -> Iterator[dict[str, Any]]:
         for log in self._events.iterdir():
-            for line in log.read_text().splitlines():
-                event: dict[str, Any] = json.loads(line)
-                if event["Event"] == "SparkListenerTaskEnd":
-                    told = event["Task Info"]
-                    found.append(Task(told["Launch Time"] / 1000, told["Finish Time"] / 1000, told["Executor ID"]))
-        return sorted(found)
+            # The last line may be half written.
+            for line in log.read_text().splitlines(keepends=True):
+                if line.endswith("\n") and f'"Event":"{kind}"' in line:
+                    yield json.loads(line)
 
     def stop(self) -> None:
         self._closing.close()

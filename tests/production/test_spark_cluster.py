@@ -14,11 +14,13 @@ import pytest
 
 from resources.connections import Connections, SparkConnection
 from resources.local import stack as local_stack
+from tests.kit import model
 from tests.kit.flow import Flow, rows
-from tests.kit.model import expected
-from tests.kit.processes import end_of, started_by
+from tests.kit.kinds import KINDS, runnable, unavailable
+from tests.kit.processes import asleep, end_of
 from tests.kit.records import bootstrap, produce, random_changes
 from tests.kit.spark_cluster import SparkCluster, spark_cluster
+from tests.kit.story import COORDINATES, Target, targets
 from tests.kit.throttle import throttled
 from tests.kit.waiting import until
 
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.production
 TRANSIENT = 3
 # Percent of the time that workers run, so that something can be killed in the middle.
 SLOW = 20
+TARGETS = [target for target in targets("upsert_delete") if target.kind.by_workers]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BATCHMERGE_HOME", str(home))
         try:
-            local_stack.up(home, ["kafka", "spark"], print, "s3")
+            services = [kind.service for kind in KINDS.values() if kind.service and runnable(kind)]
+            local_stack.up(home, ["kafka", "spark", *services], print, "s3")
             yield home
         finally:
             local_stack.down(home, print)
@@ -59,11 +63,6 @@ def _use(cluster: SparkCluster, stack: Path, connections: Connections, folder: P
     (folder / "connections.yaml").write_text(text)
 
 
-def _python_works(cluster: SparkCluster, worker: int) -> bool:
-    """The daemon has forked a process for a task."""
-    return len(started_by(cluster.executor(worker), "spark_daemon")) > 1
-
-
 def test_a_pipeline_runs_on_two_workers(
     cluster: SparkCluster, connections: Connections, topic: Callable[..., str], stack: Path
 ) -> None:
@@ -74,25 +73,36 @@ def test_a_pipeline_runs_on_two_workers(
     code, output = flow.run(stack)
 
     assert code == 0, output
-    assert rows(connections, flow.table("upsert_delete")) == expected(records, "upsert_delete")
+    assert rows(connections, flow.table("upsert_delete")) == model.expected(records, "upsert_delete")
     assert {task.executor for task in cluster.tasks()} == {"0", "1"}
 
 
+PHASES = ["landing", *(target.kind.name for target in TARGETS)]
+
+
+@pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("victim", ["worker", "executor", "driver"])
 def test_what_is_killed_in_the_middle_loses_nothing(
     victim: str,
+    phase: str,
     cluster: SparkCluster,
     connections: Connections,
     topic: Callable[..., str],
     stack: Path,
     tmp_path: Path,
 ) -> None:
-    flow = Flow(topic(partitions=4), ["upsert_delete"], max_records=200_000)
+    """In the landing of what tables of all kinds get, or in the merge into one of a kind."""
+    tables = [t for t in TARGETS if runnable(t.kind) and phase in ("landing", t.kind.name)]
+    if not tables:
+        pytest.skip(unavailable(KINDS[phase]) or "")
+    flow = _flow(topic(partitions=4), tables)
     records = random_changes(seed=8, count=150_000, keys=5_000, partitions=4)
     produce(bootstrap(connections), flow.topic, records)
+    run = flow.start(stack, failpoint="land.begun=stop" if phase == "landing" else "merge.planned=stop")
     with throttled([cluster.executor(n).pid for n in (0, 1)], SLOW):
-        run = flow.start(stack)
-        until(lambda: run.poll() is not None or _python_works(cluster, 1))
+        with asleep(run):
+            before = cluster.stages()
+        until(lambda: run.poll() is not None or cluster.stages() > before)
         assert run.poll() is None, "ended before anything could be killed"
         _kill(cluster, victim)
     code, output = end_of(run)
@@ -103,7 +113,20 @@ def test_what_is_killed_in_the_middle_loses_nothing(
         _use(cluster, stack, connections, tmp_path)
     code, output = flow.run(stack)
     assert code == 0, output
-    assert rows(connections, flow.table("upsert_delete")) == expected(records, "upsert_delete")
+    for target in tables:
+        found = target.kind.rows(connections, f"tests.{flow.name}_{target.kind.name}")
+        rows_now = model.sorted_rows((row["id"], row["name"], row["amount"]) for row in found)
+        assert rows_now == model.expected(records, "upsert_delete"), str(target)
+
+
+def _flow(topic: str, tables: list[Target]) -> Flow:
+    flow = Flow(topic, [], max_records=200_000)
+    options = {"mode": "upsert_delete", "metadata_columns": COORDINATES}
+    flow.overrides["control"] = {"enabled": False}
+    flow.overrides["tables"] = [
+        {"kind": t.kind.name, "table": f"tests.{flow.name}_{t.kind.name}", **options, **t.kind.bulk} for t in tables
+    ]
+    return flow
 
 
 def _kill(cluster: SparkCluster, victim: str) -> None:
