@@ -72,13 +72,17 @@ _ALWAYS = {
 def open_session(connection: SparkConnection, role: str, settings: Mapping[str, str]) -> SparkSession:
     """A session for this role (`<pipeline>/landing`, `<pipeline>/<table>`), with older operations of it interrupted.
 
+    Its jobs are in the pipeline's own pool: where `spark.scheduler.mode` is FAIR, each pipeline has the same share of
+    the cluster, however many jobs it has.
+
     Raises:
         Unavailable: no Spark answers.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with spark_errors(role):
         spark = _attach_remote(connection.remote, role) if connection.remote else _start_local(connection)
-        for key, value in {**_ALWAYS, **connection.settings, **settings}.items():
+        pool = {"spark.scheduler.pool": role.partition("/")[0]}
+        for key, value in {**_ALWAYS, **pool, **connection.settings, **settings}.items():
             spark.conf.set(key, value)
     return spark
 

@@ -108,7 +108,10 @@ def _ends(kind: pa.DataType, *texts: str) -> Bounds:
     """As Iceberg's metadata has them; None where Arrow reads the text in another way."""
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind)):
         return None
-    least, most = internal(pa.array(texts).cast(kind)).to_pylist()
+    try:
+        least, most = internal(pa.array(texts).cast(kind)).to_pylist()
+    except pa.ArrowInvalid:
+        return None  # a date that needs more than four digits for its year
     return least, most
 
 

@@ -66,6 +66,34 @@ def test_a_small_batch_does_not_wait_for_another_pipelines_giant_one(connections
     assert waited_for < _GIANT // 2, "its tasks stood behind those of the giant"
 
 
+def test_a_pipeline_of_many_jobs_leaves_others_their_share(connections: Connections, tmp_path: Path) -> None:
+    """Each pipeline has a pool: by jobs one of five would have five shares of six."""
+    known = connections.get("spark", SparkConnection)
+    few, many = open_session(known, "few/landing", {}), [open_session(known, f"many/{n}", {}) for n in range(5)]
+    (theirs := tmp_path / "theirs").mkdir()
+    (ours := tmp_path / "ours").mkdir()
+
+    def run(spark: SparkSession, folder: Path, first: int, tasks: int) -> None:
+        spark.range(first, first + tasks, 1, tasks).mapInArrow(_slow(folder), "id long").collect()
+
+    def done() -> int:
+        return len(list(theirs.iterdir()))
+
+    with ThreadPoolExecutor(len(many)) as pool:
+        work = [pool.submit(run, spark, theirs, n * _GIANT, _GIANT) for n, spark in enumerate(many)]
+        until(lambda: done() > 0, what="the first task")
+        before = done()
+        run(few, ours, 0, _GIANT)
+        meanwhile = done() - before
+        for spark in many:
+            spark.interruptAll()
+        for one in work:
+            one.exception()
+    for spark in (few, *many):
+        spark.stop()
+    assert meanwhile < 1.5 * _GIANT
+
+
 def test_what_was_cut_off_goes_on_when_the_network_is_back(
     connections: Connections, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

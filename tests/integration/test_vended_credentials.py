@@ -6,17 +6,18 @@ Spark reaches S3 only where the lake is there: `make s3` runs this.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from jobs.maintenance.report import Done
 from jobs.maintenance.run import maintain_landing, maintain_table
 from resources.connections import Connections, IcebergConnection
 from resources.errors import TransientError
 from tests.kit import model
-from tests.kit.engine import Engine, session
+from tests.kit.engine import Engine, catalog, session
 from tests.kit.flow import Flow, rows
 from tests.kit.network import with_connection
 from tests.kit.records import bootstrap, produce, random_changes
@@ -25,6 +26,10 @@ from tests.kit.vending_catalog import Vended, vending_catalog
 pytestmark = pytest.mark.slow
 
 MODES = ["append", "upsert_delete"]
+ONLY_COMPACTION = {
+    "compaction": {"min_input_files": 2},
+    **{task: {"enabled": False} for task in ("manifests", "snapshots", "orphans", "landed")},
+}
 
 
 @dataclass
@@ -69,13 +74,40 @@ def test_a_write_goes_on_when_its_credentials_end(lake: Lake, topic: Callable[..
         # A file takes some four requests: less than half of the time, within which nobody asks for others.
         vended.seconds = vended.told = 16
         vended.delay = 1.5
-        for work in (engine.land, lambda: engine.merge("append")):
+        compacted = engine.edited(maintenance=ONLY_COMPACTION).pipeline
+        appended = compacted.destination(flow.table("append"))
+        for work in (
+            engine.land,
+            lambda: engine.merge("append"),
+            lambda: engine.merge("upsert_delete"),
+            lambda: check(maintain_table(compacted, appended)),
+        ):
             began = time.monotonic()
             work()
             assert time.monotonic() - began > vended.seconds, "too short to need others"
         vended.delay = 0
         assert vended.refused == 0
-        assert rows(lake.connections, flow.table("append")) == model.expected(records, "append")
+        for mode in MODES:
+            assert rows(lake.connections, flow.table(mode)) == model.expected(records, mode), mode
+
+
+def check(done: Iterable[Done]) -> None:
+    """Compaction has been done."""
+    (compaction,) = [one for one in done if one.task == "compaction"]
+    assert not compaction.problem, str(compaction)
+    assert compaction.counts["files before"] > compaction.counts["files after"]
+
+
+def test_credentials_of_a_table_reach_no_other(lake: Lake, topic: Callable[..., str]) -> None:
+    flow = _flow(topic(), 100)
+    produce(bootstrap(lake.connections), flow.topic, random_changes(4, 20, 10, 1))
+    with session(lake.connections) as spark:
+        Engine(flow, lake.connections, spark).advance()
+    own, other = (catalog(lake.connections).require(flow.table(mode)) for mode in MODES)
+    with own.io.new_input(own.metadata_location).open() as file:
+        assert file.read()
+    with pytest.raises(OSError, match=r"(?i)access.?denied|forbidden|403"):
+        own.io.new_input(other.metadata_location).open()
 
 
 def test_what_ends_too_early_is_tried_again(lake: Lake, topic: Callable[..., str]) -> None:

@@ -57,7 +57,6 @@ class Vended:
         told: how long they are said to be.
         delay: seconds that the store takes for each request.
         ends: of each token that was given, by this process's clock.
-        used: tokens that something was done with.
         refused: requests with credentials that had ended.
     """
 
@@ -65,7 +64,6 @@ class Vended:
     told: float = 900
     delay: float = 0
     ends: dict[str, float] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
     refused: int = 0
 
     def give(self, found: object) -> object:
@@ -82,10 +80,7 @@ class Vended:
 
     def allows(self, token: str) -> bool:
         good = time.monotonic() < self.ends.get(token, 0)
-        if good:
-            self.used.add(token)
-        else:
-            self.refused += 1
+        self.refused += not good
         return good
 
 
