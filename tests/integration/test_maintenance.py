@@ -73,9 +73,12 @@ def all_are_old(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> Iterato
     """No file is too young to be an orphan. Iceberg takes a time that is not long ago only of its own tests, and in
     an object store nobody can make a file look old."""
     monkeypatch.setattr(leftovers, "_nobodys_before", lambda _: datetime.now(UTC) + timedelta(hours=1))
+    rejects = "spark.sql.legacy.setCommandRejectsSparkCoreConfs"
+    spark.conf.set(rejects, "false")
     spark.conf.set("spark.testing", "true")
     yield
     spark.conf.unset("spark.testing")
+    spark.conf.unset(rejects)
 
 
 MODES = ["append", "upsert_delete"]
