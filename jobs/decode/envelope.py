@@ -180,7 +180,8 @@ def _of_row(kind: str, watch: Watch | None) -> Watch | None:
     if watch is None or kind == "mongo":
         return None
     if _has_images(kind):
-        return replace(watch, within=(_images(kind)[1],))
+        image = _images(kind)[1]
+        return replace(watch, within=(image,), widens=frozenset((image, *path) for path in watch.widens))
     return replace(watch, passing="__")
 
 

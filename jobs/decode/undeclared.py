@@ -29,19 +29,20 @@ def undeclared(wire: Wire, kind: pa.DataType, watch: Watch | None) -> FoundField
     return FoundFields({path: FoundField(_column_type(inner, path), 1) for path, inner in found})
 
 
-def _in_record(wire: Wire, kind: pa.StructType, path: Path, widens: frozenset[str]) -> Iterator[tuple[Path, Wire]]:
+def _in_record(wire: Wire, kind: pa.StructType, path: Path, widens: frozenset[Path]) -> Iterator[tuple[Path, Wire]]:
     known = {f.name: f.type for f in kind}
     for name, inner in wire.fields:
-        if name in widens and name in known and is_wider(known[name], _column_type(inner, path)):
-            yield (*path, name), inner
-        elif name in known:
-            yield from _in(inner, known[name], (*path, name), widens)
-        else:
-            yield (*path, name), inner
+        here = (*path, name)
+        if name in known:
+            yield from _in(inner, known[name], here, widens)
+        elif inner.kind != "null":
+            yield here, inner
 
 
-def _in(wire: Wire, kind: pa.DataType, path: Path, widens: frozenset[str]) -> Iterator[tuple[Path, Wire]]:
-    if wire.kind == "record" and pa.types.is_struct(kind):
+def _in(wire: Wire, kind: pa.DataType, path: Path, widens: frozenset[Path]) -> Iterator[tuple[Path, Wire]]:
+    if path in widens and is_wider(kind, _column_type(wire, path)):
+        yield path, wire
+    elif wire.kind == "record" and pa.types.is_struct(kind):
         yield from _in_record(wire, kind, path, widens)
     elif wire.kind == "array" and pa.types.is_list(kind):
         yield from _in(wire.items[0], kind.value_type, (*path, "element"), widens)

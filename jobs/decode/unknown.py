@@ -34,7 +34,7 @@ class Watch:
         within: fields of the record that are looked into, and no others (the row in an envelope); empty: the record.
         passing: fields whose names begin so are of the envelope.
         reasons: why a field can be no column, by its name, where that is known.
-        widens: fields whose columns follow the records: one of a wider type than its column is told too.
+        widens: paths of fields whose columns follow the records: one of a wider type than its column is told too.
     """
 
     then: Literal["tell", "refuse", "rescue"] = "tell"
@@ -42,7 +42,7 @@ class Watch:
     within: tuple[str, ...] = ()
     passing: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    widens: frozenset[str] = frozenset()
+    widens: frozenset[Path] = frozenset()
 
     def rest(self, kind: pa.DataType, ignore_case: bool = False) -> Rest | None:
         """What finds such fields in a record of this type; None where it can have none."""

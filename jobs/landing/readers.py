@@ -147,8 +147,8 @@ def _decoder(
 
 
 def _telling(spec: PipelineSpec) -> Watch:
-    fields = Renaming(spec.source.value.rename).fields
-    return Watch("tell", widens=frozenset(fields.get(name, name) for name in widening_columns(spec)))
+    renaming = Renaming(spec.source.value.rename)
+    return Watch("tell", widens=frozenset(map(renaming.field, widening_columns(spec))))
 
 
 def _watch(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Watch:

@@ -6,7 +6,7 @@ Types of several places go together by one rule, whatever the order in which the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -111,6 +111,26 @@ NOTHING_FOUND = FoundFields()
 def shown(path: Path) -> str:
     """A path as messages name it."""
     return ".".join(path)
+
+
+def field_paths(fields: Iterable[pa.Field]) -> frozenset[Path]:
+    """The fields and all that is in them."""
+    return frozenset(_paths(fields, ()))
+
+
+def _paths(fields: Iterable[pa.Field], path: Path) -> Iterator[Path]:
+    for one in fields:
+        here = (*path, one.name)
+        yield here
+        yield from _paths(_inside(one.type), here)
+
+
+def _inside(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_list(kind):
+        return [kind.value_field.with_name("element")]
+    return [kind.item_field.with_name("value")] if pa.types.is_map(kind) else []
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:

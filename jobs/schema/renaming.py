@@ -46,6 +46,13 @@ class Renaming:
         """The column of a field."""
         return tuple(self.columns.get(shown(path[: n + 1]), step) for n, step in enumerate(path))
 
+    def field(self, path: Path) -> Path:
+        """The field of a column."""
+        found: Path = ()
+        for column in path:
+            found = (*found, self.fields.get(shown((*found, column)), column).removeprefix(f"{shown(found)}."))
+        return found
+
     def found(self, fields: FoundFields) -> FoundFields:
         """What was found in records, as columns."""
         if not (fields and self.columns):

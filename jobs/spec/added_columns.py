@@ -6,14 +6,14 @@ whoever opens the pipeline sees the same columns, and merges and replays are as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from jobs.destinations.registry import kind_of
-from jobs.schema.found_fields import FoundFields, Path, shown
+from jobs.schema.found_fields import FoundFields, Path, field_paths, shown
 from jobs.schema.types import as_text, parse_columns
 from jobs.spec.changes import Key
 from jobs.spec.columns import optional
@@ -165,8 +165,8 @@ def _with_columns(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpe
     return spec.model_copy(update={"source": spec.source.model_copy(update={"value": value})})
 
 
-def widening_columns(spec: PipelineSpec) -> frozenset[str]:
-    """Columns that become wider where the records' schema says so; those that the file declares stay as they are."""
+def widening_columns(spec: PipelineSpec) -> frozenset[Path]:
+    """What becomes wider where the records' schema says so, by its path; what the file declares stays as it is."""
     return spec.source.value.brought if all(table.evolve.widen_types for table in spec.tables) else frozenset()
 
 
@@ -198,6 +198,8 @@ def _planted(fields: list[pa.Field], path: Path, column: pa.Field) -> list[pa.Fi
 
 
 def _planted_in(kind: pa.DataType, path: Path, column: pa.Field) -> pa.DataType:
+    if not path:
+        return column.type
     if pa.types.is_struct(kind):
         return pa.struct(_planted(list(kind), path, column))
     if pa.types.is_list(kind):
@@ -207,25 +209,10 @@ def _planted_in(kind: pa.DataType, path: Path, column: pa.Field) -> pa.DataType:
 
 def undeclared_counts(spec: PipelineSpec, counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Records by field that no column takes to this day, of several batches together."""
-    known = set(_paths(list(parse_columns(spec.source.value.columns))))
+    known = set(map(shown, field_paths(parse_columns(spec.source.value.columns))))
     found: dict[str, int] = {}
     for batch in counts:
         for name, records in batch.items():
             if name not in known:
                 found[name] = found.get(name, 0) + records
     return found
-
-
-def _paths(fields: Sequence[pa.Field], path: Path = ()) -> Iterator[str]:
-    for one in fields:
-        here = (*path, one.name)
-        yield shown(here)
-        yield from _paths(_inside(one.type), here)
-
-
-def _inside(kind: pa.DataType) -> list[pa.Field]:
-    if pa.types.is_struct(kind):
-        return list(kind)
-    if pa.types.is_list(kind):
-        return [kind.value_field.with_name("element")]
-    return [kind.item_field.with_name("value")] if pa.types.is_map(kind) else []

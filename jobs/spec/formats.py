@@ -10,6 +10,8 @@ import pyarrow as pa
 from pydantic import Field, PrivateAttr, model_validator
 
 from jobs.schema.avro import avro_wire
+from jobs.schema.found_fields import Path as FieldPath
+from jobs.schema.found_fields import field_paths
 from jobs.schema.protobuf import Messages, message_wire
 from jobs.schema.renaming import Renaming
 from jobs.schema.types import field_text, parse_columns, parse_type
@@ -216,17 +218,18 @@ class Value(Format):
         "(`unknown_fields: add`)",
     )
     rescued: str = Field("_rescued", min_length=1, description="the column of `unknown_fields: rescue`, a string")
-    _brought: frozenset[str] = PrivateAttr(frozenset())
+    _brought: frozenset[FieldPath] = PrivateAttr(frozenset())
 
     @property
-    def brought(self) -> frozenset[str]:
-        """Columns that records have brought: their types follow the records."""
+    def brought(self) -> frozenset[FieldPath]:
+        """Paths of what records have brought, whole columns and parts of them: their types follow the records."""
         return self._brought
 
     def with_columns(self, columns: dict[str, str]) -> Value:
         """With these columns; those that were not there before were brought by records."""
         found = self.model_copy(update={"columns": columns})
-        found._brought = self._brought | (columns.keys() - self.columns.keys())
+        before, after = (field_paths(parse_columns(one)) for one in (self.columns, columns))
+        found._brought = self._brought | (after - before)
         return found
 
     @property

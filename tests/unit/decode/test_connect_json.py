@@ -232,7 +232,29 @@ def test_column_that_records_bring_holds_numbers_of_any_digits() -> None:
 def test_field_of_a_wider_type_than_its_column_is_told_also_of_records_that_do_not_fit() -> None:
     whole = struct(n=field("int64"), m=field("int64"), same=field("int32"))
     kind = pa.struct([("n", pa.int32()), ("m", pa.int32()), ("same", pa.int32())])
-    decoder = copied(ConnectJson(kind, Watch("tell", widens=frozenset({"n", "same"}))))
+    decoder = copied(ConnectJson(kind, Watch("tell", widens=frozenset({("n",), ("same",)}))))
     found = decoder.decode(pa.array([compact(whole, {"n": 2**40, "m": 1, "same": 1})]))
     assert found.errors[0].kind == "range"
     assert {path: one.type for path, one in found.unknown.by_path.items()} == {("n",): pa.int64()}
+
+
+def test_parts_of_a_column_become_wider_and_what_has_its_name_elsewhere_does_not() -> None:
+    """`l`, `m` and `s.n` are brought; `declared.n` only has the name of a column that was."""
+    record = {**struct(n=field("int64"), more=field("int32")), "optional": True}
+    lists = {"type": "array", "items": field("int64"), "optional": True}
+    maps = {"type": "map", "keys": field("string"), "values": record, "optional": True}
+    whole = struct(n=field("int64"), s=record, declared=record, l=lists, m=maps)
+    part = pa.struct([("n", pa.int32()), ("more", pa.int32())])
+    kind = pa.struct(
+        [
+            ("n", pa.int32()),
+            ("s", part),
+            ("declared", part),
+            ("l", pa.list_(pa.field("element", pa.int32()))),
+            ("m", pa.map_(pa.string(), pa.field("value", part))),
+        ]
+    )
+    brought = {("n",), ("s", "n"), ("l", "element"), ("m", "value", "n")}
+    decoder = copied(ConnectJson(kind, Watch("tell", widens=frozenset(brought))))
+    found = decoder.decode(pa.array([compact(whole, {"n": 1, "s": None, "declared": None, "l": [], "m": {}})]))
+    assert {path: one.type for path, one in found.unknown.by_path.items()} == dict.fromkeys(brought, pa.int64())

@@ -112,13 +112,24 @@ def test_batch_of_too_many_new_fields_is_rather_data() -> None:
 def test_columns_that_records_brought_become_wider_and_declared_ones_do_not() -> None:
     first = additions(spec(), found(n="int", d="decimal(10,2)")).spec
     opened = with_landed_columns(spec(), landing_schema(first))
-    assert widening_columns(opened) == {"n", "d"}
+    assert widening_columns(opened) == {("n",), ("d",)}
     wider = additions(opened, found(n="long", d="decimal(14,2)")).spec
     types = wider.source.value.columns
     assert (types["n"], types["d"]) == ("long", "decimal(14,2)")
     assert list(types) == list(opened.source.value.columns)
     held = spec(({**BIGQUERY, "evolve": {"widen_types": False}},))
     assert widening_columns(additions(held, found(n="int")).spec) == set()
+
+
+def test_parts_of_what_records_brought_become_wider_too() -> None:
+    first = additions(spec(), found(o="struct<n: int>", a="array<int>", p="map<string,int>", s__y="int")).spec
+    opened = with_landed_columns(spec(), landing_schema(first))
+    brought = {("o",), ("o", "n"), ("a",), ("a", "element"), ("p",), ("p", "value"), ("s", "y")}
+    assert widening_columns(opened) == brought, "s.x is declared"
+    wider = found(o__n="long", a__element="long", p__value="long", s__y="long")
+    types = additions(opened, wider).spec.source.value.columns
+    assert (types["o"], types["a"], types["p"]) == ("struct<n: long>", "array<long>", "map<string,long>")
+    assert types["s"] == "struct<x: long, y: long>"
 
 
 def test_fields_count_until_they_are_declared() -> None:
