@@ -102,7 +102,7 @@ def _record(
 
 
 def _array(wire: Wire, kind: pa.ListType, path: str) -> Convert | None:
-    element = converter(wire, kind.value_type, path)
+    element = _field(wire, kind.value_field, path)
     required = not kind.value_field.nullable
     if element is None and not required:
         return None
@@ -118,7 +118,7 @@ def _array(wire: Wire, kind: pa.ListType, path: str) -> Convert | None:
 def _map(wire: Wire, kind: pa.MapType, path: str) -> Convert:
     key_wire, item_wire = wire.items
     key = converter(key_wire, kind.key_type, path) or as_it_is
-    item = converter(item_wire, kind.item_type, path) or as_it_is
+    item = _field(item_wire, kind.item_field, path) or as_it_is
     required = not kind.item_field.nullable
 
     def convert(value: Any) -> list[tuple[Any, Any]]:

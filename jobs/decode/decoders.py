@@ -27,7 +27,7 @@ _PLAIN: dict[str, Callable[[pa.DataType, Watch | None], Decoder]] = {
     "bytes": lambda kind, _: Bytes(kind),
 }
 _REGISTERED: dict[str, Callable[[pa.DataType, Schemas, bytes, Watch | None], Decoder]] = {
-    "json": lambda kind, schemas, _, watch: RegisteredJson(Json(kind, watch), schemas),
+    "json": lambda kind, schemas, _, watch: RegisteredJson(kind, schemas, watch),
     "avro": lambda kind, schemas, schema, watch: RegisteredAvro(
         kind, schemas, schema.decode() if schema else None, watch
     ),

@@ -5,7 +5,7 @@ In an array of dates there are numbers, in one of decimals bytes. As they are in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -18,24 +18,35 @@ from jobs.schema.wire import INSTANT, Wire
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+Told = Callable[[Any], Any]
+
 
 def text_converter(wire: Wire) -> Convert:
     """To the text of a value: text as it is, anything else as JSON; numbers with all digits, times in ISO's form, bytes
     in base64."""
-    told = _told(wire)
+    told = _told(wire, {})
     return as_text if told is None else lambda value: as_text(told(value))
 
 
-def _told(wire: Wire) -> Callable[[Any], Any] | None:
-    """From a value to one that JSON can have; None where they are the same."""
+def _told(wire: Wire, above: Mapping[str, list[Told]]) -> Told | None:
+    """From a value to one that JSON can have; None where they are the same.
+
+    Args:
+        above: of the records that it is in, by name: one of them may be in itself.
+    """
+    if wire.kind == "recursive record" and (same := above.get(wire.name)) is not None:
+        return lambda value: same[0](value) if same else value
     if wire.kind == "record" and not wire.logical:
-        return _record({name: _told(inner) for name, inner in wire.fields})
+        own: list[Told] = []
+        told = _record({name: _told(inner, {**above, wire.name: own}) for name, inner in wire.fields})
+        own += [told] if told else []
+        return told
     if wire.kind in ("array", "map"):
-        return {"array": _array, "map": _map}[wire.kind](_told(wire.items[-1]))
+        return {"array": _array, "map": _map}[wire.kind](_told(wire.items[-1], above))
     return _told_by_meaning(wire)
 
 
-def _told_by_meaning(wire: Wire) -> Callable[[Any], Any] | None:
+def _told_by_meaning(wire: Wire) -> Told | None:
     if wire.logical in ("decimal", "variable-decimal"):
         return _through(wire, pa.string(), Real)
     if wire.logical.startswith("time-") or wire.logical == "uuid":
@@ -48,7 +59,7 @@ def _told_by_meaning(wire: Wire) -> Callable[[Any], Any] | None:
     return None
 
 
-def _through(wire: Wire, kind: pa.DataType, told: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _through(wire: Wire, kind: pa.DataType, told: Told) -> Told:
     convert = scalar_converter(wire, kind, "a value in it") or (lambda value: value)
     return lambda value: told(convert(value))
 
@@ -57,7 +68,7 @@ def _wall_clock(microseconds: int) -> str:
     return (_EPOCH + timedelta(microseconds=microseconds)).replace(tzinfo=None).isoformat()
 
 
-def _record(fields: dict[str, Callable[[Any], Any] | None]) -> Callable[[Any], Any] | None:
+def _record(fields: dict[str, Told | None]) -> Told | None:
     work = {name: told for name, told in fields.items() if told}
     if not work:
         return None
@@ -69,11 +80,11 @@ def _record(fields: dict[str, Callable[[Any], Any] | None]) -> Callable[[Any], A
     return told
 
 
-def _array(element: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+def _array(element: Told | None) -> Told | None:
     return element and (lambda value: [None if one is None else element(one) for one in value])
 
 
-def _map(item: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+def _map(item: Told | None) -> Told | None:
     def told(value: Any) -> Any:
         pairs = value.items() if isinstance(value, dict) else value
         return {str(name): None if one is None or item is None else item(one) for name, one in pairs}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from jobs.decode.unknown import Watch
-from jobs.schema.found_fields import NOTHING_FOUND, FoundField, FoundFields, Path
+from jobs.schema.found_fields import FoundField, FoundFields, Path
 from jobs.schema.types import is_wider
 from jobs.schema.wire import Wire, natural_type, with_unlimited_as_text
 from resources.errors import ConfigurationError
@@ -19,14 +19,20 @@ def undeclared(wire: Wire, kind: pa.DataType, watch: Watch | None) -> FoundField
     Args:
         kind: the declared columns, without that of what is rescued.
     """
+    found = undeclared_wires(wire, kind, watch)
+    return FoundFields({path: FoundField(_column_type(inner, path), 1) for path, inner in found})
+
+
+def undeclared_wires(wire: Wire, kind: pa.DataType, watch: Watch | None) -> Iterator[tuple[Path, Wire]]:
+    """Where they are, and what the schema says of them."""
     if watch is None or wire.kind != "record" or not pa.types.is_struct(kind):
-        return NOTHING_FOUND
+        return iter(())
     found = _in_record(wire, kind, (), watch.widens)
     if watch.within:
         found = ((path, inner) for path, inner in found if len(path) > 1 and path[0] in watch.within)
     elif watch.passing:
         found = ((path, inner) for path, inner in found if not path[0].startswith(watch.passing))
-    return FoundFields({path: FoundField(_column_type(inner, path), 1) for path, inner in found})
+    return found
 
 
 def _in_record(wire: Wire, kind: pa.StructType, path: Path, widens: frozenset[Path]) -> Iterator[tuple[Path, Wire]]:

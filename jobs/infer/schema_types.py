@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobs.decode.convert import Unrepresentable, converter
 from jobs.decode.json_strict import parse_json
 from jobs.schema.avro import avro_wire
 from jobs.schema.json_schema import json_schema_wire
 from jobs.schema.protobuf import Messages, compiled, message_wire
-from jobs.schema.types import type_name
+from jobs.schema.types import as_text, type_name
 from jobs.schema.wire import UNFIXED_DECIMAL, Wire, natural_type
 from resources.errors import ConfigurationError
 
@@ -20,28 +19,17 @@ if TYPE_CHECKING:
 
 
 def described_fields(wire: Wire, remarks: list[str]) -> list[pa.Field]:
-    """The columns of a record; one without a column type is text where its values can be told as text."""
+    """The columns of a record; one without a column type is `text`."""
     record = wire if wire.kind == "record" else Wire("record", fields=(("value", wire),))
     found = []
     for name, kind in record.fields:
         try:
-            column = natural_type(kind, name)
-        except ConfigurationError as problem:
-            if not _has_text(kind):
-                remarks.append(f"left out: {problem}")
-                continue
-            remarks.append(f"{name}: {kind} has no column type, taken as string")
-            column = pa.string()
-        found.append(pa.field(name, column, nullable=kind.nullable))
+            column = pa.field(name, natural_type(kind, name), nullable=kind.nullable)
+        except ConfigurationError:
+            remarks.append(f"{name}: {kind} has no column type, taken as text")
+            column = as_text(pa.field(name, pa.string(), nullable=kind.nullable))
+        found.append(column)
     return found
-
-
-def _has_text(wire: Wire) -> bool:
-    try:
-        converter(wire, pa.string())
-    except Unrepresentable:
-        return False
-    return True
 
 
 def string_instead(column: str) -> str | None:

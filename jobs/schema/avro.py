@@ -95,8 +95,8 @@ class _Reader:
         self._named[full] = None
         space = full.rpartition(".")[0]
         fields = tuple((field["name"], self.read(field["type"], space)) for field in schema["fields"])
-        self._named[full] = Wire("record", fields=fields)
-        return Wire("record", fields=fields)
+        found = self._named[full] = Wire("record", fields=fields, name=full)
+        return found
 
     def _keep(self, schema: Mapping[str, Any], namespace: str, wire: Wire) -> Wire:
         self._named[_full_name(schema, namespace)] = wire
@@ -110,7 +110,7 @@ class _Reader:
                 f"the type {name} is not defined", where=self._where, remedy="register what it refers to, or mend it"
             )
         # A record in itself has no column type, but its other fields can be read.
-        return self._named[full] or Wire("recursive record")
+        return self._named[full] or Wire("recursive record", name=full)
 
 
 def _branch(schema: Any) -> str:

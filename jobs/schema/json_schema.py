@@ -1,57 +1,102 @@
-"""JSON Schemas as wire types: what `infer` proposes for a topic whose registry has one.
+"""JSON Schemas as wire types, and the types of columns for their fields.
 
-Source: JSON Schema drafts 4 to 2020-12; the title-less subset that Confluent's serializers write.
+Source: JSON Schema drafts 4 to 2020-12; Confluent's JsonSchemaConverter for what `title` and `connect.type` say. JSON
+has whole numbers for Connect's times: those in milliseconds and days are what columns take them for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
-from jobs.schema.wire import Wire
+import pyarrow as pa
+
+from jobs.schema.connect_names import with_name
+from jobs.schema.found_fields import common_type, struct_of
+from jobs.schema.wire import Wire, natural_type
 
 _KINDS = {"boolean": "boolean", "integer": "long", "number": "double", "string": "string"}
 _FORMATS = {"date": "date-text", "date-time": "timestamp-text", "uuid": "uuid", "time": "time-text"}
+_NARROW = ("int8", "int16", "int32")
+_CONNECT = "org.apache.kafka.connect.data."
+_TITLES = {"integer": (f"{_CONNECT}Timestamp", f"{_CONNECT}Date"), "number": (f"{_CONNECT}Decimal",)}
 
 
-def json_schema_wire(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None, depth: int = 0) -> Wire:
+def json_schema_wire(schema: Any, root: Mapping[str, Any] | None = None, above: tuple[str, ...] = ()) -> Wire:
     """The wire type; what it leaves open (no type, several types) is `any`, which has no column type."""
-    root = schema if root is None else root
-    if depth > 32 or not isinstance(schema, Mapping):
+    if not isinstance(schema, Mapping):
         return Wire("any")
+    root = schema if root is None else root
     if "$ref" in schema:
-        return json_schema_wire(_target(root, schema["$ref"]), root, depth + 1)
+        reference = str(schema["$ref"])
+        # What is in itself has no end.
+        return (
+            Wire("any") if reference in above else json_schema_wire(_target(root, reference), root, (*above, reference))
+        )
     for choice in ("oneOf", "anyOf"):
         if choice in schema:
-            return _choice(schema[choice], root, depth)
+            return _choice(schema[choice], root, above)
     kinds = schema.get("type", "any")
     names = [k for k in (kinds if isinstance(kinds, list) else [kinds]) if k != "null"]
-    found = _one(names[0], schema, root, depth) if len(names) == 1 else Wire("any")
+    found = _one(names[0], schema, root, above) if len(names) == 1 else Wire("any")
     return found.optional() if isinstance(kinds, list) and "null" in kinds else found
 
 
-def _one(kind: str, schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Wire:
+def column_type(wire: Wire, seen: pa.DataType | None) -> pa.DataType | None:
+    """The type of a column for a field; None where nothing says it.
+
+    Args:
+        seen: that of the field's values, by themselves: it decides what the schema leaves open.
+    """
+    match wire.kind:
+        case "any":
+            return seen
+        case "record":
+            others = _fields(seen)
+            known = {name: column_type(inner, others.pop(name, None)) for name, inner in wire.fields}
+            there = {name: kind for name, kind in {**known, **others}.items() if kind is not None}
+            return struct_of(there) if there else None
+        case "array":
+            element = column_type(wire.items[0], seen.value_type if seen and pa.types.is_list(seen) else None)
+            return None if element is None else pa.list_(pa.field("element", element))
+        case "map":
+            value = column_type(wire.items[1], reduce(common_type, _fields(seen).values()) if _fields(seen) else None)
+            return None if value is None else pa.map_(pa.string(), pa.field("value", value))
+    return natural_type(wire)
+
+
+def _fields(kind: pa.DataType | None) -> dict[str, pa.DataType]:
+    return {f.name: f.type for f in kind} if kind is not None and pa.types.is_struct(kind) else {}
+
+
+def _one(kind: str, schema: Mapping[str, Any], root: Mapping[str, Any], above: tuple[str, ...]) -> Wire:
     match kind:
         case "object" if schema.get("properties"):
             required = schema.get("required", [])
             fields = []
             for name, part in schema["properties"].items():
-                wire = json_schema_wire(part, root, depth + 1)
+                wire = json_schema_wire(part, root, above)
                 fields.append((name, wire if name in required else wire.optional()))
             return Wire("record", fields=tuple(fields))
         case "object":
             value = schema.get("additionalProperties")
-            inner = json_schema_wire(value, root, depth + 1) if isinstance(value, Mapping) else Wire("string")
-            return Wire("map", items=(Wire("string"), inner.optional()))
+            if not isinstance(value, Mapping):
+                return Wire("any")
+            return Wire("map", items=(Wire("string"), json_schema_wire(value, root, above).optional()))
         case "array":
-            return Wire("array", items=(json_schema_wire(schema.get("items", {}), root, depth + 1),))
-    logical = _FORMATS.get(str(schema.get("format")), "") if kind == "string" else ""
-    return Wire(_KINDS.get(kind, "any"), logical)
+            return Wire("array", items=(json_schema_wire(schema.get("items", {}), root, above),))
+    if kind == "string":
+        return Wire("string", _FORMATS.get(str(schema.get("format")), ""))
+    narrow = kind == "integer" and schema.get("connect.type") in _NARROW
+    found = Wire("int" if narrow else _KINDS.get(kind, "any"))
+    named = str(schema.get("title")) in _TITLES.get(kind, ())
+    return with_name(found, schema["title"], schema.get("connect.parameters")) if named else found
 
 
-def _choice(branches: list[Any], root: Mapping[str, Any], depth: int) -> Wire:
+def _choice(branches: list[Any], root: Mapping[str, Any], above: tuple[str, ...]) -> Wire:
     real = [branch for branch in branches if branch.get("type") != "null"]
-    found = json_schema_wire(real[0], root, depth + 1) if len(real) == 1 else Wire("any")
+    found = json_schema_wire(real[0], root, above) if len(real) == 1 else Wire("any")
     return found.optional() if len(real) < len(branches) else found
 
 

@@ -94,9 +94,10 @@ def message_class(message: Descriptor) -> Any:
 def message_wire(message: Descriptor, above: tuple[str, ...] = ()) -> Wire:
     """The wire type of a message."""
     if message.full_name in above:
-        return Wire("recursive record")
+        return Wire("recursive record", name=message.full_name)
     inside = (*above, message.full_name)
-    return Wire("record", fields=tuple((field.name, field_wire(field, inside)) for field in message.fields))
+    fields = tuple((field.name, field_wire(field, inside)) for field in message.fields)
+    return Wire("record", fields=fields, name=message.full_name)
 
 
 def field_wire(field: FieldDescriptor, above: tuple[str, ...]) -> Wire:

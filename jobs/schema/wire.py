@@ -32,7 +32,7 @@ logical                     meaning
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -50,6 +50,7 @@ class Wire:
         local: a timestamp without a zone.
         bytes_as: how bytes are written where the format has none (``base64``); empty: as bytes.
         quoted: NaN and the infinities are strings of these names, as the format has no such numbers.
+        name: of a record that may contain itself.
     """
 
     kind: str
@@ -62,6 +63,7 @@ class Wire:
     local: bool = False
     bytes_as: str = ""
     quoted: bool = False
+    name: str = field(default="", compare=False)
 
     def optional(self) -> Wire:
         return replace(self, nullable=True)

@@ -114,40 +114,48 @@ class Additions:
 
 
 def additions(spec: PipelineSpec, found: FoundFields) -> Additions:
-    """Makes columns of fields, each by the same rules as if the file declared it."""
+    """Makes columns of fields by the same rules as if the file declared them; as `text` where they can be no other."""
     nested = all(kind_of(table).capabilities.nullable_nested for table in spec.tables)
-    columns: list[Column] = []
+    todo: list[list[Column]] = [[]]
+    reasons: dict[Path, str] = {}
     refused: dict[str, str] = {}
     for path, one in sorted(found.by_path.items()):
-        if one.type is None:
-            refused[shown(path)] = "its schema has no type that a column can have"
-        elif len(columns) == MOST_ADDED:
+        if len(todo[0]) == MOST_ADDED:
             refused[shown(path)] = f"more than {MOST_ADDED} new fields in one batch"
         else:
-            kind = pa.string() if pa.types.is_nested(one.type) and not nested else one.type
-            columns.append((path, as_text(optional(pa.field(path[-1], kind)))))
-    known, fields = set(mistakes(spec)), list(parse_columns(spec.source.value.columns))
-    present = [there.with_name(shown(path)) for path, _ in columns if (there := _at(fields, path))]
+            wild = one.type is None or (pa.types.is_nested(one.type) and not nested)
+            todo[0].append(_column(path, pa.string() if wild else one.type))
+    known, brought = set(mistakes(spec)), spec.source.value.brought
+    fields = list(parse_columns(spec.source.value.columns))
+    present = [there.with_name(shown(path)) for path, _ in todo[0] if (there := _at(fields, path))]
     added: dict[str, str] = {}
-    todo = [columns] if columns else []
     # Rules are costly and nearly always kept: all columns at once, and by halves where one of them breaks a rule.
     while todo:
         part = todo.pop()
         more = _with_planted(spec, part)
-        problems = [mistake.what for mistake in mistakes(more) if mistake not in known]
+        problems = [mistake.what for mistake in mistakes(more) if mistake not in known] if part else []
         if not problems:
             spec = more
             added |= {shown(path): columns_text([column])[column.name] for path, column in part}
-        elif len(part) == 1:
-            refused[shown(part[0][0])] = "; ".join(problems)
-        else:
+        elif len(part) > 1:
             todo += [part[len(part) // 2 :], part[: len(part) // 2]]
+        else:
+            ((path, column),) = part
+            reason = reasons.setdefault(path, "; ".join(problems))
+            if pa.types.is_string(column.type) or path in brought:
+                refused[shown(path)] = reason
+            else:
+                todo.append([_column(path, pa.string())])
     return Additions(spec, added, refused, columns_text(present))
 
 
 def _at(fields: Sequence[pa.Field], path: Path) -> pa.Field | None:
     found = next((one for one in fields if one.name == path[0]), None)
     return found if found is None or len(path) == 1 else _at(_inside(found.type), path[1:])
+
+
+def _column(path: Path, kind: pa.DataType | None) -> Column:
+    return path, as_text(optional(pa.field(path[-1], kind)))
 
 
 def _with_planted(spec: PipelineSpec, columns: Sequence[Column]) -> PipelineSpec:

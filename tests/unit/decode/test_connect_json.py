@@ -14,7 +14,7 @@ from jobs.decode.base import DecodeError
 from jobs.decode.connect_json import ConnectJson
 from jobs.decode.unknown import Watch
 from jobs.schema.connect_schema import connect_wire
-from jobs.schema.types import as_text, parse_type, type_name
+from jobs.schema.types import as_text, parse_columns, parse_type, type_name
 from jobs.schema.wire import natural_type
 from tests.kit.arrow import copied, raw_values
 from tests.kit.in_step import assert_same
@@ -219,6 +219,16 @@ def test_text_of_what_has_no_other_column_says_what_it_means(schema: Any, payloa
     decoder = ConnectJson(pa.struct([as_text(pa.field("c", pa.string()))]))
     decoded = decoder.decode(pa.array([compact(whole, {"c": payload})]))
     assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"c": told}])
+
+
+def test_text_in_arrays_and_maps_takes_any_value_too() -> None:
+    lists = {"type": "array", "items": field("int64"), "field": "l"}
+    maps = {"type": "map", "keys": field("string"), "values": field("boolean"), "field": "m"}
+    kind = pa.struct(list(parse_columns({"l": "array<text>", "m": "map<string,text>"})))
+    decoded = ConnectJson(kind).decode(
+        pa.array([compact({"type": "struct", "fields": [lists, maps]}, {"l": [5], "m": {"a": True}})])
+    )
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"l": ["5"], "m": [("a", "true")]}])
 
 
 def test_column_that_records_bring_holds_numbers_of_any_digits() -> None:

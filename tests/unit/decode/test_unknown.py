@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from jobs.decode.base import Decoded, Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.json_strict import StrictJson
+from jobs.decode.registered import RegisteredSchema
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import shown
 from jobs.schema.types import type_name
@@ -134,6 +136,23 @@ def test_unknown_fields_of_avro_have_the_types_of_their_schema() -> None:
     assert rescued.values.field("_rescued")[0].as_py() == '{"s":{"at":0}}'
 
 
+def test_avro_that_contains_itself_is_text() -> None:
+    when = {"type": "long", "logicalType": "timestamp-millis"}
+    node = record(("v", when), ("next", ["null", "Node"]), name="Node")
+    schema = record(("id", "long"), ("tree", node))
+    value = {"id": 1, "tree": {"v": 0, "next": {"v": 1, "next": None}}}
+    records = raw_values(*[encoded(schema, value)] * MANY)
+    told = decoder_for("avro", row_type({"id": "long"}), text(schema).encode(), watch=Watch()).decode(records)
+    assert found(told) == {"tree": (None, MANY)}
+    taken = decoder_for("avro", row_type({"id": "long", "tree": "text"}), text(schema).encode(), watch=Watch("refuse"))
+    decoded = copied(taken).decode(records)
+    assert not decoded.errors
+    assert decoded.values[0].as_py() == {
+        "id": 1,
+        "tree": '{"v":"1970-01-01T00:00:00Z","next":{"v":"1970-01-01T00:00:00.001000Z","next":null}}',
+    }
+
+
 def test_unknown_fields_of_connect_json_have_the_types_of_their_schema() -> None:
     schema = {"type": "struct", "fields": [{"field": "id", "type": "int64"}, {"field": "new", "type": "int32"}]}
     records = raw_values(*({"schema": schema, "payload": {"id": n, "new": 5}} for n in range(3)))
@@ -141,6 +160,77 @@ def test_unknown_fields_of_connect_json_have_the_types_of_their_schema() -> None
     assert found(decoder.decode(records)) == {"new": ("int", 3)}
     rescued = decoder_for("connect_json", row_type({"id": "long", "_rescued": "string"}), watch=RESCUE).decode(records)
     assert rescued.values.to_pylist()[2] == {"id": 2, "_rescued": '{"new":5}'}
+
+
+JSON_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "price": {"oneOf": [{"type": "null"}, {"type": "number"}]},
+        "at": {"type": "string", "format": "date-time"},
+        "day": {"type": "string", "format": "date"},
+        "labels": {"type": "object", "additionalProperties": {"type": "boolean"}},
+        "part": {"type": "object", "properties": {"x": {"type": "integer"}, "open": {}, "ratio": {"type": "number"}}},
+        "wild": {"type": ["integer", "string"]},
+        "lists": {"type": "array", "items": {"type": "array", "items": {"$ref": "#/definitions/amount"}}},
+        "free": {"type": "object"},
+        "never": {"type": "integer"},
+        "tree": {"$ref": "#/definitions/node"},
+        "placed": {"type": "integer", "title": "org.apache.kafka.connect.data.Timestamp", "connect.type": "int64"},
+        "due": {"type": "integer", "title": "org.apache.kafka.connect.data.Date", "connect.type": "int32"},
+        "small": {"type": "integer", "connect.type": "int32"},
+        "cents": {"type": "number", "title": "org.apache.kafka.connect.data.Decimal", "connect.type": "bytes",
+                  "connect.parameters": {"scale": "2"}},
+    },
+    "definitions": {
+        "amount": {"type": "number"},
+        "node": {
+            "type": "object",
+            "properties": {"left": {"$ref": "#/definitions/node"}, "right": {"$ref": "#/definitions/node"},
+                           "v": {"type": "integer"}},
+        },
+    },
+}  # fmt: skip
+JSON_TYPES = {
+    "price": "double", "at": "timestamp", "day": "date", "labels": "map<string,boolean>",
+    "part": "struct<x: long, open: boolean, ratio: double, more: string>", "wild": "string",
+    "lists": "array<array<double>>", "tree": "struct<left: struct<v: long, left: struct<v: long>>, v: long>",
+    "free": "struct<any: long>", "never": "long", "placed": "timestamp", "due": "date", "small": "int",
+    "cents": "decimal(38,2)", "extra": "long",
+}  # fmt: skip
+
+
+def registered(schemas: Mapping[int, object], watch: Watch, **columns: str) -> Decoder:
+    known = {i: RegisteredSchema(i, "JSON", (json.dumps(schema),)) for i, schema in schemas.items()}
+    return copied(decoder_for("json", row_type({"id": "long", **columns}), registered=known, watch=watch))
+
+
+def framed(schema_id: int, value: object) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + json.dumps(value).encode()
+
+
+def test_json_schema_of_a_registry_says_the_types_and_values_those_that_it_leaves_open() -> None:
+    value = {
+        "id": 1, "price": 5, "at": "2026-01-01T00:00:00Z", "day": "2026-01-01", "labels": {"a": True},
+        "part": {"x": 1, "open": True, "more": "m"}, "wild": "w", "lists": [[1]], "free": {"any": 1}, "small": 1,
+        "extra": 7, "tree": {"left": {"v": 2, "left": {"v": 3}}},
+    }  # fmt: skip
+    raw = pa.array([framed(1, value), framed(1, {"id": 2}), framed(2, {"id": 3, "extra": 1})])
+    decoded = registered({1: JSON_SCHEMA, 2: {}}, Watch()).decode(raw)
+    assert {name: kind for name, (kind, _) in found(decoded).items()} == JSON_TYPES
+    assert found(decoded)["price"] == ("double", 2)
+    assert found(decoded)["extra"] == ("long", 2)
+    refused = registered({1: JSON_SCHEMA}, Watch("refuse"), price="double").decode(raw[1:2])
+    assert not refused.errors, "it has no value in any of them"
+
+
+def test_json_schemas_of_several_ids_and_columns_that_become_wider() -> None:
+    schemas = {
+        n: {"type": "object", "properties": {"x": {"type": kind}, "n": {"type": "integer", "connect.type": size}}}
+        for n, (kind, size) in enumerate([("integer", "int32"), ("number", "int64")])
+    }
+    raw = pa.array([framed(0, {"id": 1, "x": 1}), framed(1, {"id": 1, "x": 2})])
+    decoded = registered(schemas, Watch(widens=frozenset({("n",)})), n="int").decode(raw)
+    assert found(decoded) == {"x": ("double", 2), "n": ("long", 1)}
 
 
 @pytest.mark.parametrize("kind", ["debezium", "debezium_flat", "dms", "mongo"])

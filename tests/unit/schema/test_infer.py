@@ -120,7 +120,7 @@ def test_column_that_has_no_type_of_its_own_is_text() -> None:
     schema = {"type": "struct", "fields": [{**huge, "field": "huge"}]}
     proposal = propose([json.dumps({"schema": schema, "payload": {"huge": "BNI="}}).encode()], None)
     assert proposal is not None
-    assert (proposal.document["columns"], proposal.trial.fitting) == ({"huge": "string not null"}, 1)
+    assert (proposal.document["columns"], proposal.trial.fitting) == ({"huge": "text not null"}, 1)
 
 
 @pytest.mark.parametrize(

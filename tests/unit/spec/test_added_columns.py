@@ -94,14 +94,24 @@ def test_declared_types_stay_whatever_the_landed_table_has() -> None:
         ("ID", "long", "differ in upper and lower case"),
         ("_offset", "long", "is a column of the value already"),
         ("__rank", "long", "the merge uses itself"),
-        ("wild", None, "no type that a column can have"),
     ],
 )
-def test_field_that_can_be_no_column_says_why_and_others_are_added(field: str, kind: str | None, reason: str) -> None:
-    by_path = {**found(n="long").by_path, (field,): FoundField(parse_type(kind)[0] if kind else None, 1)}
+def test_field_that_can_be_no_column_says_why_and_others_are_added(field: str, kind: str, reason: str) -> None:
+    by_path = {**found(n="long").by_path, (field,): FoundField(parse_type(kind)[0], 1)}
     made = additions(spec(), FoundFields(by_path))
     assert reason in made.refused[field]
     assert made.added == {"n": "long"}
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "bigquery", "clickhouse"])
+def test_field_too_wild_for_a_table_is_text(kind: str) -> None:
+    wild = found(tree=None, geo="array<array<double>>", s__deep="struct<points: array<array<long>>>", n="long")
+    made = additions(spec((specs.table(kind),)), wild)
+    nested = {"geo": "array<array<double>>", "s.deep": "struct<points: array<array<long>>>"}
+    text = {"geo": "text", "s.deep": "text"}
+    assert (made.added, made.refused) == ({**(nested if kind == "iceberg" else text), "n": "long", "tree": "text"}, {})
+    opened = with_landed_columns(spec((specs.table(kind),)), landing_schema(made.spec))
+    assert opened.source.value.columns == made.spec.source.value.columns
 
 
 def test_batch_of_too_many_new_fields_is_rather_data() -> None:
