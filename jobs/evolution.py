@@ -154,7 +154,7 @@ def _shown(kind: pa.DataType) -> str:
     try:
         return type_name(kind)
     except ConfigurationError:
-        return str(kind)
+        return f"{kind}, which no column of a pipeline can be,"
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination, MergeContext
 from jobs.destinations.registry import kind_of
+from jobs.destinations.takes import Takes
 from jobs.events.together import EventsTogether
 from jobs.first_offsets import first_offsets
 from jobs.highest_batch import highest_of
@@ -36,7 +38,7 @@ from resources.connections import (
     SchemaRegistryConnection,
     SparkConnection,
 )
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, Unavailable
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.schema_registry import SchemaRegistry
@@ -44,6 +46,8 @@ from resources.spark import open_session, spark_errors
 
 if TYPE_CHECKING:
     from jobs.events.roles import Role
+
+_LOG = logging.getLogger("batchmerge")
 
 
 class ReachedBySpark(Protocol):
@@ -158,7 +162,7 @@ class Pipeline:
         keyed = (self._with_sampled_key() if key_is_open(self.spec) else None) or self.spec
         if not adds_columns(keyed):
             return replace(self, spec=keyed), Additions(keyed)
-        found = sampled_columns(keyed, self.kafka, self._topics(), Registries(self.registries()))
+        found = sampled_columns(keyed, self.kafka, self._topics(), Registries(self.registries()), self.taking)
         return replace(self, spec=found.spec), found
 
     def with_sampled_names(self, batch: int) -> Pipeline:
@@ -172,7 +176,19 @@ class Pipeline:
     def _intermediate(self) -> IntermediateTable:
         connection = self.spec.intermediate.connection
         catalog = self.connections.opened(connection, IcebergConnection, IcebergCatalog)
-        return IntermediateTable(self.name, self.spec, catalog, Registries(self.registries()), self.reads)
+        registries = Registries(self.registries())
+        return IntermediateTable(self.name, self.spec, catalog, registries, self.reads, self.taking)
+
+    def taking(self, names: Collection[str]) -> Mapping[str, Mapping[str, Takes]]:
+        """What each table takes in these columns, where it is there and has them. One that does not answer holds no
+        landing back: records then say the types, and its merge refuses one that it cannot have."""
+        found: dict[str, Mapping[str, Takes]] = {}
+        for destination in self.destinations():
+            try:
+                found[destination.name] = destination.takes(names)
+            except Unavailable as problem:
+                _LOG.warning("%s does not say which columns it has: %s", destination.name, problem)
+        return found
 
     def registries(self) -> dict[str, SchemaRegistry]:
         """The Schema Registries that the source names, by connection."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from jobs.destinations.leases import LeaseState
     from jobs.destinations.reading import TableReader
     from jobs.destinations.side_table import SideTable
+    from jobs.destinations.takes import Takes
     from jobs.maintenance.report import Done
     from jobs.spark_tasks import OneTask
     from jobs.spec.pipeline import PipelineSpec
@@ -172,6 +173,12 @@ class Destination(ABC):
         Raises:
             SchemaRefused, ConfigurationError: before anything is written.
         """
+
+    def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
+        """What the table takes in these columns of a row, where it is there and has them; asked when records bring
+        columns. Left as it is: whatever the records bring, if `prepare` finds that it fits."""
+        del names
+        return {}
 
     @abstractmethod
     def merge(

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, LandedBatches, landed_to_properties
 from jobs.changes.columns import CHANGES, READINGS, REVISION, landing_schema
 from jobs.changes.landed_rows import LandedSnapshot
+from jobs.destinations.takes import Taking, takes_nothing
 from jobs.evolution import plan_evolution
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
@@ -35,6 +36,7 @@ from jobs.landing.ranges import LandedRanges, land_ranges
 from jobs.landing.readings import Readings
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries, known_ids, tell_schema_ids
+from jobs.landing.required_columns import tell_required, with_required
 from jobs.landing.task import Selection
 from jobs.landing.unknown_fields import tell_unknown_fields
 from jobs.lineage import recreated_topics
@@ -72,6 +74,7 @@ class IntermediateTable:
         catalog: the catalog that it is in.
         registries: the Schema Registries that the pipeline names.
         reads: how the records of a batch are read.
+        taking: what the destination tables take.
     """
 
     pipeline: str
@@ -79,6 +82,7 @@ class IntermediateTable:
     catalog: IcebergCatalog
     registries: Registries = field(default_factory=Registries)
     reads: Reads = read_alone
+    taking: Taking = takes_nothing
 
     @property
     def identifier(self) -> str:
@@ -95,7 +99,8 @@ class IntermediateTable:
         table = self.catalog.load(self.identifier)
         if table is None:
             return None, {}
-        return arrow_schema(table), allowed(self.spec, known_names(table.properties, self.pipeline))
+        columns = with_required(arrow_schema(table), table.properties, self.pipeline)
+        return columns, allowed(self.spec, known_names(table.properties, self.pipeline))
 
     def exists(self) -> bool:
         return self.catalog.load(self.identifier) is not None
@@ -229,11 +234,13 @@ class IntermediateTable:
             return records, append, land_ranges(spark, records, append, selection)
 
         with spark_errors(self.identifier):
-            _, append, landed = write_with_new_columns(self.spec, write, self._follow)
+            _, append, landed = write_with_new_columns(self.spec, write, self._follow, self.taking)
             failpoint("land.written")
         return publish_landed(append, batch, committed, landed, log_ends, summary)
 
     def _follow(self, spec: PipelineSpec) -> None:
+        # First: a column that is there counts as optional where nothing is told.
+        tell_required(self.catalog.require(self.identifier), spec, self.pipeline)
         replace(self, spec=spec).prepare()
 
     def revise(

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from jobs.destinations.takes import Taking, takes_nothing
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.landing.batch_records import BatchRecords
@@ -26,13 +27,16 @@ Written = tuple[BatchRecords, Append, LandedRanges]
 Write = Callable[[PipelineSpec, Mapping[str, str] | None, NameRule | None], Written]
 
 
-def write_with_new_columns(spec: PipelineSpec, write: Write, evolve: Callable[[PipelineSpec], object]) -> Written:
+def write_with_new_columns(
+    spec: PipelineSpec, write: Write, evolve: Callable[[PipelineSpec], object], taking: Taking = takes_nothing
+) -> Written:
     """Writes a batch, and once more where its records have fields that become columns.
 
     Args:
         write: writes all records to new files by this pipeline file; with the fields that can be no columns, and
             why, or None where these are still to be found; and with the verdicts on new tables' names, likewise.
         evolve: gives the landed tables the columns of this pipeline file.
+        taking: what the destination tables take.
     """
     written = write(spec, None, None)
     records, append, landed = written
@@ -40,7 +44,7 @@ def write_with_new_columns(spec: PipelineSpec, write: Write, evolve: Callable[[P
     brought = bool(adds_columns(spec) and landed.report.fields)
     if not brought and names is None:
         return written
-    found = additions(spec, landed.report.fields) if brought else Additions(spec)
+    found = additions(spec, landed.report.fields, taking) if brought else Additions(spec)
     _tell(append.identifier, found)
     if found.added:
         evolve(found.spec)

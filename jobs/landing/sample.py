@@ -9,6 +9,7 @@ import pyarrow as pa
 from jobs.decode.base import Decoded, Refused
 from jobs.decode.registered import split
 from jobs.decode.verdicts import Verdicts
+from jobs.destinations.takes import Taking
 from jobs.landing.new_tables import name_rule
 from jobs.landing.readers import telling_decoder
 from jobs.landing.registry_schemas import Registries
@@ -27,11 +28,11 @@ _TOPICS = 10
 
 
 def sampled_columns(
-    spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries
+    spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries, taking: Taking
 ) -> Additions:
     """For `plan`, which changes nothing. Raises Unavailable where Kafka or a registry does not answer."""
     found = sum((one.unknown for _, one in _sampled(spec, "value", kafka, topics, registries)), NOTHING_FOUND)
-    return additions(spec, found)
+    return additions(spec, found, taking)
 
 
 def sampled_key(

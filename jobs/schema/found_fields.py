@@ -122,10 +122,11 @@ def _paths(fields: Iterable[pa.Field], path: Path) -> Iterator[Path]:
     for one in fields:
         here = (*path, one.name)
         yield here
-        yield from _paths(_inside(one.type), here)
+        yield from _paths(inside(one.type), here)
 
 
-def _inside(kind: pa.DataType) -> list[pa.Field]:
+def inside(kind: pa.DataType) -> list[pa.Field]:
+    """What a type has in it, by the steps of paths."""
     if pa.types.is_struct(kind):
         return list(kind)
     if pa.types.is_list(kind):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobs.destinations.registry import kind_of
+from jobs.destinations.takes import Taking, fitted, is_required, takes_nothing
 from jobs.schema.found_fields import FoundFields, Path, field_paths, shown
 from jobs.schema.types import as_text, parse_columns
 from jobs.spec.changes import Key
@@ -99,35 +100,37 @@ class Additions:
         spec: the pipeline with the columns that they make.
         added: column (a path where it is nested) to type, for people.
         refused: field to why it can be no column.
-        before: of those of the added that were there and become wider, the type that they had.
     """
 
     spec: PipelineSpec
     added: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
-    before: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def told(self) -> dict[str, str]:
-        """Column to `long`, or to `int to long`."""
-        return {n: f"{self.before[n]} to {kind}" if n in self.before else kind for n, kind in self.added.items()}
 
 
-def additions(spec: PipelineSpec, found: FoundFields) -> Additions:
-    """Makes columns of fields by the same rules as if the file declared them; as `text` where they can be no other."""
+def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_nothing) -> Additions:
+    """Makes columns of fields by the same rules as if the file declared them; as `text` where they can be no other.
+
+    Args:
+        taking: what tables that are there take: a column that one has is of its type, and required where that is.
+    """
     nested = all(kind_of(table).capabilities.nullable_nested for table in spec.tables)
+    tables = taking({path[0] for path in found.by_path}) if found else {}
     todo: list[list[Column]] = [[]]
     reasons: dict[Path, str] = {}
     refused: dict[str, str] = {}
+    known, brought = set(mistakes(spec)), spec.source.value.brought
     for path, one in sorted(found.by_path.items()):
         if len(todo[0]) == MOST_ADDED:
             refused[shown(path)] = f"more than {MOST_ADDED} new fields in one batch"
-        else:
-            wild = one.type is None or (pa.types.is_nested(one.type) and not nested)
-            todo[0].append(_column(path, pa.string() if wild else one.type))
-    known, brought = set(mistakes(spec)), spec.source.value.brought
-    fields = list(parse_columns(spec.source.value.columns))
-    present = [there.with_name(shown(path)) for path, _ in todo[0] if (there := _at(fields, path))]
+            continue
+        wild = one.type is None or (pa.types.is_nested(one.type) and not nested)
+        kind = pa.string() if wild else one.type
+        try:
+            kind = kind if path in brought else fitted(kind, path, tables)
+        except ConfigurationError as problem:
+            refused[shown(path)] = problem.what
+            continue
+        todo[0].append(_column(path, kind, is_required(path, tables)))
     added: dict[str, str] = {}
     # Rules are costly and nearly always kept: all columns at once, and by halves where one of them breaks a rule.
     while todo:
@@ -145,17 +148,18 @@ def additions(spec: PipelineSpec, found: FoundFields) -> Additions:
             if pa.types.is_string(column.type) or path in brought:
                 refused[shown(path)] = reason
             else:
-                todo.append([_column(path, pa.string())])
-    return Additions(spec, added, refused, columns_text(present))
+                todo.append([_column(path, pa.string(), is_required(path, tables))])
+    return Additions(spec, added, refused)
 
 
-def _at(fields: Sequence[pa.Field], path: Path) -> pa.Field | None:
-    found = next((one for one in fields if one.name == path[0]), None)
-    return found if found is None or len(path) == 1 else _at(_inside(found.type), path[1:])
+def _column(path: Path, kind: pa.DataType, required: bool) -> Column:
+    return path, as_text(optional(pa.field(path[-1], kind))).with_nullable(not required)
 
 
-def _column(path: Path, kind: pa.DataType | None) -> Column:
-    return path, as_text(optional(pa.field(path[-1], kind)))
+def required_columns(spec: PipelineSpec) -> list[str]:
+    """Columns that records have brought and that a table takes no null in."""
+    value = spec.source.value
+    return [f.name for f in parse_columns(value.columns) if (f.name,) in value.brought and not f.nullable]
 
 
 def _with_planted(spec: PipelineSpec, columns: Sequence[Column]) -> PipelineSpec:
@@ -183,7 +187,7 @@ def _merged(declared: Sequence[pa.Field], landed: Sequence[pa.Field]) -> list[pa
     present = {f.name: f for f in landed}
     names = {f.name for f in declared}
     own = [f.with_type(_merged_type(f.type, present[f.name].type)) if f.name in present else f for f in declared]
-    return [*own, *(as_text(optional(f)) for f in landed if f.name not in names)]
+    return [*own, *(as_text(optional(f)).with_nullable(f.nullable) for f in landed if f.name not in names)]
 
 
 def _merged_type(declared: pa.DataType, landed: pa.DataType) -> pa.DataType:

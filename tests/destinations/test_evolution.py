@@ -156,6 +156,37 @@ def test_columns_may_be_left_to_the_records(target: Target, undeclared: Story) -
     assert undeclared.engine.pipeline.spec.changes.key == Key(columns=["id"])
 
 
+THERE = {**COLUMNS, "price": "double", "cents": "decimal(12,2)", "note": "string", "need": "long not null"}
+
+
+@on_targets("append", "upsert_delete", always="append")
+def test_table_that_is_there_says_what_its_columns_are(target: Target, new_story: MakeStory) -> None:
+    """Records bring other types than it has: whole numbers, and a number where it has text."""
+    story = new_story()
+    made = story.reading(THERE).table(target)
+    made.destination.prepare()
+    story = story.reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
+    table = made.under(story)
+    requires = not made.destination.takes(["need"])["need"].nullable  # not every system can
+    story.tell(put(1, price=5, cents=7, note=7, need=1), put(2, price=6.5, cents=8, note="x", need=2), put(3, price=1))
+    table.engine.land()
+    story.tell(put(4, price=0.25, cents=1.25, note={"a": 1}, need=3, more=1), put(5, cents="no number", need=4))
+    table.engine.land()
+    table.merge()
+    rows = sorted(table.select("id", "price", "cents", "note", "need"), key=lambda row: str(row["id"]))
+    assert [(r["id"], r["price"], r["cents"], r["note"], r["need"]) for r in rows] == [
+        (1, 5.0, Decimal(7), "7", 1),
+        (2, 6.5, Decimal(8), "x", 2),
+        *([] if requires else [(3, 1.0, None, None, None)]),
+        (4, 0.25, Decimal("1.25"), '{"a":1}', 3),
+    ]
+    first, second = table.engine.pipeline.intermediate.landed().batches
+    assert (first.counts.quarantined, second.counts.quarantined) == (requires, 1)
+    columns = table.engine.pipeline.spec.source.value.columns
+    assert columns["price"] == "double"
+    assert columns["need"] == ("long not null" if requires else "long")
+
+
 METADATA = [
     "topic",
     "partition",

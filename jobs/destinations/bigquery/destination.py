@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,10 +17,12 @@ from jobs.destinations.bigquery.merge import Merging
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
 from jobs.destinations.bigquery.read import BigQueryReader, BigQueryValues, count_rows
 from jobs.destinations.bigquery.replay import Replaying
+from jobs.destinations.bigquery.schema import taken
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import TableState
 from jobs.destinations.requirements import require_batch_column, require_empty
+from jobs.destinations.takes import Takes
 from jobs.maintenance.report import Done, do
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
@@ -81,6 +83,10 @@ class BigQueryDestination(Destination):
             merge_attempts=merging.attempts_on,
             keeps_deletes=merging.keeps_deletes,
         ).run(dry_run)
+
+    def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
+        found = self.bigquery.find_table(self.table.table)
+        return taken(found.schema if found else (), names, self.table)
 
     def merge(
         self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.field import AnyField
+from jobs.destinations.bigquery.names import column_name
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.takes import Takes
 from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, plan_evolution
 from jobs.spec.tables import Evolution
 from resources.errors import SchemaRefused
@@ -41,10 +44,47 @@ def plan_changes(table: str, present: Fields, wanted: Fields, rules: Evolution) 
         raise SchemaRefused(
             "; ".join(foreign),
             where=table,
-            remedy="mend the declared columns, or change the table by hand",
+            remedy="name the table's type in `column_types`, mend the declared columns, or change the table by hand",
             table=table,
         )
     return plan_evolution(table, _compared(present, present), _compared(wanted, present), rules)
+
+
+def taken(present: Fields, names: Collection[str], table: BigQueryTable) -> dict[str, Takes]:
+    """What the columns of these names in a row take. Of those in `column_types` the file says it."""
+    known = {f.name.lower(): f for f in present}
+    found: dict[str, Takes] = {}
+    for name in names:
+        field = known.get((column_name(name, table.sanitize_names) or "").lower())
+        if field is None or name in table.column_types or not {*_kinds(field)} <= {*_COMPARED, "RECORD"}:
+            continue
+        (compared,) = _arrow_fields([field], present)
+        kind = _kind(field) if field.mode != "REPEATED" else ""
+        found[name] = Takes(_DECIMALS.get(kind, compared.type), compared.nullable, _ALSO.get(kind, _is_map(field)))
+    return found
+
+
+def _kinds(field: AnyField) -> Iterator[str]:
+    yield _kind(field)
+    for inner in field.fields:
+        yield from _kinds(inner)
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(kind) and kind.scale <= 9 and kind.precision - kind.scale <= 29)
+
+
+_DECIMALS = {"BIGNUMERIC": pa.decimal128(38, 18)}
+_ALSO: dict[str, Callable[[pa.DataType], bool]] = {
+    "NUMERIC": _is_numeric,
+    "BIGNUMERIC": lambda kind: bool(pa.types.is_decimal(kind)) and not _is_numeric(kind),
+}
+
+
+def _is_map(field: AnyField) -> Callable[[pa.DataType], bool]:
+    """A map is an array of keys and values there."""
+    pairs = field.mode == "REPEATED" and [f.name for f in field.fields] == ["key", "value"]
+    return lambda kind: pairs and bool(pa.types.is_map(kind))
 
 
 def _foreign(path: tuple[str, ...], present: Fields, wanted: Fields) -> Iterator[str]:

@@ -21,10 +21,13 @@ overflow), the value is converted back and must be the same.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
+from jobs.destinations.takes import Takes
 from jobs.spec.columns import RowColumn
 from sql import quote
 
@@ -103,6 +106,17 @@ def arrow_type(name: str) -> tuple[pa.DataType, bool] | None:
     if decimal and int(decimal[1]) <= 38:
         return pa.decimal128(int(decimal[1]), int(decimal[2])), nullable
     return (_ARROW[bare], nullable) if bare in _ARROW else None
+
+
+def taken(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes]:
+    """What the columns of these names take, by their types: those that a declared type has."""
+    known = {name: arrow_type(present[name]) for name in names if name in present}
+    return {name: Takes(*found, also=partial(_are_one, found[0])) for name, found in known.items() if found}
+
+
+def _are_one(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Text and bytes, times with and without a zone."""
+    return kind in _SCALARS and _SCALARS.get(other) == _SCALARS[kind]
 
 
 def _name(field: str) -> str:

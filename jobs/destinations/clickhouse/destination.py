@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Destination, MergeContext, Merged
 from jobs.destinations.clickhouse import tables, window
+from jobs.destinations.clickhouse.columns import taken
 from jobs.destinations.clickhouse.drop_state import drop_state
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
@@ -25,6 +26,7 @@ from jobs.destinations.clickhouse.state import lease_state
 from jobs.destinations.clickhouse.tables import Layout, layout_of
 from jobs.destinations.leases import LeaseState
 from jobs.destinations.refused_rows import with_refused
+from jobs.destinations.takes import Takes
 from jobs.maintenance.report import Done, do
 from jobs.spec.columns import RowColumn, row_columns
 from resources.clickhouse import ClickHouseServer
@@ -64,6 +66,10 @@ class ClickHouseDestination(Destination):
 
     def prepare(self, dry_run: bool = False) -> list[str]:
         return [done for shard in self.shards for done in prepare(shard, dry_run)]
+
+    def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
+        present = tables.describe(self.shards[0].server, self.layout.path)
+        return taken(present.types if present else {}, set(names).difference(self.table.column_types))
 
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         began = time.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeVar
@@ -28,11 +28,13 @@ from jobs.destinations.iceberg.transaction import CatalogTransaction
 from jobs.destinations.requirements import require_batch_column
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.stages import Stages
+from jobs.destinations.takes import Takes, of_schema
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import recreated_properties, recreated_topics_of, state_properties
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
+from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.table_commit import TableCommit
 from jobs.lineage import recreated_topics
 from jobs.maintenance.report import Done
@@ -78,6 +80,10 @@ class IcebergDestination(Destination):
 
     def prepare(self, dry_run: bool = False) -> list[str]:
         return Preparation(self.catalog, self.spec, self.table, self.columns, self.tombstones).run(dry_run)
+
+    def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
+        found = self._load()
+        return of_schema(arrow_schema(found) if found else None, names)
 
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         state = CommittedState.after(batches[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -13,6 +13,7 @@ from batchmerge.jobs.batch import CommittedState, LandedBatch, MergeCounts
 from batchmerge.jobs.changes.reduction import Reduction
 from batchmerge.jobs.destinations.base import Destination, MergeContext, Merged
 from batchmerge.jobs.destinations.requirements import require_empty
+from batchmerge.jobs.destinations.takes import Takes, of_schema
 from batchmerge.jobs.failpoints import failpoint
 from batchmerge.jobs.spec.columns import RowColumn
 from batchmerge.resources.spark import spark_errors
@@ -71,6 +72,12 @@ class DuckDbDestination(Destination):
                 state.begin(db.table(self.table.table).shape[0] if self.table.mode == "append" else 0)
                 self._prepare_tombstones(db, wanted)
         return said
+
+    def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
+        if not self.connection.file.exists():
+            return {}
+        with database(self.connection, self.name) as db:
+            return of_schema(prepare.present_schema(db, self.table.table), names)
 
     def _prepare_tombstones(self, db: duckdb.DuckDBPyConnection, columns: pa.Schema) -> None:
         if self.tombstones:

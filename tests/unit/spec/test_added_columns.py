@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -9,9 +10,15 @@ import pytest
 from pydantic import ValidationError
 
 from jobs.changes.columns import landing_schema
+from jobs.destinations.bigquery.field import Field
+from jobs.destinations.bigquery.schema import taken as bigquery_taken
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.clickhouse.columns import taken as clickhouse_taken
+from jobs.destinations.takes import Takes, Taking, of_schema
 from jobs.landing.readers import record_reader
+from jobs.landing.required_columns import required_property, with_required
 from jobs.schema.found_fields import FoundField, FoundFields, Path
-from jobs.schema.types import parse_type
+from jobs.schema.types import parse_columns, parse_type
 from jobs.spec.added_columns import (
     additions,
     key_found,
@@ -270,3 +277,85 @@ def test_whole_key_in_one_column() -> None:
     decoded = reader.key_decoder.decode(raw_values({"id": 1}, None, {"id": 1, "x": 2}))
     assert decoded.values.to_pylist()[:2] == [{"kafkaKey": {"id": 1}}, None]
     assert decoded.errors.keys() == {2}
+
+
+def of(tables: Mapping[str, Mapping[str, Takes]]) -> Taking:
+    return lambda _: tables
+
+
+def there(**columns: str) -> Mapping[str, Takes]:
+    return of_schema(parse_columns(columns), columns)
+
+
+@pytest.mark.parametrize(
+    ("brought", "table", "column"),
+    [
+        ("long", "double", "double"),
+        ("int", "float", "float"),
+        ("int", "long", "long"),
+        ("long", "int", "int"),
+        ("long", "decimal(38,9)", "decimal(38,9)"),
+        ("decimal(10,4)", "decimal(38,2)", "decimal(38,2)"),
+        ("timestamp", "timestamp_ntz", "timestamp_ntz"),
+        ("long", "string", "text"),
+        ("struct<a: long>", "string", "text"),
+        ("string", "timestamp", "timestamp"),
+        ("long", "double not null", "double not null"),
+        ("struct<a: long, b: long>", "struct<a: double>", "struct<a: double, b: long>"),
+        ("array<struct<a: int>>", "array<struct<a: long not null>>", "array<struct<a: long>>"),
+        ("map<string,long>", "map<string,double>", "map<string,double>"),
+        (None, "string", "text"),
+        (None, "long", "long"),
+    ],
+)
+def test_column_that_a_table_has_is_of_its_type(brought: str | None, table: str, column: str) -> None:
+    made = additions(spec(), found(n=brought), of({"iceberg n.t": there(n=table)}))
+    assert (made.added, made.refused) == ({"n": column}, {})
+    landed = with_required(landing_schema(made.spec), required_property(made.spec, "p"), "p")
+    assert with_landed_columns(spec(), landed) == made.spec
+
+
+def test_tables_agree_on_a_type_or_the_field_is_refused_by_their_names() -> None:
+    tables = {
+        "a": there(n="double", d="decimal(10,2)", x="long"),
+        "b": there(n="float", d="decimal(12,2)", x="string"),
+        "c": {},
+    }
+    made = additions(spec(), found(n="long", d="string", x="long", s__y="long"), of(tables))
+    assert made.added == {"n": "float", "d": "decimal(10,2)", "s.y": "long"}
+    assert made.refused == {"x": "no type of a column goes into all tables that have it: long in a, string in b"}
+
+
+def test_part_of_a_declared_column_is_of_the_tables_type_too() -> None:
+    tables = {"a": there(s="struct<x: long, Y: double>", l="array<struct<x: long, z: decimal(9,2)>>")}
+    made = additions(spec(), found(s__y="long", l__element__z="double"), of(tables))
+    assert made.added == {"s.y": "double", "l.element.z": "decimal(9,2)"}
+
+
+def test_type_that_no_column_can_have_is_named_with_its_table() -> None:
+    tables = {"iceberg n.t": of_schema(pa.schema([("at", pa.time64("us"))]), ["at"])}
+    made = additions(spec(), found(at="string", n="long"), of(tables))
+    assert "time64[us] (which no column of a pipeline can be) in iceberg n.t" in made.refused["at"]
+    assert made.added == {"n": "long"}
+
+
+def test_what_systems_take_besides_their_own_types() -> None:
+    names = ["t", "b", "at", "n", "big", "pairs", "j"]
+    schema = [
+        Field("t", "STRING"), Field("n", "NUMERIC"), Field("big", "BIGNUMERIC", "REQUIRED"), Field("j", "JSON"),
+        Field("pairs", "RECORD", "REPEATED", (Field("key", "STRING"), Field("value", "INTEGER"))),
+    ]  # fmt: skip
+    bigquery = bigquery_taken(schema, names, BigQueryTable(kind="bigquery", table="n.t", mode="append"))
+    clickhouse = clickhouse_taken(
+        {"t": "String", "at": "DateTime64(6, 'UTC')", "b": "Nullable(String)", "n": "UUID"}, names
+    )
+    assert ({*bigquery}, {*clickhouse}) == ({"t", "n", "big", "pairs"}, {"t", "at", "b"})
+    assert (bigquery["big"].nullable, clickhouse["t"].nullable, clickhouse["b"].nullable) == (False, False, True)
+    tables = {"bigquery": bigquery, "clickhouse": clickhouse}
+    brought = found(
+        t="string", b="binary", at="timestamp_ntz", n="decimal(10,4)", big="long", pairs="map<string,long>", j="string"
+    )
+    assert additions(spec(), brought, of(tables)).added == {
+        "t": "text not null", "b": "binary", "at": "timestamp_ntz not null", "n": "decimal(10,4)",
+        "big": "decimal(38,18) not null", "pairs": "map<string,long>", "j": "text",
+    }  # fmt: skip

@@ -1,0 +1,123 @@
+"""What columns of tables that are there take, and the type of a column that records bring in all of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from jobs.evolution import plain
+from jobs.schema.found_fields import Path, inside
+from jobs.schema.types import is_wider, type_name
+from resources.errors import ConfigurationError
+
+
+def _nothing_else(_: pa.DataType) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Takes:
+    """What one column takes.
+
+    Attributes:
+        type: its own; one without a type string (`jobs.schema.types`) takes nothing that records have.
+        nullable: null too.
+        also: other types that it takes as well as its own (bytes in a system that has one type for them and text).
+    """
+
+    type: pa.DataType
+    nullable: bool = True
+    also: Callable[[pa.DataType], bool] = _nothing_else
+
+    def as_well(self, kind: pa.DataType) -> bool:
+        return plain(kind) == plain(self.type) or self.also(kind)
+
+    def at_all(self, kind: pa.DataType) -> bool:
+        """Also a narrower type."""
+        return self.as_well(kind) or is_wider(kind, self.type)
+
+    @property
+    def is_foreign(self) -> bool:
+        try:
+            type_name(self.type)
+        except ConfigurationError:
+            return True
+        return False
+
+
+Taking = Callable[[Collection[str]], Mapping[str, Mapping[str, Takes]]]
+"""From names of columns in rows to what each table, by name, takes in those that it has."""
+
+
+def takes_nothing(_: Collection[str]) -> Mapping[str, Mapping[str, Takes]]:
+    """Where no table is there yet."""
+    return {}
+
+
+def of_schema(present: pa.Schema | None, names: Collection[str]) -> dict[str, Takes]:
+    """What the columns of these names take, in upper or lower case; none where there is no table."""
+    known = {f.name.lower(): f for f in present or ()}
+    found = {name: known.get(name.lower()) for name in names}
+    return {name: Takes(f.type, f.nullable) for name, f in found.items() if f is not None}
+
+
+def fitted(found: pa.DataType | None, path: Path, tables: Mapping[str, Mapping[str, Takes]]) -> pa.DataType | None:
+    """The type of a column for what records bring at this path: that of the tables that have it, else the records'.
+
+    Raises:
+        ConfigurationError: no type goes into all of them; it names them.
+    """
+    there = {name: column for name, columns in tables.items() if (column := _at(columns.get(path[0]), path[1:]))}
+    return _fitted(found, there)
+
+
+def is_required(path: Path, tables: Mapping[str, Mapping[str, Takes]]) -> bool:
+    """Whether one of the tables takes no null in the column."""
+    return len(path) == 1 and any(path[0] in columns and not columns[path[0]].nullable for columns in tables.values())
+
+
+def _fitted(found: pa.DataType | None, tables: Mapping[str, Takes]) -> pa.DataType | None:
+    if not tables or (found is not None and all(column.as_well(found) for column in tables.values())):
+        return found
+    if found is not None and pa.types.is_nested(found) and all(c.type.id == found.id for c in tables.values()):
+        return _fitted_nested(found, tables)
+    own = [column.type for column in tables.values() if not column.is_foreign]
+    for kind in [*own, *([found] if found is not None else [])]:
+        if all(column.at_all(kind) for column in tables.values()):
+            return kind
+    shown = ", ".join(f"{_shown(column.type)} in {name}" for name, column in tables.items())
+    raise ConfigurationError(f"no type of a column goes into all tables that have it: {shown}")
+
+
+def _fitted_nested(found: pa.DataType, tables: Mapping[str, Takes]) -> pa.DataType:
+    parts = []
+    for field in inside(found):
+        there = {name: part for name, column in tables.items() if (part := _at(column, (field.name,)))}
+        parts.append(field.with_type(_fitted(field.type, there)))
+    if pa.types.is_struct(found):
+        return pa.struct(parts)
+    return pa.list_(parts[0]) if pa.types.is_list(found) else pa.map_(found.key_type, parts[0])
+
+
+def _at(column: Takes | None, path: Path) -> Takes | None:
+    """What is in a column at this path."""
+    for step in path:
+        if column is None:
+            return None
+        column = next(_parts(column, step), None)
+    return column
+
+
+def _parts(column: Takes, name: str) -> Iterator[Takes]:
+    for field in inside(column.type):
+        if field.name.lower() == name.lower():
+            yield Takes(field.type, field.nullable)
+
+
+def _shown(kind: pa.DataType) -> str:
+    try:
+        return type_name(kind)
+    except ConfigurationError:
+        return f"{kind} (which no column of a pipeline can be)"

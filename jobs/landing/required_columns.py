@@ -1,0 +1,48 @@
+"""Which of the columns that records have brought a destination table takes no null in: a property of the landed table.
+
+The landed column itself is optional: a dead letter has no value in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from jobs.iceberg.history import property_prefix
+from jobs.spec.added_columns import required_columns
+from jobs.spec.pipeline import PipelineSpec
+from resources.iceberg_errors import catalog_errors
+
+
+def tell_required(table: Table, spec: PipelineSpec, pipeline: str) -> None:
+    """Remembers them, before the columns are there."""
+    if required_columns(spec) != _known(table.properties, pipeline):
+        with catalog_errors(".".join(table.name())), table.transaction() as change:
+            change.set_properties(required_property(spec, pipeline))
+
+
+def required_property(spec: PipelineSpec, pipeline: str) -> dict[str, str]:
+    """The property of a landed table that has these columns."""
+    return {_property(pipeline): json.dumps(required_columns(spec))}
+
+
+def with_required(landed: pa.Schema, properties: Mapping[str, str], pipeline: str) -> pa.Schema:
+    """The landed table's columns, these in its value not nullable."""
+    required = set(_known(properties, pipeline))
+    if not required:
+        return landed
+    value = landed.field("value")
+    fields = [f.with_nullable(f.nullable and f.name not in required) for f in value.type]
+    return landed.set(landed.get_field_index("value"), value.with_type(pa.struct(fields)))
+
+
+def _known(properties: Mapping[str, str], pipeline: str) -> list[str]:
+    found: list[str] = json.loads(properties.get(_property(pipeline), "[]"))
+    return found
+
+
+def _property(pipeline: str) -> str:
+    return property_prefix(pipeline, "main") + "required-columns"
