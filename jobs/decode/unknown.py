@@ -35,6 +35,7 @@ class Watch:
         passing: fields whose names begin so are of the envelope.
         reasons: why a field can be no column, by its name, where that is known.
         widens: paths of fields whose columns follow the records: one of a wider type than its column is told too.
+        excluded: paths of fields, of the row in an envelope, that are as good as absent.
     """
 
     then: Literal["tell", "refuse", "rescue"] = "tell"
@@ -43,9 +44,18 @@ class Watch:
     passing: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
     widens: frozenset[Path] = frozenset()
+    excluded: frozenset[Path] = frozenset()
 
     def rest(self, kind: pa.DataType, ignore_case: bool = False) -> Rest | None:
         """What finds such fields in a record of this type; None where it can have none."""
+        found = self._all_rest(kind, ignore_case)
+        if found is None or not self.excluded:
+            return found
+        outside = ((name, *path) for name in self.within for path in self.excluded) if self.within else self.excluded
+        excluded = frozenset(outside)
+        return lambda value: pruned(found(value), excluded)
+
+    def _all_rest(self, kind: pa.DataType, ignore_case: bool) -> Rest | None:
         if not pa.types.is_struct(kind):
             return None
         if not self.within:
@@ -123,6 +133,22 @@ def leaves(rest: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
                 yield from leaves(part, (*path, rest.step))
     else:
         yield path, rest
+
+
+def pruned(rest: Any, excluded: frozenset[Path], path: Path = ()) -> Any:
+    """A rest without the fields at these paths; None where there are no others."""
+    if isinstance(rest, dict):
+        parts = {}
+        for name, part in rest.items():
+            here = (*path, getattr(rest, "step", "") or name)
+            kept = None if here in excluded else pruned(part, excluded, here)
+            if holds_values(kept):
+                parts[name] = kept
+        return type(rest)(parts) if parts else None
+    if isinstance(rest, list):
+        items = [pruned(part, excluded, (*path, "element")) for part in rest]
+        return type(rest)(items) if any(map(holds_values, items)) else None
+    return rest
 
 
 class Nested(dict[str, Any]):

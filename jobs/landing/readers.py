@@ -13,6 +13,7 @@ from jobs.changes.routing import route_filters
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import OPERATION, Enveloped, EnvelopeRules
+from jobs.decode.excluded import Excluding
 from jobs.decode.extended_json import MongoKey
 from jobs.decode.nested import Nested
 from jobs.decode.renamed import Renamed
@@ -143,6 +144,8 @@ def _decoder(
         decoder = Enveloped(kind, replace(rules, may_stay=fields), of_type, watch)
     else:
         decoder = of_type(kind, watch)
+    if excluded := columns.excluded:
+        decoder = Excluding(decoder, excluded)
     return Renamed(decoder, renaming) if columns.rename else decoder
 
 
@@ -154,12 +157,14 @@ def _telling(spec: PipelineSpec) -> Watch:
 def _watch(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Watch:
     """What the decoder of values is to do about fields that no column takes."""
     value = spec.source.value
+    excluded = value.excluded
     match value.unknown_fields:
         case "rescue":
-            return Watch("rescue", value.rescued)
+            return Watch("rescue", value.rescued, excluded=excluded)
         case "fail":
-            return Watch("refuse")
+            return Watch("refuse", excluded=excluded)
         case "add" if refused is not None:
             fields = Renaming(value.rename).fields
-            return Watch("refuse", reasons={fields.get(name, name): reason for name, reason in refused.items()})
+            reasons = {fields.get(name, name): reason for name, reason in refused.items()}
+            return Watch("refuse", reasons=reasons, excluded=excluded)
     return _telling(spec)

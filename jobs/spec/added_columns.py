@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from jobs.destinations.registry import kind_of
 from jobs.destinations.takes import Taking, fitted, is_required, takes_nothing
-from jobs.schema.found_fields import FoundFields, Path, field_paths, shown
+from jobs.schema.found_fields import FoundFields, Path, field_paths, inside, shown
+from jobs.schema.renaming import Renaming
 from jobs.schema.types import as_text, parse_columns
 from jobs.spec.changes import Key
 from jobs.spec.columns import optional
@@ -118,7 +119,7 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
     todo: list[list[Column]] = [[]]
     reasons: dict[Path, str] = {}
     refused: dict[str, str] = {}
-    known, brought = set(mistakes(spec)), spec.source.value.brought
+    known, brought, around = set(mistakes(spec)), spec.source.value.brought, _around_excluded(spec)
     for path, one in sorted(found.by_path.items()):
         if len(todo[0]) == MOST_ADDED:
             refused[shown(path)] = f"more than {MOST_ADDED} new fields in one batch"
@@ -137,6 +138,9 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
         part = todo.pop()
         more = _with_planted(spec, part)
         problems = [mistake.what for mistake in mistakes(more) if mistake not in known] if part else []
+        problems += [
+            f"{shown(path)} would be text, with a field in it that `exclude` names" for path in _texts(part) & around
+        ]
         if not problems:
             spec = more
             added |= {shown(path): columns_text([column])[column.name] for path, column in part}
@@ -154,6 +158,28 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
 
 def _column(path: Path, kind: pa.DataType, required: bool) -> Column:
     return path, as_text(optional(pa.field(path[-1], kind))).with_nullable(not required)
+
+
+def _around_excluded(spec: PipelineSpec) -> set[Path]:
+    """The columns, and parts of them, that a field is in which is to be in none."""
+    value = spec.source.value
+    paths = map(Renaming(value.rename).column, value.excluded)
+    return {path[:n] for path in paths for n in range(1, len(path))}
+
+
+def _texts(columns: Sequence[Column]) -> set[Path]:
+    """What of these columns takes any value, as text."""
+    found: set[Path] = set()
+    for path, column in columns:
+        strings = [inner for inner in field_paths([column]) if pa.types.is_string(_type_at(column.type, inner[1:]))]
+        found |= {(*path, *inner[1:]) for inner in strings}
+    return found
+
+
+def _type_at(kind: pa.DataType, path: Path) -> pa.DataType:
+    for step in path:
+        kind = next(f.type for f in inside(kind) if f.name == step)
+    return kind
 
 
 def required_columns(spec: PipelineSpec) -> list[str]:

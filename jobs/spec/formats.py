@@ -124,8 +124,7 @@ class Format(Encoding, HasEnvelope):
     def _columns_fit_the_format(self) -> Format:
         found = type_mistakes(self.columns)
         if not self.columns and not self.takes_new_columns:
-            remedy = "declare them (`batchmerge infer` proposes them), or name a `schema_file`"
-            found.append(Mistake(("columns",), "there are no columns", remedy, goes_by=(("schema_file",),)))
+            found.append(self._no_columns())
         elif self.format in _ONE_COLUMN and len(self.columns) != 1:
             what = f"the format {self.format} gives one column, and {len(self.columns)} are declared"
             found.append(Mistake(("columns",), what, "declare one"))
@@ -133,6 +132,15 @@ class Format(Encoding, HasEnvelope):
             found.append(Mistake(("envelope",), f"the format {self.format} has no envelope", "leave it out"))
         refuse([*found, *self._rename_mistakes()])
         return self
+
+    def _no_columns(self) -> Mistake:
+        remedy = "declare them (`batchmerge infer` proposes them), or name a `schema_file`"
+        return Mistake(("columns",), "there are no columns", remedy, goes_by=(("schema_file",),))
+
+    @property
+    def excluded(self) -> frozenset[FieldPath]:
+        """Paths of fields that are to be no columns."""
+        return frozenset()
 
     def _rename_mistakes(self) -> Iterator[Mistake]:
         declared = None if self.takes_new_columns else list(self.columns)
@@ -218,12 +226,29 @@ class Value(Format):
         "(`unknown_fields: add`)",
     )
     rescued: str = Field("_rescued", min_length=1, description="the column of `unknown_fields: rescue`, a string")
+    exclude: list[str] = Field(
+        default_factory=list,
+        description="fields of records, by path (`customer.email`, `lines.element.note`), that are to be no column, in "
+        "none, and neither counted nor rescued. The bytes of dead letters still have them",
+    )
     _brought: frozenset[FieldPath] = PrivateAttr(frozenset())
 
     @property
     def brought(self) -> frozenset[FieldPath]:
         """Paths of what records have brought, whole columns and parts of them: their types follow the records."""
         return self._brought
+
+    @property
+    def excluded(self) -> frozenset[FieldPath]:
+        return frozenset(tuple(path.split(".")) for path in self.exclude)
+
+    def _no_columns(self) -> Mistake:
+        if self.unknown_fields is None:
+            return super()._no_columns()
+        what = f"there are no columns, and `unknown_fields: {self.unknown_fields}` lets records bring none"
+        return Mistake(
+            ("unknown_fields",), what, "write `unknown_fields: add` to leave them to the records, or declare them"
+        )
 
     def with_columns(self, columns: dict[str, str]) -> Value:
         """With these columns; those that were not there before were brought by records."""
@@ -261,6 +286,12 @@ class Value(Format):
         if self.unknown_fields == "rescue" and self.columns.get(self.rescued) != "string":
             what = f"{self.rescued} is the column of what is rescued"
             found.append(Mistake(("columns", self.rescued), what, "declare it as string, or name another `rescued`"))
+        declared = {Renaming(self.rename).field(path) for path in field_paths(self.struct)} if self.exclude else set()
+        for number, text in enumerate(self.exclude):
+            if tuple(text.split(".")) in declared:
+                found.append(
+                    Mistake(("exclude", number), f"{text} is declared in `columns`", "leave it out of one of them")
+                )
         refuse(found)
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from jobs.changes.columns import landing_schema
+from jobs.decode.base import Decoded
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.schema import taken as bigquery_taken
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -33,7 +35,7 @@ from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistakes
 from resources.errors import ConfigurationError
 from tests.kit import specs
-from tests.kit.arrow import raw_values
+from tests.kit.arrow import copied, raw_values
 from tests.kit.batches import batch
 
 BIGQUERY = specs.table("bigquery", metadata_columns=["offset"])
@@ -200,7 +202,9 @@ def test_columns_may_be_left_to_the_records(value: dict[str, Any], declared: dic
 @pytest.mark.parametrize(
     ("parts", "text"),
     [
-        ({"value": {"unknown_fields": "fail"}}, "there are no columns"),
+        ({"value": {"unknown_fields": "fail"}}, "lets records bring none"),
+        ({"value": {"columns": "auto", "unknown_fields": "rescue"}}, "write `unknown_fields: add`"),
+        ({"value": {"columns": {"a": "struct<b: long>"}, "exclude": ["a.b"]}}, "a.b is declared"),
         ({"value": {"format": "string"}}, "there are no columns"),
         ({"value": {}, "transform": {"sql": "select 1 as a from records"}}, "cannot bring columns"),
     ],
@@ -359,3 +363,39 @@ def test_what_systems_take_besides_their_own_types() -> None:
         "t": "text not null", "b": "binary", "at": "timestamp_ntz not null", "n": "decimal(10,4)",
         "big": "decimal(38,18) not null", "pairs": "map<string,long>", "j": "text",
     }  # fmt: skip
+
+
+EXCLUDED = ["card", "buyer.email", "lines.element.note", "secret"]
+
+
+def test_excluded_fields_are_in_no_column_whatever_becomes_of_others() -> None:
+    record = {
+        "id": 1, "card": 5, "buyer": {"email": "e", "name": "n"}, "lines": [{"note": "x"}, {"note": "y", "nr": 1}],
+        "secret": {"deep": 1}, "new": 1,
+    }  # fmt: skip
+    raw = raw_values(*[record] * 200)
+
+    def decoded(**value: object) -> tuple[PipelineSpec, Decoded]:
+        made = specs.spec(value={"exclude": EXCLUDED, "unknown_fields": "add", "columns": {"id": "long"}, **value})
+        reader = record_reader(made, batch(1), landing_schema(made))
+        return made, copied(reader.value_decoder).decode(raw)
+
+    opened, told = decoded()
+    made = additions(opened, told.unknown)
+    assert made.added == {"buyer": "struct<name: text>", "lines": "array<struct<nr: long>>", "new": "long"}
+    after = record_reader(made.spec, batch(1), landing_schema(made.spec), refused={}).value_decoder.decode(raw)
+    assert not after.errors, "none of them is looked at any more"
+    _, rescued = decoded(unknown_fields="rescue")
+    rest = rescued.values.field("_rescued")[0].as_py()
+    assert json.loads(rest) == {"buyer": {"name": "n"}, "lines": [None, {"nr": 1}], "new": 1}
+    _, failed = decoded(unknown_fields="fail")
+    assert failed.errors[0].message == "no column takes the fields buyer, lines, new"
+    assert not decoded(unknown_fields="ignore", columns=made.spec.source.value.columns)[1].unknown
+
+
+def test_text_is_no_place_for_what_is_excluded() -> None:
+    buyer = spec((specs.table("clickhouse"),), exclude=EXCLUDED)
+    assert (
+        "with a field in it that `exclude` names" in additions(buyer, found(buyer="struct<a: long>")).refused["buyer"]
+    )
+    assert additions(spec(exclude=EXCLUDED), found(buyer=None, lines="array<string>", n="long")).added == {"n": "long"}

@@ -1,0 +1,56 @@
+"""Fields that are to be no column, nor in one (`exclude`): as if no record had them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.decode.base import Decoded, Decoder
+from jobs.schema.found_fields import FoundField, FoundFields, Path, inside, struct_of
+
+
+class Excluding:
+    """A decoder that does not tell them. A column has no place for them, and what is refused or rescued is without."""
+
+    def __init__(self, inner: Decoder, excluded: Collection[Path]) -> None:
+        self._inner, self._excluded = inner, frozenset(excluded)
+
+    def __reduce__(self) -> tuple[type[Excluding], tuple[Any, ...]]:
+        return type(self), (self._inner, self._excluded)
+
+    @property
+    def type(self) -> pa.DataType:
+        return self._inner.type
+
+    def decode(self, raw: pa.Array) -> Decoded:
+        decoded = self._inner.decode(raw)
+        return replace(decoded, unknown=without(decoded.unknown, self._excluded)) if decoded.unknown else decoded
+
+
+def without(found: FoundFields, excluded: frozenset[Path]) -> FoundFields:
+    kept: dict[Path, FoundField] = {}
+    for path, one in found.by_path.items():
+        if any(path[:n] in excluded for n in range(1, len(path) + 1)):
+            continue
+        kind = None if one.type is None else _without(one.type, path, excluded)
+        if kind is not None or one.type is None:
+            kept[path] = replace(one, type=kind)
+    return replace(found, by_path=kept)
+
+
+def _without(kind: pa.DataType, path: Path, excluded: frozenset[Path]) -> pa.DataType | None:
+    """None where nothing is left."""
+    parts = {
+        f.name: _without(f.type, (*path, f.name), excluded) for f in inside(kind) if (*path, f.name) not in excluded
+    }
+    kept = {name: part for name, part in parts.items() if part is not None}
+    if pa.types.is_struct(kind):
+        return struct_of(kept) if kept else None
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", kept["element"])) if kept else None
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, pa.field("value", kept["value"])) if kept else None
+    return kind
