@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.decode.base import Decoded, Decoder
-from jobs.schema.found_fields import FoundField, FoundFields, Path, inside, struct_of
+from jobs.schema.found_fields import FoundField, FoundFields, Path, without_paths
 
 
 class Excluding:
@@ -35,22 +35,7 @@ def without(found: FoundFields, excluded: frozenset[Path]) -> FoundFields:
     for path, one in found.by_path.items():
         if any(path[:n] in excluded for n in range(1, len(path) + 1)):
             continue
-        kind = None if one.type is None else _without(one.type, path, excluded)
+        kind = None if one.type is None else without_paths(one.type, excluded, path)
         if kind is not None or one.type is None:
             kept[path] = replace(one, type=kind)
     return replace(found, by_path=kept)
-
-
-def _without(kind: pa.DataType, path: Path, excluded: frozenset[Path]) -> pa.DataType | None:
-    """None where nothing is left."""
-    parts = {
-        f.name: _without(f.type, (*path, f.name), excluded) for f in inside(kind) if (*path, f.name) not in excluded
-    }
-    kept = {name: part for name, part in parts.items() if part is not None}
-    if pa.types.is_struct(kind):
-        return struct_of(kept) if kept else None
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", kept["element"])) if kept else None
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, pa.field("value", kept["value"])) if kept else None
-    return kind

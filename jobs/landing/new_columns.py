@@ -58,5 +58,7 @@ def _tell(where: str, found: Additions) -> None:
         text = "%s: column %s becomes wider: %s" if name in found.before else "%s: new column %s %s"
         _LOG.info(text, where, name, kind, extra={"once": True})
     for name, reason in found.refused.items():
-        text = "%s: the field %s can be no column (%s): its records are dead letters; see `source.value.rename`"
+        text = (
+            "%s: the field %s can be no column (%s): its records are dead letters; see `rename`, `exclude` of the value"
+        )
         _LOG.warning(text, where, name, reason)

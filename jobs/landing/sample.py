@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -31,8 +33,12 @@ def sampled_columns(
     spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries, taking: Taking
 ) -> Additions:
     """For `plan`, which changes nothing. Raises Unavailable where Kafka or a registry does not answer."""
-    found = sum((one.unknown for _, one in _sampled(spec, "value", kafka, topics, registries)), NOTHING_FOUND)
-    return additions(spec, found, taking)
+    sampled = [one for _, one in _sampled(spec, "value", kafka, topics, registries)]
+    found = additions(spec, sum((one.unknown for one in sampled), NOTHING_FOUND), taking)
+    if not any(one.errors for one in sampled):
+        return found
+    again = (one for _, one in _sampled(found.spec, "value", kafka, topics, registries))
+    return replace(found, bad=Counter(error.message for one in again for error in one.errors.values()))
 
 
 def sampled_key(

@@ -6,7 +6,7 @@ Types of several places go together by one rule, whatever the order in which the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -132,6 +132,22 @@ def inside(kind: pa.DataType) -> list[pa.Field]:
     if pa.types.is_list(kind):
         return [kind.value_field.with_name("element")]
     return [kind.item_field.with_name("value")] if pa.types.is_map(kind) else []
+
+
+def without_paths(kind: pa.DataType, paths: Collection[Path], at: Path = ()) -> pa.DataType | None:
+    """The type without what is at these paths; None where nothing is left of it."""
+    if not pa.types.is_nested(kind):
+        return kind
+    parts = []
+    for inner in inside(kind):
+        here = (*at, inner.name)
+        part = None if here in paths else without_paths(inner.type, paths, here)
+        parts += [] if part is None else [inner.with_type(part)]
+    if not parts:
+        return None
+    if pa.types.is_struct(kind):
+        return pa.struct(parts)
+    return pa.list_(parts[0]) if pa.types.is_list(kind) else pa.map_(kind.key_type, parts[0])
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from jobs.destinations.registry import kind_of
 from jobs.destinations.takes import Taking, fitted, is_required, takes_nothing
-from jobs.schema.found_fields import FoundFields, Path, field_paths, inside, shown
+from jobs.schema.found_fields import FoundFields, Path, field_paths, inside, shown, without_paths
 from jobs.schema.renaming import Renaming
 from jobs.schema.types import as_text, parse_columns
 from jobs.spec.changes import Key
 from jobs.spec.columns import optional
-from jobs.spec.formats import columns_text
+from jobs.spec.formats import Value, columns_text
 from jobs.spec.rules import mistakes
 from resources.errors import ConfigurationError
 
@@ -86,8 +86,17 @@ def with_landed_columns(spec: PipelineSpec, landed: pa.Schema | None) -> Pipelin
     if landed is None or not adds_columns(spec) or "value" not in landed.names:
         return spec
     declared = list(parse_columns(spec.source.value.columns))
-    present = [f for f in landed.field("value").type if f.name != NO_COLUMN]
+    filled = without_paths(landed.field("value").type, _unfilled(spec.source.value))
+    present = [f for f in filled or () if f.name != NO_COLUMN]
     return _with_columns(spec, _merged(declared, present))
+
+
+def _unfilled(value: Value) -> set[Path]:
+    """Columns whose fields are excluded or go into other columns since (`rename`): they stay as they are in tables."""
+    renaming = Renaming(value.rename)
+    fields = [tuple(path.split(".")) for path in value.rename]
+    before = {(*renaming.column(path)[:-1], path[-1]) for path in fields}
+    return {*map(renaming.column, value.excluded), *before.difference(map(renaming.column, fields))}
 
 
 Column = tuple[Path, pa.Field]
@@ -101,11 +110,13 @@ class Additions:
         spec: the pipeline with the columns that they make.
         added: column (a path where it is nested) to type, for people.
         refused: field to why it can be no column.
+        bad: of a sample of records, why some would be dead letters nevertheless, with how many.
     """
 
     spec: PipelineSpec
     added: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    bad: Mapping[str, int] = field(default_factory=dict)
 
 
 def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_nothing) -> Additions:

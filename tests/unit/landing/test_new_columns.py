@@ -5,21 +5,27 @@ With Kafka and with what the tables make of it: `tests/destinations/test_evoluti
 
 from __future__ import annotations
 
+import json
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from jobs import failpoints
 from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.takes import Takes, Taking, takes_nothing
+from jobs.landing import sample
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.reads import WantedRead
+from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import OffsetRange
 from jobs.spec.added_columns import with_landed_columns
 from resources.iceberg import IcebergCatalog
+from resources.kafka import KafkaCluster
 from tests.kit import specs
 from tests.kit.arrow import kafka_records
 from tests.kit.batches import P0, TOPIC_IDS, batch
@@ -41,10 +47,13 @@ class Place:
         self.connection = lake_connection(folder)
         self.declared = specs.spec(columns={"id": "long not null"}, value=value)
         self.committed: CommittedState | None = None
+        self.taking: Taking = takes_nothing
 
     @property
     def table(self) -> IntermediateTable:
-        plain = IntermediateTable("p", self.declared, IcebergCatalog("lake", self.connection), reads=self._read)
+        plain = IntermediateTable(
+            "p", self.declared, IcebergCatalog("lake", self.connection), reads=self._read, taking=self.taking
+        )
         return replace(plain, spec=with_landed_columns(self.declared, plain.found()[0]))
 
     def land(self, *values: object) -> LandedBatch:
@@ -68,8 +77,10 @@ class Place:
         return [TaskReport.from_text(row["report"]) for told in wanted.task([records]) for row in told.to_pylist()]
 
     def rows(self) -> list[dict[str, Any]]:
+        """The values of good records."""
         table = IcebergCatalog("lake", self.connection).require(self.table.identifier)
-        return sorted((row["value"] for row in table.scan().to_arrow().to_pylist()), key=lambda value: value["id"])
+        good = (row["value"] for row in table.scan().to_arrow().to_pylist() if row["value"])
+        return sorted(good, key=lambda value: value["id"])
 
 
 def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path) -> None:
@@ -106,3 +117,61 @@ def test_fields_that_are_left_out_are_told_once(tmp_path: Path, caplog: pytest.L
     assert len(told) == 1
     assert "new (2)" in told[0]
     assert [batch.unknown for batch in place.table.landed().batches] == [{"new": 2}] * 2
+
+
+def test_rescued_fields_are_landed_in_their_column(tmp_path: Path) -> None:
+    place = Place(tmp_path, unknown_fields="rescue", columns={"id": "long not null"})
+    assert place.land({"id": 1}, {"id": 2, "new": {"deep": 1.50}}).counts.landed == 2
+    assert place.rows() == [{"id": 1, "_rescued": None}, {"id": 2, "_rescued": '{"new":{"deep":1.5}}'}]
+
+
+def test_records_with_fields_that_fail_are_dead_letters(tmp_path: Path) -> None:
+    place = Place(tmp_path, unknown_fields="fail", columns={"id": "long not null"})
+    counts = place.land({"id": 1}, {"id": 2, "new": 1}).counts
+    assert (counts.landed, counts.quarantined) == (1, 1)
+    table = IcebergCatalog("lake", place.connection).require(place.table.identifier)
+    (error,) = (row["error"] for row in table.scan().to_arrow().to_pylist() if row["error"])
+    assert (error["kind"], error["message"]) == ("unknown", "no column takes the field new")
+
+
+def test_schema_that_goes_back_and_forth(tmp_path: Path) -> None:
+    """A field comes, goes, and comes again as before, then as another type; and is a number here, a struct there."""
+    place = Place(tmp_path, columns={"id": "long not null"}, unknown_fields="add")
+    batches: list[list[dict[str, Any]]] = [
+        [{"id": 1, "x": 1, "s": {"a": 1}}],
+        [{"id": 2}, {"id": 3, "y": "new"}],
+        [{"id": 4, "x": 2, "y": 5}, {"id": 5, "x": "text"}],
+        [{"id": 6, "s": 7}, {"id": 7, "s": {"a": 2, "b": True}}, {"id": 8, "x": {"now": "a struct"}}],
+        [{"id": 9, "x": 3, "s": {"b": False}}],
+    ]
+    quarantined = [place.land(*values).counts.quarantined for values in batches]
+    assert quarantined == [0, 0, 1, 2, 0]
+    columns = {"id": "long not null", "s": "struct<a: long, b: boolean>", "x": "long", "y": "text"}
+    assert place.table.spec.source.value.columns == columns
+    rows = {row["id"]: (row["x"], row["y"], row["s"]) for row in place.rows()}
+    assert rows == {
+        1: (1, None, {"a": 1, "b": None}), 2: (None, None, None), 3: (None, "new", None), 4: (2, "5", None),
+        7: (None, None, {"a": 2, "b": True}), 9: (3, None, {"a": None, "b": False}),
+    }  # fmt: skip
+
+
+def test_column_that_a_table_requires_makes_dead_letters_of_records_without_it(tmp_path: Path) -> None:
+    place = Place(tmp_path, columns={"id": "long not null"}, unknown_fields="add")
+    place.taking = lambda names: {"t": {name: Takes(pa.float64(), nullable=False) for name in {*names} & {"price"}}}
+    assert place.land({"id": 1, "price": 5}, {"id": 2}).counts.quarantined == 1
+    assert place.table.spec.source.value.columns["price"] == "double not null"
+    assert place.land({"id": 3, "price": 0.5, "more": 1}, {"id": 4, "more": 2}).counts.quarantined == 1
+
+
+def test_plan_says_which_of_the_newest_records_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [Newest(json.dumps(one).encode()) for one in ({"id": 1, "n": 1.5}, {"id": 2, "n": 2, "new": 1})]
+    monkeypatch.setattr(sample, "newest_records", lambda *_: records)
+    spec = specs.spec(columns={"id": "long", "n": "long"}, value={"unknown_fields": "add"})
+    found = sample.sampled_columns(spec, cast(KafkaCluster, None), ["t"], Registries(), takes_nothing)
+    assert found.added == {"new": "long"}
+    assert found.bad == {"column n: expected long, found a number with a fraction": 1}
+
+
+@dataclass(frozen=True)
+class Newest:
+    value: bytes

@@ -399,3 +399,19 @@ def test_text_is_no_place_for_what_is_excluded() -> None:
         "with a field in it that `exclude` names" in additions(buyer, found(buyer="struct<a: long>")).refused["buyer"]
     )
     assert additions(spec(exclude=EXCLUDED), found(buyer=None, lines="array<string>", n="long")).added == {"n": "long"}
+
+
+def test_column_whose_field_is_renamed_or_excluded_since_gets_no_values_any_more() -> None:
+    wide = {f"f{n}": "long" for n in range(150)}
+    made = additions(spec(), found(price="long", s__y="long", o="struct<a: long, b: long>", **wide)).spec
+    later = spec(exclude=["o.b", "f0"], rename={"price": "price_text", "s.y": "z"})
+    opened = with_landed_columns(later, landing_schema(made))
+    columns = {name: kind for name, kind in opened.source.value.columns.items() if name not in wide}
+    declared = spec().source.value.columns
+    assert columns == {**declared, "o": "struct<a: long>"}
+    assert len(opened.source.value.columns) == len(declared) + 150
+    again = additions(opened, found(price_text="string", s__z="string")).spec
+    raw = raw_values({"id": 1, "price": "12.5", "s": {"x": 1, "y": "t"}, "o": {"a": 1, "b": 2}})
+    (row,) = record_reader(again, batch(1), landing_schema(again)).value_decoder.decode(raw).values.to_pylist()
+    assert (row["price_text"], row["s"], row["o"]) == ("12.5", {"x": 1, "z": "t"}, {"a": 1})
+    assert with_landed_columns(later, landing_schema(again)) == again
