@@ -110,13 +110,20 @@ class Additions:
         spec: the pipeline with the columns that they make.
         added: column (a path where it is nested) to type, for people.
         refused: field to why it can be no column.
+        before: of those of the added that were there and become wider, the type that they had.
         bad: of a sample of records, why some would be dead letters nevertheless, with how many.
     """
 
     spec: PipelineSpec
     added: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, str] = field(default_factory=dict)
     bad: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Column to `long`, or to `int to long`."""
+        return {n: f"{self.before[n]} to {kind}" if n in self.before else kind for n, kind in self.added.items()}
 
 
 def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_nothing) -> Additions:
@@ -143,6 +150,8 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
             refused[shown(path)] = problem.what
             continue
         todo[0].append(_column(path, kind, is_required(path, tables)))
+    fields = list(parse_columns(spec.source.value.columns))
+    present = [there.with_name(shown(path)) for path, _ in todo[0] if (there := _at(fields, path))]
     added: dict[str, str] = {}
     # Rules are costly and nearly always kept: all columns at once, and by halves where one of them breaks a rule.
     while todo:
@@ -164,7 +173,12 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
                 refused[shown(path)] = reason
             else:
                 todo.append([_column(path, pa.string(), is_required(path, tables))])
-    return Additions(spec, added, refused)
+    return Additions(spec, added, refused, columns_text(present))
+
+
+def _at(fields: Sequence[pa.Field], path: Path) -> pa.Field | None:
+    found = next((one for one in fields if one.name == path[0]), None)
+    return found if found is None or len(path) == 1 else _at(inside(found.type), path[1:])
 
 
 def _column(path: Path, kind: pa.DataType, required: bool) -> Column:
