@@ -114,6 +114,12 @@ def mode(configuration: Configuration) -> str:
     ]
 
 
+def fills_key(configuration: Configuration) -> bool:
+    """Whether the record's key, of several fields, is a column of a table that it is not the key of."""
+    named = bool(configuration.text("kafkaKeyFieldName"))
+    return named and mode(configuration) == "append" and connect.has_fields(configuration, "key")
+
+
 def _table(configuration: Configuration, table: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kind": "bigquery",
@@ -132,11 +138,8 @@ def _table(configuration: Configuration, table: str) -> dict[str, Any]:
     metadata = ["topic", "partition", "offset"] if found["mode"] == "delete" else []
     if data := configuration.text("kafkaDataFieldName"):
         metadata.append(f"record as {data}")
-    if (
-        (key := configuration.text("kafkaKeyFieldName"))
-        and found["mode"] == "append"
-        and not connect.has_fields(configuration, "key")
-    ):
+    key = configuration.text("kafkaKeyFieldName")
+    if key and found["mode"] == "append" and not fills_key(configuration):
         metadata.append(f"key as {key}")
     if metadata:
         found["metadata_columns"] = metadata

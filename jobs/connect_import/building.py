@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jobs.connect_import import bigquery, clickhouse, connect, iceberg, transforms
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.each_topic import EachTopic
+from jobs.connect_import.going_on import GoingOn
+from jobs.connect_import.known import KnownTable
+from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
 from jobs.connect_import.options import Option, Options, find, none
 from jobs.connect_import.placing import Placing
 from jobs.connect_import.unwrapping import TARGET
-from jobs.decode.envelope import OPERATION
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.transform import KEY
 from resources.config_files.models import examine
 from resources.errors import ConfigurationError
 
@@ -25,7 +29,6 @@ CONNECTORS: Mapping[str, Options] = {
     clickhouse.CLASS: clickhouse.OPTIONS,
     bigquery.CLASS: bigquery.OPTIONS,
 }
-PLACEHOLDER = {"fill_in": "string"}
 
 
 @dataclass(frozen=True)
@@ -61,72 +64,73 @@ def build(
     columns: Mapping[str, str] | None = None,
     key_columns: Mapping[str, str] | None = None,
     tables: list[str] | None = None,
-    of_tables: bool = False,
+    known: Mapping[str, KnownTable] | None = None,
+    topics: Sequence[str] = (),
 ) -> Imported:
     """The pipeline that does what the connector did.
 
     Args:
-        columns: of the records' values; where they are not known the file gets a placeholder.
+        columns: of the records' values; where neither these nor the tables are known the file gets a placeholder.
         key_columns: of the records' keys, for a BigQuery sink that upserts; left to the records where not given.
-        tables: names of tables, for a sink that takes them from its records.
-        of_tables: the columns are those of the tables, behind the connector's transforms.
+        tables: names of tables, for a sink that takes them from its records; else those of its tables to import.
+        known: the tables that the connector has filled, by name.
+        topics: those that a connector of `topics.regex` reads.
 
     Raises:
         ConfigurationError: not one of the known connectors, or it cannot become one pipeline.
     """
-    kind = configuration.text("connector.class")
-    if kind not in CONNECTORS:
-        raise ConfigurationError(
-            f"{kind} is not a connector that can be imported",
-            where=configuration.name,
-            remedy=f"it must be one of {', '.join(CONNECTORS)}",
-        )
-    reports = [OptionReport(name, _status_of(name, CONNECTORS[kind])) for name in sorted(configuration.options)]
-    module: Any = {clickhouse.CLASS: clickhouse, bigquery.CLASS: bigquery}.get(kind, iceberg)
-    placed = place(configuration, tables)
-    known = transforms.before(configuration, columns or {}) if of_tables else dict(columns or {})
-    followed = transforms.follow(configuration, known or PLACEHOLDER)
-    chain = followed.chain
+    module, options = _module(configuration)
+    reports = [OptionReport(name, _status_of(name, options)) for name in sorted(configuration.options)]
+    placed, known = place(configuration, tables), ({} if columns else known or {})
     parts, own_todo = module.tables(configuration, placed)
+    going_on = GoingOn(configuration, {t: known[t] for t in placed.tables if t in known}, _kept(configuration, module))
+    topics = list(topics) or configuration.items("topics")
+    own = _each_topic(configuration, module, placed, known, topics)
+    is_known = bool(going_on.tables or own) and len(own) in (0, len(topics))
+    followed = going_on.follow() if going_on.tables else transforms.follow(configuration, columns or PLACEHOLDER)
+    chain = followed.chain
     _without_deletes(parts, followed)
-    todo = [*chain.todo, *placed.todo]
+    todo = [*chain.todo, *placed.todo, *going_on.todo(), *(own_todo if module is iceberg or not is_known else [])]
     if placed.each:
         chain.drop(TARGET)
-    changes, key = _changes(configuration, module, key_columns or {}, chain, placed)
-    if not columns:
-        for column in _needed(configuration, module, chain):
-            chain.read(column)
-        if not _takes_columns(parts, chain):
-            todo.append("source.value.columns: declare the records' columns (--columns); `fill_in` is a placeholder")
+    changes, key = _changes(configuration, module, key_columns or going_on.key_columns, chain, placed)
+    if not columns and not going_on.tables:
+        left_open = open_columns(configuration, module is iceberg, parts, chain, placed)
+        todo += [] if is_known else left_open
     if chain.record_key and not configuration.text("key.converter").endswith(".StringConverter"):
         todo.append("source.key.columns: declare the parts of the key, and name them in source.transform")
-    source, source_todo = connect.source(configuration, chain, chain.record_key if key is None else key)
     whole = configuration.text("kafkaKeyFieldName")
+    if module is bigquery and bigquery.fills_key(configuration):
+        todo += _fill_key(whole, key_columns or going_on.key_columns, chain)
+    source, source_todo = connect.source(configuration, chain, chain.record_key if key is None else key)
     if key is not None and whole and whole not in source["key"].get("columns", {}):
         source["key"]["column"] = whole
     _unknown_fields(source, parts)
     if placed.each:
         source["for_each"] = "topic"
+    each = EachTopic(configuration, own, module.tables(configuration, placed)[0][0], parts[0], source, keyed=key == {})
+    overrides = each.overrides(placed.overrides)
     if chain.envelope and source["value"]["format"] == "json":
         todo.append("source.value.envelope: say how the source writes times and decimals (timestamps, decimals)")
     document = {
         "description": f"Was the connector {configuration.name}.",
         "source": source,
-        **_of_chain(_document(configuration, module, placed), configuration, chain),
+        **_of_chain(_document(configuration, module, placed, going_on), configuration, chain),
         **changes,
-        **({"overrides": placed.overrides} if placed.overrides else {}),
-        "tables": [_routed_by(part, configuration, chain) for part in parts],
+        **({"overrides": overrides} if overrides else {}),
+        "tables": [_routed_by(going_on.entry(part, chain), configuration, chain) for part in parts],
         **connect.errors(configuration),
         "paused": True,
     }
     _merge_dead_letters(document)
+    only = tables if tables and configuration.text("iceberg.tables") else []
     return Imported(
-        name=pipeline_name(configuration.name),
+        name=pipeline_name("_".join([configuration.name, *only])),
         document=document,
         connections=_connections(configuration, module.connections(configuration)),
         reports=reports,
         steps=followed.steps,
-        todo=[*todo, *own_todo, *source_todo, *_spec_problems(document)],
+        todo=[*todo, *each.todo(), *source_todo, *_spec_problems(document)],
     )
 
 
@@ -136,38 +140,45 @@ def pipeline_name(name: str) -> str:
     return plain if re.match(r"[a-z]", plain) else f"p_{plain}"
 
 
+def _module(configuration: Configuration) -> tuple[Any, Options]:
+    """What knows the connector, and its options."""
+    kind = configuration.text("connector.class")
+    if kind not in CONNECTORS:
+        raise ConfigurationError(
+            f"{kind} is not a connector that can be imported",
+            where=configuration.name,
+            remedy=f"it must be one of {', '.join(CONNECTORS)}",
+        )
+    return {clickhouse.CLASS: clickhouse, bigquery.CLASS: bigquery}.get(kind, iceberg), CONNECTORS[kind]
+
+
 def _status_of(name: str, options: Options) -> Option:
     return find(name, options, connect.OPTIONS) or none("not an option that the connector is known to have")
 
 
 def place(configuration: Configuration, tables: list[str] | None = None) -> Placing:
-    """The tables that the connector's topics go to."""
-    kind = configuration.text("connector.class")
-    if kind == clickhouse.CLASS:
-        return clickhouse.place(configuration)
-    return bigquery.place(configuration) if kind == bigquery.CLASS else iceberg.place(configuration, tables or [])
+    """The tables that the connector's topics go to.
 
-
-def _document(configuration: Configuration, module: Any, placed: Placing) -> dict[str, Any]:
-    found: dict[str, Any] = (
-        iceberg.document(configuration, placed) if module is iceberg else module.document(configuration)
-    )
+    Raises:
+        ConfigurationError: not one of the known connectors.
+    """
+    module, _ = _module(configuration)
+    found: Placing = module.place(configuration, tables or []) if module is iceberg else module.place(configuration)
     return found
 
 
-def _takes_columns(parts: list[dict[str, Any]], chain: Chain) -> bool:
-    """Leaves columns to the records where the sink did so, and nothing in the chain needs to know them."""
-    if chain.statement() is not None or not all(p["create"] or p["evolve"]["add_columns"] for p in parts):
-        return False
-    for column in PLACEHOLDER:
-        chain.columns.pop(column, None)
-        chain.drop(column)
-    for part in parts:
-        part["evolve"]["add_columns"] = True
-    if chain.envelope and chain.metadata == {OP_COLUMN: OPERATION}:
-        chain.columns.pop(OP_COLUMN, None)
-        chain.drop(OP_COLUMN)
-    return True
+def _each_topic(
+    configuration: Configuration, module: Any, placed: Placing, known: Mapping[str, KnownTable], topics: Sequence[str]
+) -> dict[str, GoingOn]:
+    """The known tables of topics, where each has its own."""
+    names = {topic: placed.table_of(topic) for topic in topics} if placed.each else {}
+    kept = _kept(configuration, module)
+    return {t: GoingOn(configuration, {name: known[name]}, kept) for t, name in names.items() if name in known and name}
+
+
+def _document(configuration: Configuration, module: Any, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+    found: dict[str, Any] = module.document(configuration)
+    return found if module is not iceberg else {**found, **iceberg.changes(configuration, placed, going_on)}
 
 
 def _unknown_fields(source: dict[str, Any], parts: list[dict[str, Any]]) -> None:
@@ -189,13 +200,12 @@ def _changes(
     whole = configuration.text("kafkaKeyFieldName")
     if module is iceberg:
         # Tabular's goes by the tables' own identifier fields; with Debezium these are the record's key.
-        return {}, {} if placed.each and iceberg.mode(configuration) != "append" and not iceberg.key_columns(
-            configuration
-        ) else None
+        left = placed.each and iceberg.mode(configuration) != "append"
+        return {}, {} if left and not iceberg.key_columns(configuration, list(placed.tables)) else None
     if module is not bigquery:
         return {}, None
     if bigquery.mode(configuration) == "append":
-        return {}, {} if whole and connect.has_fields(configuration, "key") else None
+        return {}, None
     if chain.key:
         return {"changes": {"key": {"columns": chain.key, "source": "value"}, "order_by": "arrival"}}, None
     columns = dict(key)
@@ -209,14 +219,19 @@ def _changes(
     return {"changes": {"key": {"columns": names}, **order}}, columns
 
 
-def _needed(configuration: Configuration, module: Any, chain: Chain) -> list[str]:
-    """Columns that the connector names, so that records must have them."""
-    if module is not iceberg:
-        return []
-    keys = iceberg.key_columns(configuration)
-    fields = [configuration.text("iceberg.tables.cdc-field")] if keys and not chain.envelope else []
-    fields.append(configuration.text("iceberg.tables.route-field"))
-    return [*keys, *(field for field in fields if field and "." not in field)]
+def _fill_key(whole: str, key: Mapping[str, str], chain: Chain) -> list[str]:
+    """The column that has the record's key, where that is no key of the table."""
+    if not key:
+        return [f"{whole}, the column of the record's key, gets no values: declare the key's parts (--key-columns)"]
+    chain.record_key = dict(key)
+    chain.make(whole, KEY)
+    return []
+
+
+def _kept(configuration: Configuration, module: Any) -> list[str]:
+    """Columns that rows need even where the tables do not have them."""
+    fields = [configuration.text(f"iceberg.tables.{name}") for name in ("cdc-field", "route-field")]
+    return [TARGET, OP_COLUMN, *fields] if module is iceberg else []
 
 
 def _of_chain(document: dict[str, Any], configuration: Configuration, chain: Chain) -> dict[str, Any]:

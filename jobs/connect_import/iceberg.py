@@ -7,11 +7,13 @@ Sources: their `IcebergSinkConfig` and documentation (`peer-features`, section 2
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from jobs.connect_import import connect
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.connect import environment, is_secret
+from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.options import Options, equivalent, not_needed
 from jobs.connect_import.placing import Placing
 from jobs.connect_import.transforms import debezium_target
@@ -79,9 +81,20 @@ def place(configuration: Configuration, named: list[str]) -> Placing:
     Tabular's transform for Debezium names a table by each record's source: as Debezium's topics are named.
 
     Args:
-        named: tables of a connector that takes their names from the records, where it is to have no others.
+        named: those of the connector's tables that are to be imported; of one that takes their names from the records,
+            all that it is to have. None: all.
+
+    Raises:
+        ConfigurationError: the connector does not have such a table.
     """
-    names = configuration.items("iceberg.tables") or named
+    names = configuration.items("iceberg.tables")
+    if unknown := [name for name in named if names and name not in names]:
+        raise ConfigurationError(
+            f"the connector has no table {', '.join(unknown)}",
+            where=configuration.name,
+            remedy=f"name some of {', '.join(names)}",
+        )
+    names = named or names
     pattern = debezium_target(configuration)
     if names or not _dynamic(configuration):
         return Placing({name: {} for name in names})
@@ -112,32 +125,57 @@ def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str
     return [_table(configuration, n) for n in names], []
 
 
-def document(configuration: Configuration, placed: Placing) -> dict[str, Any]:
-    """Parts of the pipeline file besides source and tables."""
+def document(configuration: Configuration) -> dict[str, Any]:
+    """Parts of the pipeline file besides source, tables and changes."""
+    minutes = max(1, int(configuration.text("iceberg.control.commit.interval-ms", "300000")) // 60_000)
+    found: dict[str, Any] = {"cron": f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"}
+    if failures := configuration.text("iceberg.control.commit.max-consecutive-failures"):
+        found["retry"] = {"max_retries": int(failures)}
+    return found
+
+
+def changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+    """What routes records by their fields, and what makes changes of them."""
     found: dict[str, Any] = {}
     if _dynamic(configuration) and not placed.each:
         found["route_by"] = configuration.text("iceberg.tables.route-field")
     if _NAMED in placed.tables:
         found["new_tables"] = {"allow": r"\w+\.\w+"}
-    minutes = max(1, int(configuration.text("iceberg.control.commit.interval-ms", "300000")) // 60_000)
-    found["cron"] = f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"
-    if failures := configuration.text("iceberg.control.commit.max-consecutive-failures"):
-        found["retry"] = {"max_retries": int(failures)}
-    keys = key_columns(configuration)
+    keys = key_columns(configuration, list(placed.tables))
+    if not keys and mode(configuration) != "append":
+        keys = going_on.key  # the sink goes by the tables' identifier fields
     if keys:
         found["changes"] = {"key": {"columns": keys, "source": "value"}, "order_by": "arrival"}
         if field := configuration.text("iceberg.tables.cdc-field"):
-            found["changes"]["op"] = {"field": field, **_OP}
+            kept = {"keep": True} if field in going_on.columns else {}
+            found["changes"]["op"] = {"field": field, **_OP, **kept}
     return found
 
 
-def key_columns(configuration: Configuration) -> list[str]:
-    """The columns that identify a row; none where the sink only appends."""
+def key_columns(configuration: Configuration, tables: Sequence[str]) -> list[str]:
+    """The columns that identify a row; none where the sink only appends, or goes by the tables' identifier fields.
+
+    Raises:
+        ConfigurationError: the tables have keys of their own that differ.
+    """
     if mode(configuration) == "append":
         return []
-    own = [v for k, v in configuration.options.items() if re.fullmatch(r"iceberg\.table\..+\.id-columns", k)]
-    given = own[0] if own else configuration.text("iceberg.tables.default-id-columns")
-    return [part.strip() for part in given.split(",") if part.strip()]
+    usual = configuration.items("iceberg.tables.default-id-columns")
+    own = {
+        match[1]: configuration.items(name)
+        for name in configuration.options
+        if (match := re.fullmatch(r"iceberg\.table\.(.+)\.id-columns", name))
+    }
+    # Of tables that the records name, any may be one with a key of its own.
+    keys = {t: own.get(t, usual) for t in ([*own, *tables] if _NAMED in tables else tables)}
+    if len({tuple(key) for key in keys.values()}) > 1:
+        listed = "; ".join(f"{table}: {', '.join(key) or 'its identifier fields'}" for table, key in keys.items())
+        raise ConfigurationError(
+            f"the tables have different id-columns ({listed}), and a pipeline has one key",
+            where=configuration.name,
+            remedy="import once for the tables of each key, naming them with --table",
+        )
+    return next(iter(keys.values()), [])
 
 
 def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.transforms import ROUTERS, routed
 from jobs.spec.table_templates import rendered, words_of
+from resources.config_files.mistakes import Mistakes
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,14 @@ class Placing:
     each: bool = False
     overrides: dict[str, Any] = field(default_factory=dict)
     todo: list[str] = field(default_factory=list)
+
+    def table_of(self, topic: str) -> str | None:
+        """The table of a topic, where each has its own; None: its name has nothing for the template."""
+        named = self.overrides.get(topic, {}).get("tables", {}).get("table")
+        try:
+            return str(named or rendered(next(iter(self.tables)), words_of(topic, None)))
+        except Mistakes:
+            return None
 
 
 def placing(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from jobs.connect_import.chain import Chain, name
-from jobs.schema.types import parse_type, type_name
+from jobs.schema.types import parse_type
 from resources.errors import ConfigurationError
 from sql import literal
 
@@ -197,13 +197,6 @@ def _fields(expression: str, kind: str) -> dict[str, str]:
     if not pa.types.is_struct(found):
         return {}
     return {found.field(n).name: f"{expression}.{name(found.field(n).name)}" for n in range(found.num_fields)}
-
-
-def struct_columns(kind: str) -> dict[str, str]:
-    """The fields of a struct with their types; none where it is no struct."""
-    found = _parsed(kind)
-    inner = [found.field(n) for n in range(found.num_fields)] if pa.types.is_struct(found) else []
-    return {f.name: type_name(f.type) for f in inner}
 
 
 def _flat(column: str, expression: str, kind: pa.DataType, mark: str) -> dict[str, str]:

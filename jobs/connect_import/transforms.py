@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from jobs.connect_import.chain import Chain, name
 from jobs.connect_import.configuration import Configuration
-from jobs.connect_import.steps import STEPS, Options, renames_of, struct_columns
+from jobs.connect_import.known import struct_columns
+from jobs.connect_import.steps import STEPS, Options, renames_of
 from jobs.connect_import.unwrapping import TARGET, UNWRAPPING, drops_deletes, rewrites_deletes
 from sql import literal
 

@@ -150,6 +150,8 @@ def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[s
 def _repeats(rows: pa.Table, parts: Sequence[str]) -> bool:
     first, inner = rows.slice(0, _LOOKED_AT)[parts[0]], list(parts[1:])
     values = pc.struct_field(first, inner) if inner else first
+    if isinstance(values.type, pa.BaseExtensionType):  # such as a UUID, of tables that others made
+        values = values.cast(values.type.storage_type)
     distinct: int = pc.count_distinct(values, mode="all").as_py()
     return distinct * 2 <= len(values)
 

@@ -167,8 +167,10 @@ class RecordReader:
             return self._decoded(_BAD_VALUE, self.value_decoder, batch, verdicts), verdicts
         verdicts = Verdicts.from_columns(*(batch.column(name) for name in COLUMNS.names))
         value = batch.column(RESULT)
+        # Of a row that is gone the source may tell the key alone.
+        rows = pc.and_not(pc.is_valid(value), self._says_delete(value))
         for name in self.required:
-            lacking = pc.and_(pc.is_valid(value), pc.is_null(pc.struct_field(value, name)))
+            lacking = pc.and_(rows, pc.is_null(pc.struct_field(value, name)))
             text = f"column {name}: expected a value, found null"
             verdicts.refuse_where(lacking, DecodeError("missing", text, "transform"))
         return value, verdicts
@@ -224,6 +226,12 @@ class RecordReader:
         text = f"{self.operations.field} holds no operation of the op mapping"
         verdicts.refuse_where(unknown, DecodeError("UnknownOperation", text, _BAD_VALUE))
         return pc.if_else(tombstone, pa.scalar("delete"), op)
+
+    def _says_delete(self, value: pa.Array) -> pa.Array:
+        if self.operations is None:
+            return pa.repeat(False, len(value))
+        found = pc.struct_field(value, self.operations.field).cast(pa.string())
+        return pc.is_in(found, value_set=pa.array([*self.operations.delete, TRUNCATE], pa.string()))
 
     def _positions(self, batch: pa.RecordBatch) -> pa.Array:
         """`i`: the position within the batch's ranges, ascending by topic, partition, offset.

@@ -70,7 +70,7 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     if len(projections) != len(qualified.selects):
         raise _wrong("two result columns have the same name")
     types = {
-        name: transform.columns.get(name) or _type(name, expression, known)
+        name: transform.columns.get(name) or _declared(expression, value) or _type(name, expression, known)
         for name, expression in projections.items()
         if name != REFUSED
     }
@@ -156,6 +156,14 @@ def _expand_stars(select: exp.Select, columns: Mapping[str, pa.DataType]) -> Non
             raise _wrong(f"`except` names {', '.join(sorted(unknown))}, which is no column")
         expanded += [exp.column(c, quoted=True) for c in columns if c.lower() not in left_out]
     select.set("expressions", expanded)
+
+
+def _declared(expression: exp.Expr, value: Mapping[str, str]) -> str | None:
+    """The type of a plain column of the value as it is written: with `not null`, which no row breaks."""
+    if not isinstance(expression, exp.Column) or expression.name not in value:
+        return None
+    field = parse_columns({expression.name: value[expression.name]}).field(0)
+    return type_name(field.type) + ("" if field.nullable else " not null")
 
 
 def _type(name: str, expression: exp.Expr, known: Mapping[str, pa.DataType]) -> str:

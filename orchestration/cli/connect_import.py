@@ -8,24 +8,16 @@ from typing import Any
 import click
 import yaml
 
-from jobs.connect_import import building, clickhouse, columns, connect, iceberg
+from jobs.connect_import import building, clickhouse, connect, filled, iceberg
 from jobs.connect_import import offsets as stopped_at
 from jobs.connect_import.building import Imported
 from jobs.connect_import.configuration import Configuration, read_configuration
 from jobs.connect_import.writing import connections_file, pipeline_file, report
 from orchestration.cli import output
 from orchestration.files import FOLDER
-from resources.clickhouse import ClickHouseServer
 from resources.config_files.positions import shown_file
-from resources.connections import (
-    ClickHouseConnection,
-    Connections,
-    IcebergConnection,
-    KafkaConnection,
-    load_connections,
-)
+from resources.connections import Connections, KafkaConnection, load_connections
 from resources.errors import ConfigurationError
-from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 
 
@@ -33,7 +25,7 @@ from resources.kafka import KafkaCluster
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--columns", "value_columns", metavar="YAML", help="Columns of the values: '{id: long, name: string}'.")
 @click.option("--key-columns", metavar="YAML", help="Columns of the keys, for a BigQuery sink that upserts.")
-@click.option("--table", "tables", multiple=True, help="A table of a sink that takes them from its records.")
+@click.option("--table", "tables", multiple=True, help="Import only this table of the sink.")
 @click.option("--offsets/--no-offsets", default=True, help="Take over where the connector stopped.", show_default=True)
 @click.option("--write", is_flag=True, help="Write orchestration/defs/<name>/defs.yaml instead of printing it.")
 def import_(
@@ -48,16 +40,17 @@ def import_(
 
     FILE is JSON (flat, or with `name` and `config`) or properties. Says what became of each option and transform. The
     connector must have been stopped: its offsets, and what it keeps in its tables, say where the pipeline begins, so
-    that nothing is lost and nothing comes twice. For that the connections `kafka` and `lake` or `clickhouse` must be in
-    your connections file (first run with --no-offsets to see their entries).
+    that nothing is lost and nothing comes twice, and its tables say which columns there are. For that the connections
+    `kafka` and `lake`, `clickhouse` or `bigquery` must be in your connections file (first run with --no-offsets to see
+    their entries).
     """
     configuration = read_configuration(file)
     given = _columns(value_columns, "--columns")
     connections = load_connections() if offsets else None
-    of_tables = bool(connections) and not given
-    if connections and of_tables:
-        given = _known_columns(configuration, connections, list(tables))
-    imported = building.build(configuration, given, _columns(key_columns, "--key-columns"), list(tables), of_tables)
+    found = filled.find(configuration, connections, list(tables)) if connections and not given else filled.NOTHING
+    imported = building.build(
+        configuration, given, _columns(key_columns, "--key-columns"), list(tables), found.tables, found.topics
+    )
     if connections:
         imported.document["source"]["start"] = _start(configuration, imported, connections)
     _show(imported, write)
@@ -99,21 +92,6 @@ def _columns(text: str | None, option: str) -> dict[str, str]:
     return {str(name): str(kind) for name, kind in found.items()}
 
 
-def _known_columns(configuration: Configuration, connections: Connections, named: list[str]) -> dict[str, str]:
-    """The columns of the tables that the connector has filled."""
-    kind = configuration.text("connector.class")
-    if kind in building.CONNECTORS and building.place(configuration, named).each:
-        return {}  # each table has its own
-    if kind in (iceberg.TABULAR, iceberg.APACHE):
-        catalog = _lake(connections)
-        names = configuration.items("iceberg.tables") or named
-        return columns.all_of([columns.of_iceberg(catalog, name) for name in names])
-    if kind == clickhouse.CLASS:
-        server = _clickhouse(connections)
-        return columns.all_of([columns.of_clickhouse(server, table) for table in building.place(configuration).tables])
-    return {}
-
-
 def _start(configuration: Configuration, imported: Imported, connections: Connections) -> dict[str, Any]:
     cluster = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
     source = imported.document["source"]
@@ -121,18 +99,9 @@ def _start(configuration: Configuration, imported: Imported, connections: Connec
     _, partitions = cluster.describe(topics)
     found = stopped_at.committed(cluster, configuration, partitions)
     if configuration.text("connector.class") in (iceberg.TABULAR, iceberg.APACHE):
-        stopped_at.check_all_in_tables(cluster, _lake(connections), configuration)
+        stopped_at.check_all_in_tables(cluster, filled.catalog(connections), configuration)
     if stopped_at.keeper_state_counts(configuration):
-        server, table = _clickhouse(connections), clickhouse.state_table(configuration)
+        server, table = filled.clickhouse_server(connections), clickhouse.state_table(configuration)
         found = stopped_at.after_keeper_state(found, stopped_at.keeper_rows(server, table), f"{server.where}, {table}")
     output.say(f"begins where group {connect.group(configuration)} stopped: {len(found)} partitions\n")
     return stopped_at.start(found)
-
-
-def _lake(connections: Connections) -> IcebergCatalog:
-    return IcebergCatalog("lake", connections.get("lake", IcebergConnection))
-
-
-def _clickhouse(connections: Connections) -> ClickHouseServer:
-    connection = connections.get("clickhouse", ClickHouseConnection)
-    return ClickHouseServer("clickhouse", connection, connection.endpoints[0])

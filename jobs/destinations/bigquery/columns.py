@@ -189,7 +189,7 @@ def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where:
         ]
         return Field(name, "RECORD", mode=mode, fields=tuple(fields))
     if pa.types.is_map(kind):
-        pair = pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])
+        pair = pa.struct([pa.field("key", kind.key_type, False), kind.item_field.with_name("value")])
         return _repeated(schema_field(name, pair, "NULLABLE", sanitize, where, required))
     if pa.types.is_list(kind):
         element = schema_field(name, kind.value_type, "NULLABLE", sanitize, where, required)

@@ -51,6 +51,16 @@ class ClickHouseTable(Table):
         "sipHash64", description="ClickHouse's function that picks the endpoint of a row"
     )
 
+    @staticmethod
+    def path_of(table: str) -> tuple[str, str]:
+        """Database and table of a name: the table's own name may have dots."""
+        database, _, name = table.partition(".")
+        return database, name
+
+    @property
+    def path(self) -> tuple[str, str]:
+        return self.path_of(self.table)
+
     @field_validator("mode")
     @classmethod
     def _delete_has_no_right_way(cls, mode: Mode) -> Mode:

@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def path(self) -> tuple[str, ...]:
-        return tuple(self.table.table.split("."))
+        return self.table.path
 
     @property
     def keys(self) -> list[str]:

@@ -9,6 +9,7 @@ import yaml
 
 from jobs.connect_import.building import Imported, build
 from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.known import KnownTable
 from jobs.connect_import.writing import pipeline_file, report
 from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
@@ -62,7 +63,7 @@ def test_unwrapped_debezium_into_tabulars_sink() -> None:
         "iceberg.tables.default-id-columns": "id",
     }
     columns = {"id": "long", "name": "string", "__op": "string", "__lsn": "long", "__source_ts_ms": "long"}
-    imported, spec = made(options, columns, of_tables=True)
+    imported, spec = made(options, known={"db.t": KnownTable(columns)})
     assert [line.split(":")[0] for line in imported.todo] == ["__op", "source.value.envelope"]
     envelope = spec.source.value.envelope
     assert envelope is not None
@@ -77,7 +78,8 @@ def test_unwrapped_debezium_into_tabulars_sink() -> None:
     # Nothing but the configuration is known: the file loads all the same, and says what is to be done.
     imported, spec = made(options)
     assert set(spec.source.value.columns) == {"id", "fill_in", "_op", "__lsn", "__source_ts_ms"}
-    assert [line.split(":")[0] for line in imported.todo] == ["__op", "source.value.columns", "source.value.envelope"]
+    declare = ["source.value.columns.id", "source.value.columns"]
+    assert [line.split(":")[0] for line in imported.todo] == ["__op", *declare, "source.value.envelope"]
 
 
 def placed(spec: PipelineSpec) -> dict[str, str]:
@@ -118,7 +120,8 @@ def test_tabulars_own_debezium_transform_routes_by_its_target() -> None:
         "iceberg.tables.default-id-columns": "id",
     }
     columns = {"id": "long", "name": "string", "_cdc": "struct<op: string, ts: timestamp>"}
-    imported, spec = made(options, columns, tables=["lake.public_a", "lake.public_b"], of_tables=True)
+    known = dict.fromkeys(["lake.public_a", "lake.public_b"], KnownTable(columns))
+    imported, spec = made(options, tables=list(known), known=known)
     assert [line.split(":")[0] for line in imported.todo] == ["source.value.envelope"]
     assert spec.route_by == "_cdc_target"
     assert set(spec.source.row) == {"id", "name", "_op", "_cdc_target"}
@@ -155,7 +158,9 @@ def test_flatten_and_extract_of_declared_structs() -> None:
 
 def test_a_cast_to_the_declared_type_has_to_be_looked_at() -> None:
     """The columns of the tables are what the sink has cast to; what records hold they do not say."""
-    imported, spec = made({**ICEBERG, **chain((KAFKA + "Cast$Value", {"spec": "id:int64"}))}, COLUMNS, of_tables=True)
+    imported, spec = made(
+        {**ICEBERG, **chain((KAFKA + "Cast$Value", {"spec": "id:int64"}))}, known={"db.t": KnownTable(COLUMNS)}
+    )
     assert spec.source.transform is None
     assert [line.split(":")[0] for line in imported.todo] == ["id"]
 
@@ -187,6 +192,6 @@ def test_columns_of_the_tables_are_followed_back() -> None:
         (KAFKA + "TimestampConverter$Value", {"field": "at", "target.type": "Timestamp", "format": "yyyy"}),
     )
     tables = {"id": "long", "title": "string", "topic": "string", "at": "timestamp"}
-    _, spec = made({**ICEBERG, **options}, tables, of_tables=True)
+    _, spec = made({**ICEBERG, **options}, known={"db.t": KnownTable(tables)})
     assert spec.source.value.columns == {"id": "long", "name": "string", "at": "string"}
     assert dict(spec.source.row) == tables

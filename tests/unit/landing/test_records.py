@@ -13,6 +13,7 @@ from jobs.changes.columns import KAFKA
 from jobs.changes.routing import RouteFilter
 from jobs.decode.base import Decoded
 from jobs.decode.json_fast import Json
+from jobs.decode.verdicts import Verdicts
 from jobs.landing.records import Operations, RecordReader, Truncation
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import TopicPartition
@@ -57,6 +58,19 @@ def test_upsert_and_tombstone_without_an_op_field() -> None:
     assert landed.column("kafka").to_pylist()[1] == {"topic": "t", "partition": 0, "offset": 1, "timestamp": NOON}
     assert landed.column("partitionTime").to_pylist() == [NOON, NOON]
     assert problems(landed) == [None, None]
+
+
+def test_a_deleted_row_needs_no_required_columns_behind_a_transform() -> None:
+    rows: list[dict[str, object]] = [
+        {"id": 1, "name": None, "op": "d"},
+        {"id": 2, "name": None, "op": "c"},
+        {"id": 3, "name": "a", "op": "c"},
+    ]
+    raw = kafka_records(*(({"id": row["id"]}, row) for row in rows))
+    good = Verdicts(len(rows)).columns()
+    columns = {**dict(zip(raw.schema.names, raw.columns, strict=True)), "result": pa.array(rows, VALUE), **good}
+    landed = reader(operations=MAPPED, required=("name",)).read(pa.RecordBatch.from_pydict(columns))
+    assert problems(landed) == [None, ("transform", "missing"), None]
 
 
 @pytest.mark.parametrize(

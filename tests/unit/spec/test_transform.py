@@ -21,10 +21,10 @@ def resolved(sql: str, **columns: str) -> Resolved:
 @pytest.mark.parametrize(
     ("sql", "columns"),
     [
-        ("select id from records", {"id": "long"}),
-        ("SELECT ID, Name as orderName, A.b FROM Records", {"id": "long", "orderName": "string", "b": "int"}),
-        ("select * except (a, tags, name) from records", {"id": "long", "price": "decimal(10,2)", "at": "timestamp",
-                                                          "local": "timestamp_ntz"}),
+        ("select id from records", {"id": "long not null"}),
+        ("SELECT ID, Name as orderName, A.b FROM Records", {"id": "long not null", "orderName": "string", "b": "int"}),
+        ("select * except (a, tags, name) from records",
+         {"id": "long not null", "price": "decimal(10,2)", "at": "timestamp", "local": "timestamp_ntz"}),
         ("select a.* from records", {"b": "int", "c d": "string"}),
         ("select a.`c d` as x, tags[0] as t from records", {"x": "string", "t": "string"}),
         ("select cast(name as decimal(5,1)) as d, try_cast(name as timestamp) as t from records",
@@ -32,7 +32,7 @@ def resolved(sql: str, **columns: str) -> Resolved:
         ("select _topic, _offset, _key.id as k from records where _partition = 0",
          {"_topic": "string", "_offset": "long", "k": "long"}),
         ("select id > 5 as big, case when id > 1 then 'x' end as c from records", {"big": "boolean", "c": "string"}),
-        ("select id, case when id < 0 then 'no' end as _refused from records", {"id": "long"}),
+        ("select id, case when id < 0 then 'no' end as _refused from records", {"id": "long not null"}),
     ],
 )  # fmt: skip
 def test_columns_follow_from_the_statement(sql: str, columns: dict[str, str]) -> None:

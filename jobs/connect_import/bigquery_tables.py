@@ -1,0 +1,76 @@
+"""A table of the BigQuery sinks, as it goes on."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pyarrow as pa
+from google.cloud.bigquery import SchemaField
+
+from jobs.connect_import.known import NOT_NULL, KnownTable
+from jobs.destinations.bigquery.columns import schema_field
+from jobs.destinations.bigquery.spec import BigQueryType
+from resources.bigquery import BigQuery
+
+_SCALARS = {
+    **dict.fromkeys(["BOOLEAN", "BOOL"], "boolean"),
+    **dict.fromkeys(["INTEGER", "INT64"], "long"),
+    **dict.fromkeys(["FLOAT", "FLOAT64"], "double"),
+    "STRING": "string",
+    "BYTES": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+    "DATETIME": "timestamp_ntz",
+    "NUMERIC": "decimal(38,9)",
+    # Of 76 digits a declared decimal has 38: half of them before the point.
+    "BIGNUMERIC": "decimal(38,19)",
+    **dict.fromkeys(["TIME", "GEOGRAPHY"], "string"),
+    "JSON": "text",
+}
+_TYPES = get_args(BigQueryType)
+
+
+def known(bigquery: BigQuery, table: str) -> KnownTable | None:
+    """The table of this name; None: there is none."""
+    found = bigquery.find_table(table)
+    if found is None:
+        return None
+    columns, native, todo = dict[str, str](), dict[str, str](), list[str]()
+    for field in found.schema:
+        if kind := declared_type(field):
+            columns[field.name] = kind
+            if field.field_type in _TYPES and field.mode != "REPEATED":
+                native[field.name] = field.field_type
+        else:
+            kept = "must not be REQUIRED: relax it first" if field.mode == "REQUIRED" else "gets no values any more"
+            todo.append(f"{table}: {field.name} has parts that no column of a pipeline file becomes: it {kept}")
+    return KnownTable(columns, native, usual, todo=todo)
+
+
+def declared_type(field: SchemaField, nested: bool = False) -> str | None:
+    """The type of a pipeline file for this column, `not null` in it; None: it has none.
+
+    Args:
+        nested: it is a part of a column, of which `column_types` cannot say the type.
+    """
+    if field.field_type in ("RECORD", "STRUCT"):
+        parts = {part.name: declared_type(part, nested=True) for part in field.fields}
+        kinds = {name: kind for name, kind in parts.items() if kind}
+        if len(kinds) < len(parts):
+            return None
+        if field.mode == "REPEATED" and parts.keys() == {"key", "value"}:
+            # So the sinks write maps.
+            return f"map<{kinds['key'].removesuffix(NOT_NULL)},{kinds['value']}>"
+        kind = f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in kinds.items())}>"
+    elif field.field_type not in _SCALARS or (nested and field.field_type in ("TIME", "GEOGRAPHY", "JSON")):
+        return None
+    else:
+        kind = _SCALARS[field.field_type]
+    if field.mode == "REPEATED":
+        return f"array<{kind}>"
+    return kind + (NOT_NULL if field.mode == "REQUIRED" else "")
+
+
+def usual(column: pa.Field) -> str:
+    """The type that a declared column has unless `column_types` names another."""
+    return schema_field(column.name, column.type, "NULLABLE", True, "", required=False).field_type

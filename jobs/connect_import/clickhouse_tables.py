@@ -1,0 +1,139 @@
+"""A table of the ClickHouse sink, as it goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from jobs.connect_import.known import NOT_NULL, KnownTable
+from jobs.destinations.clickhouse.columns import clickhouse_type
+from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.clickhouse.tables import describe
+from jobs.destinations.clickhouse.window import Window, for_new_table, windows
+from jobs.spec.pipeline import BatchBounds
+from resources.clickhouse import ClickHouseServer
+from sql import quote, render
+
+_SCALARS = {
+    **dict.fromkeys(["Int8", "Int16", "Int32", "UInt8", "UInt16"], "int"),
+    **dict.fromkeys(["Int64", "UInt32"], "long"),
+    "UInt64": "decimal(20,0)",
+    **dict.fromkeys(["Float32", "BFloat16"], "float"),
+    "Float64": "double",
+    "Bool": "boolean",
+    **dict.fromkeys(["Date", "Date32"], "date"),
+    **dict.fromkeys(["DateTime", "DateTime64"], "timestamp"),
+    **dict.fromkeys(["String", "FixedString", "UUID", "IPv4", "IPv6", "Enum8", "Enum16"], "string"),
+    # Numbers that no declared type has room for, and JSON: they travel as text.
+    **dict.fromkeys(["Int128", "UInt128", "Int256", "UInt256", "JSON"], "text"),
+}
+_MOST_DIGITS = 38
+_COORDINATES = ("_topic", "_partition", "_offset")
+
+
+def known(server: ClickHouseServer, table: str) -> KnownTable | None:
+    """The table of this name; None: there is none."""
+    path = ClickHouseTable.path_of(table)
+    present = describe(server, path)
+    if present is None:
+        return None
+    columns, native, todo = dict[str, str](), dict[str, str](), list[str]()
+    for row in server.rows(render("clickhouse", "table_columns"), {"database": path[0], "table": path[1]}):
+        name, kind, declared = row["name"], row["type"], declared_type(row["type"])
+        if name in _COORDINATES or row["default_kind"] in ("MATERIALIZED", "ALIAS", "EPHEMERAL"):
+            continue
+        if row["default_kind"]:
+            todo.append(f"{name} is left to its default; declare it where the records have it")
+        elif declared is None:
+            todo.append(f"{name} is {kind}, which no column of a pipeline file becomes: it gets no values any more")
+        else:
+            columns[name], native[name] = declared, kind
+    lacks_ours = not present.types.keys() >= {*_COORDINATES}
+    if lacks_ours:
+        todo.append("the first run adds _topic, _partition and _offset, by which append tables tell rows apart (empty "
+                    "in the rows that are there)")  # fmt: skip
+    todo += [*_values(columns, native), *(_more(window) for window in windows(server, path, present))]
+    collections = any("<" in kind for kind in columns.values())
+    options = {"null_collections": "empty"} if collections else {}
+    lines = [f"{table}: {line}" for line in todo if line]
+    return KnownTable(columns, native, usual, options=options, lacks_ours=lacks_ours, todo=lines)
+
+
+def declared_type(text: str) -> str | None:
+    """The type of a pipeline file for a column of this type, `not null` in it; None: it has none."""
+    name, arguments = _parts(text)
+    if name == "SimpleAggregateFunction":
+        return declared_type(arguments[1])
+    if name in ("Nullable", "LowCardinality"):
+        inner = declared_type(arguments[0])
+        return inner.removesuffix(NOT_NULL) if inner and name == "Nullable" else inner
+    if name == "Decimal":
+        fits = int(arguments[0]) <= _MOST_DIGITS
+        return (f"decimal({arguments[0]},{arguments[1]})" if fits else "text") + NOT_NULL
+    if name in ("Array", "Map", "Tuple"):
+        return _nested(name, arguments)
+    return _SCALARS[name] + NOT_NULL if name in _SCALARS else None
+
+
+def _nested(name: str, arguments: list[str]) -> str | None:
+    """Arrays, maps and tuples, which are never null themselves and so need no `not null`."""
+    names = [""] * len(arguments)
+    if name == "Tuple":
+        named = [re.fullmatch(r"(\w+) (.+)", argument, re.DOTALL) for argument in arguments]
+        names, arguments = [m[1] if m else "" for m in named], [m[2] if m else "" for m in named]
+    inner = [declared_type(argument) for argument in arguments]
+    kinds = [kind for kind in inner if kind]
+    if len(kinds) < len(arguments) or (name == "Tuple" and not all(names)):
+        return None
+    if name == "Tuple":
+        return f"struct<{', '.join(f'{n}: {kind}' for n, kind in zip(names, kinds, strict=True))}>"
+    if name == "Array":
+        return f"array<{kinds[0]}>"
+    return f"map<{kinds[0].removesuffix(NOT_NULL)},{kinds[1]}>"
+
+
+def _parts(text: str) -> tuple[str, list[str]]:
+    """`Map(String, Array(Int8))`: its name and its arguments."""
+    name, _, rest = text.strip().partition("(")
+    parts, depth, quoted = [""], 0, False
+    for sign in rest.removesuffix(")"):
+        quoted ^= sign == "'"
+        depth += 0 if quoted else (sign == "(") - (sign == ")")
+        if sign == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return name, [part.strip() for part in parts if part.strip()]
+
+
+def usual(column: pa.Field) -> str:
+    """The type that a declared column has unless `column_types` names another."""
+    return clickhouse_type(column.type, column.nullable)
+
+
+def _values(columns: Mapping[str, str], native: Mapping[str, str]) -> Iterator[str]:
+    """Values for which the sink had another rule."""
+    if required := [name for name, kind in columns.items() if kind.endswith(NOT_NULL)]:
+        yield (f"records without {', '.join(required)} are dead letters, where the sink stored the type's default; "
+               "coalesce them in source.transform to go on so")  # fmt: skip
+    times = {name: kind for name, kind in native.items() if "DateTime" in kind}
+    if coarse := [n for n, kind in times.items() if not re.search(r"DateTime64\([6-9]", kind)]:
+        kinds = ", ".join(f"{name} ({times[name]})" for name in coarse)
+        yield f"times finer than {kinds} are dead letters, where the sink cut them; date_trunc them in source.transform"
+    if times:
+        yield (
+            f"JSON numbers for {', '.join(times)} are milliseconds, where the sink had seconds (of DateTime64 its own "
+            "unit): where records have numbers, declare long, and timestamp_seconds in source.transform"
+        )
+
+
+def _more(window: Window) -> str:
+    """What lets the table remember a batch; empty where it does."""
+    bounds, options = BatchBounds(), ClickHouseTable.model_fields
+    wanted = for_new_table(bounds.max_records, options["chunk_rows"].default, window.partitioned)
+    if window.parts is None or window.parts >= wanted:
+        return ""
+    name = quote("clickhouse", ClickHouseTable.path_of(window.table.partition(",")[0]))
+    return f"let it know an insert that is done again: ALTER TABLE {name} MODIFY SETTING {window.setting} = {wanted}"

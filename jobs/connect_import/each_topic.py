@@ -1,0 +1,68 @@
+"""What the tables of single topics need, where each topic has its own (`overrides` of the pipeline file)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.connect_import import connect
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.going_on import GoingOn
+from jobs.connect_import.known import NOT_NULL
+from jobs.connect_import.unwrapping import TARGET
+
+
+@dataclass(frozen=True)
+class EachTopic:
+    """
+    Attributes:
+        tables: by topic, those that are known.
+        part: the entry in `tables` that stands for them, as the connector's options say.
+        written: that entry as it is written for tables that are not known.
+        source: the `source` part for all topics.
+        keyed: the key is the record's, and its columns are left to the records.
+    """
+
+    configuration: Configuration
+    tables: Mapping[str, GoingOn]
+    part: Mapping[str, Any]
+    written: Mapping[str, Any]
+    source: Mapping[str, Any]
+    keyed: bool
+
+    def overrides(self, names: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """`overrides`; `names` are those of the topics whose tables the template does not name."""
+        found = {topic: self._override(table) for topic, table in self.tables.items()}
+        for topic, override in names.items():
+            here = found.setdefault(topic, {})
+            found[topic] = {**here, "tables": {**override["tables"], **here.get("tables", {})}}
+        return {topic: {part: text for part, text in one.items() if text} for topic, one in found.items()}
+
+    def todo(self) -> list[str]:
+        return [line for table in self.tables.values() for line in table.todo()]
+
+    def _override(self, table: GoingOn) -> dict[str, Any]:
+        chain = table.follow().chain
+        chain.drop(TARGET)
+        own, _ = connect.source(self.configuration, chain, None)
+        unknown = "add" if self.part["evolve"]["add_columns"] and "transform" not in own else "ignore"
+        value = {"columns": own["value"].get("columns", {}), "unknown_fields": unknown}
+        if own["value"].get("envelope") != self.source["value"].get("envelope"):
+            value["envelope"] = own["value"].get("envelope")
+        source: dict[str, Any] = {"value": value}
+        if own.get("transform") != self.source.get("transform"):
+            source["transform"] = own.get("transform")
+        (name,) = table.tables
+        entry = table.entry({"evolve": {}, **self.part, "table": name}, chain)
+        changed = {option: text for option, text in entry.items() if self.written.get(option) != text}
+        found = {"source": source, "tables": {option: text for option, text in changed.items() if option != "table"}}
+        return self._with_key(found, table)
+
+    def _with_key(self, found: dict[str, Any], table: GoingOn) -> dict[str, Any]:
+        columns = table.key_columns or {c: table.columns[c].removesuffix(NOT_NULL) for c in table.key}
+        if not self.keyed or not columns:
+            return found
+        whole = self.source["key"].get("column")
+        found["source"]["key"] = {"columns": columns}
+        return {**found, "changes": {"key": {"columns": [whole] if whole else list(columns)}}}

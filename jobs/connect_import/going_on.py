@@ -1,0 +1,83 @@
+"""Tables that a connector has filled go on as they are: columns, types and nullability of the pipeline follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.connect_import import transforms
+from jobs.connect_import.chain import Chain, name
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.known import NOT_NULL, KnownTable, all_of, struct_columns
+from jobs.spec.metadata import metadata_of
+
+
+@dataclass(frozen=True)
+class GoingOn:
+    """
+    Attributes:
+        tables: those that one pipeline writes to, by name; empty where none is known.
+        kept: columns of the result that the tables do not have, and the pipeline needs.
+    """
+
+    configuration: Configuration
+    tables: Mapping[str, KnownTable]
+    kept: Sequence[str] = ()
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Of the rows, besides those that the key and Kafka's metadata fill."""
+        filled = {self.configuration.text(option) for option in ("kafkaDataFieldName", "kafkaKeyFieldName")}
+        return all_of([table.without(filled) for table in self.tables.values()])
+
+    @property
+    def key(self) -> list[str]:
+        """The columns that identify a row, where the tables say so and agree."""
+        keys = {tuple(table.key) for table in self.tables.values()}
+        return list(next(iter(keys))) if len(keys) == 1 else []
+
+    @property
+    def key_columns(self) -> dict[str, str]:
+        """The columns of the record's key, which a BigQuery sink has put into one column."""
+        whole = self.configuration.text("kafkaKeyFieldName")
+        kinds = [table.columns[whole] for table in self.tables.values() if whole in table.columns]
+        return (struct_columns(kinds[0]) or {whole: kinds[0].removesuffix(NOT_NULL)}) if kinds else {}
+
+    def follow(self) -> transforms.Followed:
+        """The chain over the records that these tables' rows were made of."""
+        columns = self.columns
+        followed = transforms.follow(self.configuration, transforms.before(self.configuration, columns))
+        chain = followed.chain
+        for column in [c for c in chain.made if c not in columns and c not in (*self.kept, *chain.metadata)]:
+            chain.drop(column)  # the sink passed it over, too
+        for column, kind in columns.items():
+            if chain.made.get(column, name(column)) != name(column):
+                chain.types[column] = kind
+        return followed
+
+    def entry(self, part: dict[str, Any], chain: Chain) -> dict[str, Any]:
+        """The entry of a table in `tables`, which has its own types besides."""
+        present = self.tables.get(part["table"])
+        if present is None:
+            return part
+        ours = {metadata.column for metadata in metadata_of(part.get("metadata_columns", []))}
+        adds = {"add_columns": True} if present.lacks_ours or not ours <= present.columns.keys() else {}
+        return {**part, "evolve": {**part["evolve"], **adds}, **present.entry(self._rows(chain))}
+
+    def _rows(self, chain: Chain) -> dict[str, str]:
+        known = {**chain.columns, **self.columns}
+        return {column: known[column] for column in chain.made if column in known}
+
+    def todo(self) -> list[str]:
+        lines = [line for table in self.tables.values() for line in table.todo]
+        every = self.columns
+        for title, table in self.tables.items():
+            if lacking := [c for c in every if c not in table.columns]:
+                lines.append(f"{title} has no {', '.join(lacking)}, which other tables have: the first run adds them "
+                             "(`evolve.add_columns`), or make a pipeline for each table")  # fmt: skip
+            required = [c for c, kind in table.columns.items() if kind.endswith(NOT_NULL)]
+            if relaxed := [c for c in required if c in every and not every[c].endswith(NOT_NULL)]:
+                lines.append(f"{title} requires {', '.join(relaxed)}, and other tables do not: make a pipeline for "
+                             "each table, or let `evolve.relax_required` make them optional")  # fmt: skip
+        return lines

@@ -1,0 +1,68 @@
+"""A table that a connector has filled: how its pipeline file has to be, so that the table goes on as it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.schema.types import parse_columns, type_name
+
+NOT_NULL = " not null"
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """
+    Attributes:
+        columns: types of a pipeline file, `not null` where the table takes no null.
+        native: types that `column_types` may have to name, as the table's system spells them.
+        usual: the type in the table's system of a column that a pipeline file declares so.
+        key: columns that identify a row, where the table says so.
+        options: what the table's entry has to say besides.
+        lacks_ours: it has none of the columns that we add to tables of its kind.
+        todo: what a person has to look at.
+    """
+
+    columns: Mapping[str, str]
+    native: Mapping[str, str] = field(default_factory=dict)
+    usual: Callable[[pa.Field], str] = field(default=lambda column: str(column.type))
+    key: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    lacks_ours: bool = False
+    todo: Sequence[str] = ()
+
+    def without(self, columns: Collection[str]) -> KnownTable:
+        """The table's columns of the records' values: those that the pipeline fills otherwise are left out."""
+        return replace(self, columns={n: kind for n, kind in self.columns.items() if n not in columns})
+
+    def entry(self, columns: Mapping[str, str]) -> dict[str, Any]:
+        """What its entry in `tables` has to say, where the pipeline's rows have these columns."""
+        types = {
+            column.name: self.native[column.name]
+            for column in parse_columns(columns)
+            if column.name in self.native and self.native[column.name] != self.usual(column)
+        }
+        return {**self.options, **({"column_types": types} if types else {})}
+
+
+def all_of(tables: Sequence[KnownTable]) -> dict[str, str]:
+    """The columns of several tables together; where they differ in type, the first one's.
+
+    `not null` is what all of them require, so that rows of one that requires less are rows.
+    """
+    found: dict[str, str] = {}
+    for table in tables:
+        for name, kind in table.columns.items():
+            found.setdefault(name, kind)
+    optional = [name for name in found if not all(t.columns.get(name, "").endswith(NOT_NULL) for t in tables)]
+    return {name: kind.removesuffix(NOT_NULL) if name in optional else kind for name, kind in found.items()}
+
+
+def struct_columns(kind: str) -> dict[str, str]:
+    """The fields of a struct with their types; none where it is no struct."""
+    found = parse_columns({"column": kind}).field(0).type
+    inner = [found.field(n) for n in range(found.num_fields)] if pa.types.is_struct(found) else []
+    return {f.name: type_name(f.type) + ("" if f.nullable else NOT_NULL) for f in inner}

@@ -1,0 +1,61 @@
+"""Columns of records of which nothing is known but the connector's configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs.connect_import import iceberg
+from jobs.connect_import.chain import Chain
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.placing import Placing
+from jobs.decode.envelope import OPERATION
+from jobs.spec.envelope import OP_COLUMN
+
+PLACEHOLDER = {"fill_in": "string"}
+
+
+def open_columns(
+    configuration: Configuration, is_iceberg: bool, parts: list[dict[str, Any]], chain: Chain, placed: Placing
+) -> list[str]:
+    """Declares what the connector names, and leaves other columns to the records where it can; what is to be done."""
+    todo = []
+    for column in _named_columns(configuration, is_iceberg, chain, placed):
+        if column not in chain.made:
+            chain.read(column)
+            todo.append(f"source.value.columns.{column}: string stands in its place: declare the type that it has")
+    if not _takes_columns(parts, chain, placed):
+        todo.append("source.value.columns: declare the records' columns (--columns); `fill_in` is a placeholder")
+        return todo
+    if not all(part["evolve"]["add_columns"] for part in parts):
+        todo.append("source.value.unknown_fields: all fields become columns, also new ones, which the sink left out; "
+                    "import beside its tables (without --no-offsets), or declare columns")  # fmt: skip
+        for part in parts:
+            part["evolve"]["add_columns"] = True
+    return todo
+
+
+def _takes_columns(parts: list[dict[str, Any]], chain: Chain, placed: Placing) -> bool:
+    """Leaves columns to the records where the sink did so, and nothing in the chain needs to know them.
+
+    Where each topic has its own table there are no columns that all of them have.
+    """
+    open_ = placed.each or all(p["create"] or p["evolve"]["add_columns"] for p in parts)
+    if chain.statement() is not None or not open_:
+        return False
+    for column in PLACEHOLDER:
+        chain.columns.pop(column, None)
+        chain.drop(column)
+    if chain.envelope and chain.metadata == {OP_COLUMN: OPERATION}:
+        chain.columns.pop(OP_COLUMN, None)
+        chain.drop(OP_COLUMN)
+    return True
+
+
+def _named_columns(configuration: Configuration, is_iceberg: bool, chain: Chain, placed: Placing) -> list[str]:
+    """Columns that the connector names, so that records must have them."""
+    if not is_iceberg:
+        return []
+    keys = iceberg.key_columns(configuration, list(placed.tables))
+    fields = [configuration.text("iceberg.tables.cdc-field")] if keys and not chain.envelope else []
+    fields.append(configuration.text("iceberg.tables.route-field"))
+    return [*keys, *(field for field in fields if field and "." not in field)]

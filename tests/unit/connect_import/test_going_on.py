@@ -1,0 +1,128 @@
+"""Tables that sinks have filled are declared as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.cloud.bigquery import SchemaField
+
+from jobs.connect_import import bigquery_tables, clickhouse_tables
+from jobs.connect_import.building import Imported, build
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.known import KnownTable, all_of
+from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.spec.members import expand
+from jobs.spec.pipeline import PipelineSpec
+from tests.kit.connectors import ICEBERG, JSON, KAFKA, chain
+
+CLICKHOUSE = {
+    "connector.class": "com.clickhouse.kafka.connect.ClickHouseSinkConnector",
+    "topics": "orders,lines",
+    "hostname": "ch",
+    "database": "shop",
+    **JSON,
+}
+
+
+def made(options: dict[str, str], known: dict[str, KnownTable], **more: Any) -> tuple[Imported, PipelineSpec]:
+    imported = build(Configuration("sink", options), known=known, **more)
+    return imported, PipelineSpec.model_validate(imported.document)
+
+
+@pytest.mark.parametrize(
+    ("native", "declared"),
+    [
+        ("Int64", "long not null"),
+        ("LowCardinality(Nullable(String))", "string"),
+        ("Nullable(UInt64)", "decimal(20,0)"),
+        ("Decimal(18, 4)", "decimal(18,4) not null"),
+        ("Decimal(76, 4)", "text not null"),
+        ("DateTime64(3, 'UTC')", "timestamp not null"),
+        ("Enum8('a, (b' = 1, 'c' = 2)", "string not null"),
+        ("SimpleAggregateFunction(max, Nullable(Int32))", "int"),
+        ("Array(Nullable(String))", "array<string>"),
+        ("Map(LowCardinality(String), Array(Int64))", "map<string,array<long not null>>"),
+        ("Tuple(a Int64, b Nullable(String))", "struct<a: long not null, b: string>"),
+        ("Tuple(Int64, String)", None),
+        ("AggregateFunction(uniq, Int64)", None),
+        ("Array(AggregateFunction(uniq, Int64))", None),
+    ],
+)
+def test_types_of_clickhouse(native: str, declared: str | None) -> None:
+    assert clickhouse_tables.declared_type(native) == declared
+
+
+@pytest.mark.parametrize(
+    ("field", "declared"),
+    [
+        (SchemaField("a", "INTEGER", "REQUIRED"), "long not null"),
+        (SchemaField("a", "STRING", "REPEATED"), "array<string>"),
+        (SchemaField("a", "JSON"), "text"),
+        (SchemaField("a", "RANGE"), None),
+        (SchemaField("a", "RECORD", fields=[SchemaField("b c", "DATE", "REQUIRED")]), "struct<`b c`: date not null>"),
+        (SchemaField("a", "RECORD", fields=[SchemaField("b", "GEOGRAPHY")]), None),
+    ],
+)
+def test_types_of_bigquery(field: SchemaField, declared: str | None) -> None:
+    assert bigquery_tables.declared_type(field) == declared
+
+
+def test_rows_of_several_tables_are_rows_of_each() -> None:
+    tables = [KnownTable({"id": "long not null", "a": "int not null"}), KnownTable({"id": "long not null", "a": "int"})]
+    assert all_of(tables) == {"id": "long not null", "a": "int"}
+    assert all_of([*tables, KnownTable({"b": "date not null"})]) == {"id": "long", "a": "int", "b": "date"}
+
+
+def test_each_topic_has_the_columns_of_its_table() -> None:
+    usual = clickhouse_tables.usual
+    known = {
+        "shop.orders": KnownTable({"id": "long not null"}, {"id": "UInt32"}, usual, lacks_ours=True, todo=["look"]),
+        "shop.lines": KnownTable({"n": "int", "line": "string"}, {"line": "Nullable(String)"}, usual),
+    }
+    mask = chain((KAFKA + "MaskField$Value", {"fields": "line", "replacement": "*"}))
+    imported, spec = made(CLICKHOUSE, known)
+    assert imported.todo == ["look"]
+    found = {member.topic: member.spec for member in expand("sink", spec, ["orders", "lines"]).members}
+    columns = {topic: dict(one.source.value.columns) for topic, one in found.items()}
+    assert columns == {"orders": {"id": "long not null"}, "lines": {"n": "int", "line": "string"}}
+    assert {one.source.value.unknown_fields for one in found.values()} == {"ignore"}
+    tables = {topic: one.tables[0] for topic, one in found.items()}
+    assert all(isinstance(table, ClickHouseTable) for table in tables.values())
+    orders, lines = tables["orders"], tables["lines"]
+    assert isinstance(orders, ClickHouseTable)
+    assert isinstance(lines, ClickHouseTable)
+    assert (orders.column_types, lines.column_types) == ({"id": "UInt32"}, {})
+    assert (orders.evolve.add_columns, lines.evolve.add_columns) == (True, False)
+    _, spec = made({**CLICKHOUSE, **mask}, known)
+    (lines_member,) = expand("sink", spec, ["lines"]).members
+    assert lines_member.spec.source.row == {"n": "int", "line": "string"}
+    assert lines_member.spec.source.transform is not None
+
+
+def test_topics_without_a_known_table_bring_their_columns_and_that_is_said() -> None:
+    imported, spec = made(CLICKHOUSE, {})
+    assert dict(spec.source.value.columns) == {}
+    assert any(line.startswith("source.value.unknown_fields") for line in imported.todo)
+
+
+TABULAR = {
+    **ICEBERG,
+    "connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector",
+    "iceberg.tables": "db.a,db.b",
+    "iceberg.tables.upsert-mode-enabled": "true",
+}
+
+
+def test_identifier_fields_are_the_key_where_the_sink_went_by_them() -> None:
+    table = KnownTable({"id": "long not null", "name": "string"}, key=["id"])
+    _, spec = made(TABULAR, {"db.a": table, "db.b": table})
+    assert spec.changes.key is not None
+    assert (spec.changes.key.columns, spec.changes.key.source) == (["id"], "value")
+
+
+def test_operation_that_tables_have_as_a_column_is_kept() -> None:
+    options = {**TABULAR, "iceberg.tables.cdc-field": "op", "iceberg.tables.default-id-columns": "id"}
+    _, spec = made(options, {"db.a": KnownTable({"id": "long not null", "op": "string"})})
+    assert spec.changes.op is not None
+    assert spec.changes.op.keep
