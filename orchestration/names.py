@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 import dagster as dg
@@ -71,7 +72,10 @@ def table_named(pipeline: str, spec: PipelineSpec, text: str) -> Table:
 
 
 def op_name(pipeline: str, key: dg.AssetKey) -> str:
-    return re.sub(r"\W", "_", "__".join([pipeline, *key.path]))
+    """What Dagster allows for an op; with a hash where the table's name has other signs, so that no two are one."""
+    plain = re.sub(r"\W", "_", "__".join([pipeline, *key.path]))
+    odd = re.search(r"\W", key.path[-1])
+    return f"{plain}__h{hashlib.sha256('/'.join(key.path).encode()).hexdigest()[:8]}" if odd else plain
 
 
 def pool(key: dg.AssetKey) -> str:

@@ -21,7 +21,7 @@ CONFLUENT: Options = {
     "defaultDataset": equivalent("tables[].table: dataset.table"),
     "keyfile": equivalent("the BigQuery connection's credentials_file or credentials_json"),
     "keySource": equivalent("the BigQuery connection's credentials_file or credentials_json"),
-    "sanitizeTopics": equivalent("tables[].table: done in this file"),
+    "sanitizeTopics": equivalent("tables[].table: the names are worked out, {name} is a sanitized one"),
     "sanitizeFieldNames": equivalent("tables[].sanitize_names"),
     "topic2TableMap": equivalent("tables[].route.topics, or overrides"),
     "schemaRetriever": none("columns are declared in `source`, or come from the records"),
@@ -81,8 +81,10 @@ def place(configuration: Configuration) -> Placing:
     """The tables that topics go to."""
     places = dict(part.split(":", 1) for part in configuration.items("topic2TableMap") if ":" in part)
     dataset = configuration.text("defaultDataset")
-    template = f"{dataset}.{{name}}"
-    return placing(configuration, template, lambda t: f"{dataset}.{places.get(t, _name(t))}", places)
+    sanitizes = configuration.flag("sanitizeTopics") or any("." in topic for topic in configuration.items("topics"))
+    template = f"{dataset}.{{name}}" if sanitizes else f"{dataset}.{{topic}}"
+    name = _sanitized if sanitizes else str
+    return placing(configuration, template, lambda t: f"{dataset}.{places.get(t, name(t))}", places)
 
 
 def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str, Any]], list[str]]:
@@ -173,7 +175,7 @@ def _layout(configuration: Configuration) -> dict[str, Any]:
     return found
 
 
-def _name(topic: str) -> str:
-    """The sink's `sanitizeTopics`, which a table's name here needs in any case."""
+def _sanitized(topic: str) -> str:
+    """The name by the sink's `sanitizeTopics`; without that, topics with dots had no table, which BigQuery forbids."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", topic)
     return f"_{name}" if name[:1].isdigit() else name

@@ -52,7 +52,9 @@ OPTIONS: Options = {
     "clientVersion": not_needed("there is one client"),
     "client_version": not_needed("there is one client"),
     "tolerateStateMismatch": not_needed("a batch is immutable, so a retry is always the same one"),
-    "debeziumCDCEnabled": none("declare the flattened columns and `changes`, mode upsert_delete"),
+    "debeziumCDCEnabled": none(
+        "source.value.envelope: debezium and mode upsert_delete do so, into a table that the pipeline creates"
+    ),
     "ignorePartitionsWhenBatching": not_needed("a batch spans partitions"),
     "bufferCount": equivalent("batch.max_records"),
     "bufferFlushTime": equivalent("cron"),
@@ -67,7 +69,8 @@ def place(configuration: Configuration) -> Placing:
     """The tables that topics go to."""
     places = dict(part.split("=", 1) for part in configuration.items("topic2TableMap") if "=" in part)
     split = configuration.flag("enableDbTopicSplit")
-    template = "{topic[0]}.{topic[1]}" if split else f"{configuration.text('database', 'default')}.{{topic}}"
+    # All of a topic's name after the first dot is the table's.
+    template = "{topic}" if split else f"{configuration.text('database', 'default')}.{{topic}}"
     found = placing(configuration, template, lambda t: _table_of(configuration, t, places), places)
     if found.each and split and (mark := configuration.text("dbTopicSplitChar") or ".") != ".":
         todo = f"tables[].table: databases are what topics have before {mark!r}: name them by groups of source.pattern"
@@ -78,6 +81,10 @@ def place(configuration: Configuration) -> Placing:
 def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str, Any]], list[str]]:
     """The `tables` part: one for each table that topics go to."""
     evolve = configuration.flag("auto.evolve")
+    todo = [
+        "the sink's tables lack the columns _topic, _partition and _offset, by which append tables tell their rows "
+        "apart: add them with ALTER TABLE (Nullable, empty for old rows), or let evolve.add_columns do it"
+    ]
     return [
         {
             "kind": "clickhouse",
@@ -89,10 +96,7 @@ def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str
             "evolve": {"add_columns": evolve, "widen_types": evolve, "relax_required": evolve},
         }
         for table, route in placed.tables.items()
-    ], [
-        "the sink's tables lack the columns _topic, _partition and _offset, by which append tables tell their rows "
-        "apart: add them with ALTER TABLE (Nullable, empty for old rows), or let evolve.add_columns do it"
-    ]
+    ], todo
 
 
 def _table_of(configuration: Configuration, topic: str, places: dict[str, str]) -> str:

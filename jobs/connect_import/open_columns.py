@@ -9,6 +9,7 @@ from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.placing import Placing
 from jobs.decode.envelope import OPERATION
+from jobs.iceberg.partition_text import TIMES, parse_partition
 from jobs.spec.envelope import OP_COLUMN
 
 PLACEHOLDER = {"fill_in": "string"}
@@ -19,10 +20,11 @@ def open_columns(
 ) -> list[str]:
     """Declares what the connector names, and leaves other columns to the records where it can; what is to be done."""
     todo = []
-    for column in _named_columns(configuration, is_iceberg, chain, placed):
+    named = dict.fromkeys(_named_columns(configuration, is_iceberg, chain, placed), "string")
+    for column, kind in {**_partition_columns(parts), **named}.items():
         if column not in chain.made:
-            chain.read(column)
-            todo.append(f"source.value.columns.{column}: string stands in its place: declare the type that it has")
+            chain.read(column, kind)
+            todo.append(f"source.value.columns.{column}: {kind} stands in its place: declare the type that it has")
     if not _takes_columns(parts, chain, placed):
         todo.append("source.value.columns: declare the records' columns (--columns); `fill_in` is a placeholder")
         return todo
@@ -59,3 +61,12 @@ def _named_columns(configuration: Configuration, is_iceberg: bool, chain: Chain,
     fields = [configuration.text("iceberg.tables.cdc-field")] if keys and not chain.envelope else []
     fields.append(configuration.text("iceberg.tables.route-field"))
     return [*keys, *(field for field in fields if field and "." not in field)]
+
+
+def _partition_columns(parts: list[dict[str, Any]]) -> dict[str, str]:
+    """Columns by which tables are partitioned and clustered; `day(at)` says that it is a time."""
+    found = dict.fromkeys((name for part in parts for name in part.get("cluster_by", [])), "string")
+    for partition in (parse_partition(text) for part in parts for text in part.get("partition_by", [])):
+        if partition:
+            found[partition.column] = "timestamp" if partition.transform in TIMES else "string"
+    return {**found, **{part["partition_column"]: "timestamp" for part in parts if "partition_column" in part}}

@@ -15,10 +15,11 @@ from jobs.spec.routing import Route
 from resources.config_files.mistakes import Mistake, Path, refuse
 
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
-# A part of a table's name. In braces may be what stands for a part of a topic's name (`source.for_each`), or of a value
-# (`new_tables`).
-NAME_PART = r"(?:[A-Za-z_]|\{[^{}]+\})(?:[A-Za-z0-9_]|\{[^{}]+\})*"
-# The pattern of a table's name with the namespaces that it is in.
+# Parts of a table's name: what topics may have in theirs, so that tables can be named after them. In braces may be what
+# stands for a part of a topic's name (`source.for_each`), or of a value (`new_tables`).
+PLAIN_PART = r"(?:[A-Za-z0-9_]|\{[^{}]+\})+"
+NAME_PART = r"(?:[A-Za-z0-9_-]|\{[^{}]+\})+"
+# The pattern of a table's name with what it is in.
 TABLE_NAME = rf"^{NAME_PART}(\.{NAME_PART})+$"
 
 

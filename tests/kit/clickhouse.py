@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobs.destinations.clickhouse.destination import ClickHouseDestination
+from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.pipeline import Pipeline
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
@@ -33,13 +34,13 @@ def select(
     connections: Connections, table: str, columns: Sequence[str], connection: str = "clickhouse"
 ) -> list[dict[str, object]]:
     """These columns of what a table holds now on all endpoints."""
-    name = ".".join(f"`{part}`" for part in table.split("."))
+    database, name = ClickHouseTable.path_of(table)
     found = []
     for server in servers(connections, connection):
-        asked = {"database": table.split(".", maxsplit=1)[0], "table": table.split(".")[1]}
+        asked = {"database": database, "table": name}
         engine = server.rows(_ENGINE, asked)
         final = "FINAL" if "Replacing" in engine[0]["engine"] else ""
-        found += server.rows(f"SELECT {', '.join(columns)} FROM {name} {final}")
+        found += server.rows(f"SELECT {', '.join(columns)} FROM `{database}`.`{name}` {final}")
     return found
 
 

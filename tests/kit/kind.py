@@ -26,6 +26,7 @@ class KindUnderTest:
         bulk: those of a table that gets many rows at a time, instead.
         layouts: options that a table's rows must not depend on.
         ways: options by which a merge is made in another way.
+        names: of tables that topics are called.
         unrepresentable: a column's type and a value that landing takes and a table of this kind cannot hold; None:
             it holds whatever can be landed.
         letters_written: the boundary after which its side table has the letters of rows that are not committed yet.
@@ -42,6 +43,7 @@ class KindUnderTest:
     layouts: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     ways: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     unrepresentable: tuple[str, object] | None = None
+    names: ClassVar[Sequence[str]] = ("raw-orders", "1_raw")
     letters_written: str = ""
     mended: ClassVar[Mapping[str, object]] = {}
     needs_state: ClassVar[Sequence[Mode]] = ()

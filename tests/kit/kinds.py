@@ -68,6 +68,7 @@ class ClickHouse(KindUnderTest):
     options: ClassVar[Mapping[str, object]] = {"chunk_rows": 50}
     bulk: ClassVar[Mapping[str, object]] = {"chunk_rows": 10_000}
     layouts = ({"chunk_rows": 7, "partition_by": "id % 3"},)
+    names = ("pg.public.raw-orders",)
     unrepresentable = ("date", "9999-12-31")
     mended: ClassVar[Mapping[str, object]] = {"out_of_range": "clamp"}
     letters_written = "clickhouse.inserted"

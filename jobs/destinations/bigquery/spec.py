@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from jobs.destinations.bigquery.names import column_name
 from jobs.spec.metadata import metadata_of
-from jobs.spec.tables import NAME_PART, OutOfRange, Table, out_of_range_option
+from jobs.spec.tables import NAME_PART, PLAIN_PART, OutOfRange, Table, out_of_range_option
 from resources.config_files.mistakes import Mistake, Path, refuse
 
 BigQueryType = Literal["JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"]
@@ -25,8 +25,8 @@ class BigQueryTable(Table):
     kind: Literal["bigquery"]
     connection: str = Field("bigquery", description="name of the BigQuery connection")
     table: str = Field(
-        pattern=rf"^{NAME_PART}\.{NAME_PART}$",
-        description="dataset.table",
+        pattern=rf"^{PLAIN_PART}\.{NAME_PART}$",
+        description="dataset.table, of letters, digits and _; the table's name also of -, and of no dot",
         examples=["air.flights"],
     )
     intermediate_suffix: str = Field(

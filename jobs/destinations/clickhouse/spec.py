@@ -19,7 +19,11 @@ class ClickHouseTable(Table):
 
     kind: Literal["clickhouse"]
     connection: str = Field("clickhouse", description="name of the ClickHouse connection")
-    table: str = Field(pattern=TABLE_NAME, description="database.table", examples=["air.flights"])
+    table: str = Field(
+        pattern=TABLE_NAME,
+        description="database.table, of letters, digits, _ and -; all after the first dot is the table's own name",
+        examples=["air.flights"],
+    )
     engine: str | None = Field(
         None,
         description="left out: MergeTree for append, ReplacingMergeTree otherwise; a name (for example "

@@ -17,7 +17,9 @@ class IcebergTable(Table):
 
     kind: Literal["iceberg"]
     connection: str = Field("lake", description="name of the Iceberg connection")
-    table: str = Field(pattern=TABLE_NAME, description="namespace.table", examples=["air.flights"])
+    table: str = Field(
+        pattern=TABLE_NAME, description="namespace.table, of letters, digits, _ and -", examples=["air.flights"]
+    )
     branch: str = Field("main", description="the branch to publish to")
     partition_by: list[str] = Field(
         default_factory=list,

@@ -17,6 +17,7 @@ from tests.kit.model import Row
 class DuckDb(KindUnderTest):
     name = "duckdb"
     needs_state = ("append",)
+    names = ("raw_orders",)
     written = "duckdb.written"
 
     def connection(self, home: Path) -> Mapping[str, object]:

@@ -189,8 +189,12 @@ def test_columns_are_left_to_the_records_where_the_sink_made_or_changed_its_tabl
     value = (imported := build(Configuration("sink", options))).document["source"]["value"]
     assert value.get("unknown_fields", "add") == "add"
     assert not any("--columns" in line for line in imported.todo)
-    # Only what the file names elsewhere is declared.
-    assert value.get("columns", {}).keys() == ({"id", "op", "kind"} if options is TABULAR else set())
+    # Only what the file names elsewhere is declared, so that it loads.
+    named = {"Iceberg": {"id", "op", "kind", "at"}, "BigQuery": {"at", "a", "b"}}
+    assert value.get("columns", {}).keys() == next(
+        (n for k, n in named.items() if k in options["connector.class"]), set()
+    )
+    PipelineSpec.model_validate(imported.document)
 
 
 def test_unknown_fields_go_on_as_in_the_sink() -> None:
@@ -215,6 +219,40 @@ def test_bigquery_sink_of_a_whole_database() -> None:
     assert (spec.source.key.format, spec.source.key.column) == ("connect_json", "key")
     members = expand("sink", spec, ["shop.public.orders", "shop.public.order-lines"]).members
     assert [m.spec.tables[0].table for m in members] == ["d.all_orders", "d.shop_public_order_lines"]
+
+
+def test_tables_are_called_as_the_sinks_call_them() -> None:
+    """ClickHouse's by the topic as it is; BigQuery's too, unless `sanitizeTopics` is on."""
+    _, spec = made({**CLICKHOUSE, "topics": "pg.public.raw-orders", "topic2TableMap": ""})
+    assert [t.table for t in spec.tables] == ["shop.pg.public.raw-orders"]
+    _, spec = made({**CLICKHOUSE, "topics": "pg.public.a", "topic2TableMap": "", "enableDbTopicSplit": "true"})
+    assert [t.table for t in spec.tables] == ["pg.public.a"]
+    for sanitizes, table in (("false", "d.raw-orders"), ("true", "d.raw_orders")):
+        _, spec = made({**BIGQUERY, "topics": "raw-orders", "sanitizeTopics": sanitizes})
+        assert [t.table for t in spec.tables] == [table]
+    _, spec = made({**BIGQUERY, "topics": "raw-a,raw-b", "sanitizeTopics": "false"})
+    assert [m.spec.tables[0].table for m in expand("s", spec, ["raw-a", "raw-b"]).members] == ["d.raw-a", "d.raw-b"]
+
+
+def test_tables_with_different_id_columns_are_refused() -> None:
+    own = {"iceberg.table.db.orders.id-columns": "order_id,line"}
+    with pytest.raises(ConfigurationError, match="different id-columns") as caught:
+        made({**TABULAR, **own})
+    assert "--table" in caught.value.remedy
+    columns = {**COLUMNS, "order_id": "long", "line": "int"}
+    imported = build(Configuration("sink", {**TABULAR, **own}), columns, tables=["db.orders"])
+    spec = PipelineSpec.model_validate(imported.document)
+    assert spec.changes.key is not None
+    assert (imported.name, [t.table for t in spec.tables]) == ("sink_db_orders", ["db.orders"])
+    assert spec.changes.key.columns == ["order_id", "line"]
+    with pytest.raises(ConfigurationError, match=r"no table db\.nope"):
+        made(TABULAR, tables=["db.nope"])
+
+
+def test_columns_that_are_named_without_a_type_are_to_do() -> None:
+    parts = ["columns.at", "columns.id", "columns.op", "columns.kind", "unknown_fields"]
+    todo = build(Configuration("sink", TABULAR)).todo
+    assert [line.split(":")[0] for line in todo] == [f"source.value.{part}" for part in parts]
 
 
 def test_tabular_sink_of_a_whole_database() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.connect_import import bigquery, clickhouse, connect, debezium, iceberg
+from jobs.connect_import import bigquery, clickhouse, connect, iceberg
 from jobs.connect_import.options import Options, OptionStatus, find
 
 ICEBERG = """
@@ -42,13 +42,6 @@ mediateConcurrentSchemaUpdates concurrentSchemaUpdateRetryWaitMs concurrentSchem
 preserveKafkaTopicPartitionOffset decimalHandlingMode variableScaleDecimalHandlingMode
 convertDebeziumVariableScaleDecimal ignoreUnknownFields
 """
-DEBEZIUM = """
-upsert upsert-keep-deletes upsert-use-dv upsert-dedup-column upsert-op-field nested-as-variant format-version
-create-identifier-fields table-mapper table-namespace table-prefix destination-regexp destination-regexp-replace
-destination-uppercase-table-names destination-lowercase-table-names preserve-required-property partition-by
-allow-field-addition excluded-columns batch-size-wait concurrent-uploads openlineage-enabled offset.storage
-schema.history.internal
-"""
 CONNECT = """
 name connector.class tasks.max key.converter value.converter value.converter.schemas.enable header.converter transforms
 transforms.unwrap.type predicates predicates.p.pattern config.action.reload errors.tolerance
@@ -60,7 +53,6 @@ TABLES: list[tuple[str, Options]] = [
     (ICEBERG, iceberg.OPTIONS),
     (CLICKHOUSE, clickhouse.OPTIONS),
     (BIGQUERY, bigquery.OPTIONS),
-    (DEBEZIUM, debezium.OPTIONS),
     (CONNECT, {}),
 ]
 

@@ -121,11 +121,30 @@ def test_two_topics_that_want_one_table_leave_it_to_the_first() -> None:
 
 
 def test_a_name_that_a_system_does_not_allow_is_refused_and_the_others_go_on() -> None:
-    assert "'shop.2024' does not have the right form" in refusal("shop.public.2024", "shop.public.orders")
-    assert len(expanded("shop.public.2024", "shop.public.orders").members) == 1
+    assert "'shop.a..b' does not have the right form" in refusal("shop.public.a..b", "shop.public.orders")
+    assert len(expanded("shop.public.a..b", "shop.public.orders").members) == 1
 
 
-@pytest.mark.parametrize("topics", [("other",), ("shop.public.2024",), ("shop.a.lines", "shop.b.lines")])
+@pytest.mark.parametrize(
+    ("kind", "template", "name"),
+    [
+        ("clickhouse", "d.{topic}", "d.pg.public.price-list"),
+        ("clickhouse", "d.{name}", "d.pg_public_price_list"),
+        ("iceberg", "d.{topic[1]}.{topic[2]}", "d.public.price_list"),
+        ("bigquery", "d.{name}", "d.pg_public_price_list"),
+    ],
+)
+def test_templates_give_one_valid_name(kind: str, template: str, name: str) -> None:
+    (member,) = expanded("pg.public.price-list", tables=[{"kind": kind, "table": template, "mode": "append"}],
+                         source={"pattern": "pg.*"}).members  # fmt: skip
+    assert member.spec.tables[0].table == name
+    # As the topic is called: ClickHouse has a table for any, BigQuery none with dots.
+    other = expanded("raw-orders", tables=[{"kind": kind, "table": "d.{topic}", "mode": "append"}],
+                     source={"pattern": "raw.*"})  # fmt: skip
+    assert [m.spec.tables[0].table for m in other.members] == ["d.raw-orders"]
+
+
+@pytest.mark.parametrize("topics", [("other",), ("shop.public.a..b",), ("shop.a.lines", "shop.b.lines")])
 def test_what_is_refused_is_told_once(topics: tuple[str, ...]) -> None:
     text = refusal(*topics, source={"pattern": r"other|shop\.(?P<schema>\w+)\.(?P<table>.+)"})
 
