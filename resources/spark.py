@@ -72,8 +72,8 @@ _ALWAYS = {
 def open_session(connection: SparkConnection, role: str, settings: Mapping[str, str]) -> SparkSession:
     """A session for this role (`<pipeline>/landing`, `<pipeline>/<table>`), with older operations of it interrupted.
 
-    Its jobs are in the pipeline's own pool: where `spark.scheduler.mode` is FAIR, each pipeline has the same share of
-    the cluster, however many jobs it has.
+    Its jobs are in a pool of the role's own: where `spark.scheduler.mode` is FAIR, each role has the same share of the
+    cluster, however many jobs it has. So no table holds up another one, of its own pipeline either.
 
     Raises:
         Unavailable: no Spark answers.
@@ -81,7 +81,7 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with spark_errors(role):
         spark = _attach_remote(connection.remote, role) if connection.remote else _start_local(connection)
-        pool = {"spark.scheduler.pool": role.partition("/")[0]}
+        pool = {"spark.scheduler.pool": role}
         for key, value in {**_ALWAYS, **pool, **connection.settings, **settings}.items():
             spark.conf.set(key, value)
     return spark

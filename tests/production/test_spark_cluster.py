@@ -28,7 +28,7 @@ pytestmark = pytest.mark.production
 TRANSIENT = 3
 # Percent of the time that workers run, so that something can be killed in the middle.
 SLOW = 20
-TARGETS = [target for target in targets("upsert_delete") if target.kind.by_workers]
+TARGETS = targets("upsert_delete", can="rows_on_workers")
 
 
 @pytest.fixture(scope="module")
