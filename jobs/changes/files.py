@@ -35,6 +35,9 @@ _BELOW: Any = LessThan
 _ONE_OF: Any = In
 _ABSENT: Any = IsNull
 
+# More than a batch has positions.
+_POSITIONS = 2**40
+
 FIELDS = ("key", "value", "op", "partitionTime", "i", "batchNumber", "kafka", "kept")
 
 
@@ -149,6 +152,20 @@ class LandedSlice:
             return self
         order = pa.array(np.lexsort((places, batches)))
         return self._all(lambda array: array.take(order))
+
+    def without(self, others: Sequence[LandedSlice]) -> LandedSlice:
+        """Those of records of which the others have no reading."""
+        if not any(map(len, others)):
+            return self
+        left = pa.array(~np.isin(self._places, np.concatenate([other._places for other in others])))
+        return self._all(lambda array: array.filter(left))
+
+    @property
+    def _places(self) -> np.ndarray:
+        """Batch and position as one number."""
+        batches, places = (self.columns[name].to_numpy().astype(np.int64) for name in ("batchNumber", "i"))
+        found: np.ndarray = batches * _POSITIONS + places
+        return found
 
     def _all(self, function: Callable[[pa.Array], pa.Array]) -> LandedSlice:
         return replace(self, columns={name: function(array) for name, array in self.columns.items()})

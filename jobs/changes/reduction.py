@@ -161,6 +161,11 @@ class Reduction:
         """The rows as they were landed: the columns, and ``__op, __order, __batch, __i, __kafka`` beside them."""
         return self._render("landed_rows")
 
+    @property
+    def judged_places(self) -> str:
+        """The places of the records whose rows are judged anew with these changes, as texts (``place``)."""
+        return self._render("judged_places", first=self.first)
+
     def _render(self, template: str, **more: object) -> str:
         return render(
             "spark",

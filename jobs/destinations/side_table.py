@@ -18,6 +18,7 @@ from jobs.destinations.refused_rows import as_group, as_letter
 Parameters = Mapping[str, int | str | Sequence[str]]
 _ALL = (0, 2**62)
 PLACES = pa.schema([LETTERS.field(name) for name in ("topic", "partition", "offset", "batch")])
+WRITTEN = pa.schema([pa.field("place", pa.string()), LETTERS.field("attempt")])
 
 
 class SideTable(ABC):
@@ -63,17 +64,27 @@ class SideTable(ABC):
         found = [dict(row) for row in self.rows("side_table_places", {})]
         yield pa.Table.from_pylist(found, schema=PLACES)
 
-    def attempts(self, first: int, last: int) -> Sequence[str]:
+    def written(self) -> Iterator[pa.Table]:
+        """`WRITTEN`: which attempt has a letter of which record."""
+        found = [dict(row) for row in self.rows("side_table_written", {})]
+        yield pa.Table.from_pylist(found, schema=WRITTEN)
+
+    def attempts(self, first: int = _ALL[0], last: int = _ALL[1]) -> Sequence[str]:
         """Who has written letters of these batches so far."""
         return [str(row["attempt"]) for row in self.rows("side_table_attempts", {"first": first, "last": last})]
 
-    def forget(self, first: int, last: int, attempts: Sequence[str], newest_by: str | None = None) -> None:
-        """Takes away what these attempts have written of these batches: all of it was judged by others.
+    def forget(self, attempts: Sequence[str], first: int = _ALL[0], last: int = _ALL[1]) -> None:
+        """Takes away what these attempts have written of these batches: all of it was judged by others."""
+        if attempts:
+            given: Parameters = {"first": first, "last": last, "attempts": attempts}
+            self.change("side_table_forget", given, by_place=False, newest_only=False)
+
+    def forget_places(self, places: Sequence[str], attempts: Sequence[str], newest_by: str | None) -> None:
+        """Takes away what these attempts have written of records that were judged by others, wherever they stand.
 
         Args:
             newest_by: this attempt has judged the newest change of each key only. Where it has refused that, the key's
                 other letters stay: those changes are still not in the table.
         """
-        if attempts:
-            given: Parameters = {"first": first, "last": last, "attempts": attempts, "by": newest_by or ""}
-            self.change("side_table_forget", given, newest_only=newest_by is not None)
+        given: Parameters = {"places": places, "attempts": attempts, "by": newest_by or ""}
+        self.change("side_table_forget", given, by_place=True, newest_only=newest_by is not None)

@@ -34,6 +34,15 @@ _TOKEN = "batchmerge-token"
 
 
 @dataclass(frozen=True)
+class Filled:
+    """What is loaded: which flush, what was refused of it, and by which attempt."""
+
+    flush: Flush
+    judged: Judged
+    attempt: str
+
+
+@dataclass(frozen=True)
 class Loader:
     """Loads landed rows into one intermediate table.
 
@@ -49,10 +58,10 @@ class Loader:
     def _where(self) -> str:
         return self.rows.where
 
-    def fill(self, wanted: Flush, prefix: str) -> tuple[Flush, Judged]:
-        """Loads a flush, or finds what somebody else has loaded in its place; returns the flush that it is.
+    def fill(self, wanted: Flush, prefix: str) -> Filled:
+        """Loads a flush, or finds what somebody else has loaded in its place.
 
-        Also what was refused of it, by whoever has loaded it: letters of attempts that have not are taken away.
+        Of its batches, letters of attempts that have not loaded it are taken away.
 
         Args:
             prefix: of the job's id.
@@ -74,14 +83,16 @@ class Loader:
             # What we have loaded ourselves we know; what others have loaded has to be there still.
             if not ours or _rows(job) != rows:
                 self._check(flush, rows)
-        return flush, judged
+        return Filled(flush, judged, Judged.attempt_of(job.labels))
 
     def _forget_unloaded(self, flush: Flush, job: Job, known: Sequence[str], ours: bool) -> None:
         """Takes letters away of attempts that died, or came too late, before they loaded the rows; ours may be one."""
-        first, last, own = flush.first.number, flush.last.number, self.rows.refusal.attempt
-        written = [*known, *([own] if not ours and own in self.rows.side_table.attempts(first, last) else [])]
+        side, own = self.rows.side_table, self.rows.refusal.attempt
         loaded = Judged.attempt_of(job.labels)
-        self.rows.side_table.forget(first, last, [attempt for attempt in written if attempt != loaded])
+        side.forget([attempt for attempt in known if attempt != loaded], flush.first.number, flush.last.number)
+        if not ours and own in side.attempts():
+            # Of records that are read again letters are of earlier batches.
+            side.forget([own])
 
     def copy(self, flush: Flush, tells: bool = True) -> tuple[int, Judged]:
         """Loads the rows of a flush into a table that is ours alone; returns how many, and what was refused of them.

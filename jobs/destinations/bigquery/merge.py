@@ -35,11 +35,12 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import MergeContext, Merged
 from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due, state_after, with_state
 from jobs.destinations.bigquery.judged import Judged
-from jobs.destinations.bigquery.loading import Loader
+from jobs.destinations.bigquery.loading import Filled, Loader
 from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.state import StateRow, TableAt
 from jobs.destinations.bigquery.work import Work
+from jobs.destinations.judged_again import JudgedAgain
 from jobs.destinations.refusal import check_limits
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
@@ -73,9 +74,13 @@ class Merging(Work):
         if job is None:
             loader = self.loader(context, row.intermediate, again)
             self.remember_deletes(self.loader(context, row.intermediate), row)
-            flush, judged = clock.time("load", lambda: self._load(loader, row, wanted))
+            judged_again = JudgedAgain.of(context.spark, again, self.side_table) if again else None
+            filled = clock.time("load", lambda: self._load(loader, row, wanted))
+            flush, judged = filled.flush, filled.judged
             failpoint("bigquery.loaded")
             check_limits(self.spec, self.where, judged.refused, flush.rows, len(flush.batches))
+            if judged_again:
+                judged_again.forget(filled.attempt)
             job = clock.time("merge", lambda: self._apply(loader, row, flush, judged))
         try:
             flush = adopted(job.labels, context.intermediate.landed().batches, self.where)
@@ -96,7 +101,7 @@ class Merging(Work):
             )
         return Merged(self.counts(job, flush.rows, Judged.of(job.labels)), str(job.job_id), clock.seconds)
 
-    def _load(self, loader: Loader, row: StateRow, wanted: Flush) -> tuple[Flush, Judged]:
+    def _load(self, loader: Loader, row: StateRow, wanted: Flush) -> Filled:
         prefix = load_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
         try:
             return loader.fill(wanted, prefix)

@@ -14,6 +14,7 @@ from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.state import StateRow
 from jobs.destinations.bigquery.tables import intermediate_table
 from jobs.destinations.bigquery.work import Work
+from jobs.destinations.judged_again import JudgedAgain
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
 from resources.bigquery import Job
@@ -33,11 +34,12 @@ class Replaying(Work):
         clock = Stages()
         newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
         flush = Flush((newest,))
-        known = self.side_table.attempts(batches[0].number, batches[-1].number)
+        again = self.again(context, batches, committed.batch_number)
+        judged_again = JudgedAgain.of(context.spark, again, self.side_table)
         self.remember_deletes(self.loader(context, row.intermediate), row)
         staging = self._replay_table(row)
         try:
-            loader = self.loader(context, staging, self.again(context, batches, committed.batch_number))
+            loader = self.loader(context, staging, again)
             rows, judged = clock.time("load", lambda: loader.copy(flush))
             if self.keeps_deletes:
                 loader.copy_deletes(row.intermediate, committed.batch_number)
@@ -45,8 +47,7 @@ class Replaying(Work):
             job = clock.time("merge", lambda: self._replay(loader, row, flush))
         finally:
             self.bigquery.delete_table(staging)
-        newest_by = loader.rows.refusal.attempt if self.table.mode.startswith("upsert") else None
-        self.side_table.forget(batches[0].number, batches[-1].number, known, newest_by)
+        judged_again.forget(loader.rows.refusal.attempt)
         return Merged(self.counts(job, rows, judged), str(job.job_id), clock.seconds)
 
     def _replay_table(self, row: StateRow) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.changes.columns import CHANGES, ROWS
+from jobs.changes.columns import CHANGES, READINGS, ROWS
 from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction, truncated_below
@@ -24,6 +24,7 @@ from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
 from jobs.destinations.clickhouse.tables import Present
+from jobs.destinations.judged_again import JudgedAgain
 from jobs.destinations.refusal import Refusal, check_limits
 from jobs.failpoints import failpoint
 from resources.clickhouse import retried
@@ -77,48 +78,45 @@ class Inserts:
         known = () if only is Only.ALL else shard.letters.attempts(step.first, step.last)
         inserted = self._rows(step.batches).insert(insertion, shard.where)
         check_limits(shard.spec, shard.where, inserted.refused, inserted.rows + inserted.refused, len(step.batches))
-        shard.letters.forget(step.first, step.last, known)
+        shard.letters.forget(known, step.first, step.last)
         return inserted
 
     def again(self, held: Lease, until: int, batches: Sequence[LandedBatch]) -> Inserted:
         """What is missing of these batches (append), or of their keys the newest row up to the batch `until`."""
         shard = self.shard
-        # What was refused of them is judged anew.
-        known = shard.letters.attempts(batches[0].number, batches[-1].number)
         token = f"replay-{uuid.uuid4().hex}"
-        if shard.table.mode == "append":
-            return self._missing(held, token, until, batches, known)
-        count = 1 + sum(b.counts.landed for b in batches) // shard.table.chunk_rows
-        chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
         wanted = Reduction.of_replay(shard.spec, shard.table, shard.rows, self.context.intermediate, until, batches)
-        rows = NewestRows(self.context.spark, wanted, shard.order_by, until if wanted.revised else None)
-        insertion = self._insertion(held, batches, chunks, token)
-        done = rows.insert(insertion, shard.where)
-        judged = insertion.refusal.attempt
-        shard.letters.forget(batches[0].number, batches[-1].number, known, newest_by=judged)
+        judged_again = JudgedAgain.of(self.context.spark, wanted, shard.letters)
+        attempt = uuid.uuid4().hex
+        if shard.table.mode == "append":
+            done = self._missing(held, token, until, batches, attempt)
+        else:
+            count = 1 + sum(b.counts.landed for b in batches) // shard.table.chunk_rows
+            chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
+            rows = NewestRows(self.context.spark, wanted, shard.order_by, until if wanted.revised else None)
+            done = rows.insert(self._insertion(held, batches, chunks, token, attempt=attempt), shard.where)
+        judged_again.forget(attempt)
         return done
 
-    def _missing(
-        self, held: Lease, token: str, until: int, batches: Sequence[LandedBatch], known: Sequence[str]
-    ) -> Inserted:
-        """The newest readings first, so that of a record that is missing the newest one is inserted."""
-        shard = self.shard
-        done = Inserted()
-        landed = [b for b in self.context.intermediate.landed().batches if b.number <= until]
-        for revising in reversed([b for b in landed if b.batch.revises is not None]):
-            part = RevisedRows(self.context, self._taken(revising, revising.number), landed, revising, batches)
+    def _missing(self, held: Lease, token: str, until: int, batches: Sequence[LandedBatch], attempt: str) -> Inserted:
+        """Of each record the newest reading only: where that is no row of this table, an older one is none either."""
+        shard, landed = self.shard, self.context.intermediate.landed().batches
+        known = [b for b in landed if b.number <= until]
+        done, newer = Inserted(), tuple[PlannedFiles, ...]()
+        for revising in reversed([b for b in known if b.batch.revises is not None]):
+            part = RevisedRows(self.context, self._taken(revising, revising.number), known, revising, batches)
             chunks = part.chunks(shard.table.chunk_rows)
             if chunks:
-                insertion = self._insertion(held, batches, chunks, token, Only.RECORD)
-                slices = LandedSlices(self.context.spark, part.files, self._shape)
+                insertion = self._insertion(held, batches, chunks, token, Only.RECORD, attempt=attempt)
+                slices = LandedSlices(self.context.spark, part.files, self._shape, newer)
                 done += slices.insert(insertion, shard.where)
+            newer += (PlannedFiles.of(part.landed.taking(READINGS, None), [revising], []),)
         first_readings = [b for b in batches if b.batch.revises is None]
         if first_readings:
             steps = cut(first_readings, shard.table.chunk_rows, most_chunks=1)
             chunks = [chunk for step in steps for chunk in step.chunks]
-            insertion = self._insertion(held, first_readings, chunks, token, Only.RECORD)
-            done += self._rows(first_readings).insert(insertion, shard.where)
-            shard.letters.forget(batches[0].number, batches[-1].number, known)
+            insertion = self._insertion(held, first_readings, chunks, token, Only.RECORD, attempt=attempt)
+            done += replace(self._rows(first_readings), newer=newer).insert(insertion, shard.where)
         return done
 
     def _truncate(self, held: Lease, below: int) -> Inserted:
@@ -171,8 +169,14 @@ class Inserts:
         token: str,
         only: Only = Only.ALL,
         step: int = 0,
+        attempt: str | None = None,
     ) -> Insertion:
-        """What a task needs; `step` is the number by which its rows are known, 0 for none."""
+        """What a task needs.
+
+        Args:
+            step: the number by which its rows are known, 0 for none.
+            attempt: who writes its letters; None: it alone.
+        """
         shard = self.shard
         appends = shard.table.mode == "append"
         origin = appends and set(shard.layout.origin) <= set(self.present.types)
@@ -194,7 +198,7 @@ class Inserts:
                 columns=held_columns(shard.spec, shard.table),
                 on_bad_record=shard.spec.on_bad_record,
                 out_of_range=shard.table.out_of_range,
-                attempt=uuid.uuid4().hex,
+                attempt=attempt or uuid.uuid4().hex,
                 topic_ids={topic: id_ for b in batches for topic, id_ in b.batch.topic_ids.items()},
             ),
             letters_sql=shard.statements.insert_letters(),

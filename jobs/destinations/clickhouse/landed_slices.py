@@ -23,14 +23,15 @@ from jobs.destinations.clickhouse.insertion import (
     Rows,
     run_tasks,
 )
+from jobs.destinations.clickhouse.statements import VERSION
 from jobs.destinations.clickhouse.steps import Chunk
-from jobs.destinations.refusal import DELETED, LANDED_AT
+from jobs.destinations.refusal import BATCH, DELETED, LANDED_AT
 from jobs.offsets import OffsetRange
 from jobs.spark_tasks import numbered, numbers
 from jobs.spec.columns import RowColumn
 from resources.spark import parallelism
 
-_PLACES = {**LANDED_AT, POSITION: ("i",)}
+_PLACES = {**LANDED_AT, VERSION: LANDED_AT[BATCH], POSITION: ("i",)}
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,16 @@ class RowShape:
 
 @dataclass(frozen=True)
 class LandedSlices:
-    """The rows of landed batches, chunk by chunk."""
+    """The rows of landed batches, chunk by chunk.
+
+    Attributes:
+        newer: newer readings; of a record that has one in them nothing is inserted.
+    """
 
     spark: SparkSession
     files: PlannedFiles
     shape: RowShape
+    newer: tuple[PlannedFiles, ...] = ()
 
     def insert(self, insertion: Insertion, where: str) -> Inserted:
         """Runs the insertion in Spark tasks, in parallel over chunks.
@@ -85,11 +91,12 @@ class LandedSlices:
 
     def _task(self, insertion: Insertion) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         # No reference to the session may travel.
-        files, shape = self.files, self.shape
+        files, shape, newer = self.files, self.shape, self.newer
 
         def rows_of(chunk: Chunk) -> Rows:
             spans = {tp: OffsetRange(span.first, span.last + 1) for tp, span in chunk.spans.items()}
-            return lambda: shape.of(files.read(chunk.first, chunk.last, spans if chunk.is_part else None))
+            wanted = (chunk.first, chunk.last, spans if chunk.is_part else None)
+            return lambda: shape.of(files.read(*wanted).without([found.read(*wanted) for found in newer]))
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from insertion.run((number, rows_of(insertion.chunks[number])) for number in numbers(batches))

@@ -22,6 +22,7 @@ from jobs.destinations.clickhouse.insertion import (
     Rows,
     run_tasks,
 )
+from jobs.destinations.clickhouse.statements import VERSION
 from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC
 from jobs.spec.columns import RowColumn
 from resources.spark import parallelism, spark_errors
@@ -71,7 +72,8 @@ class NewestRows:
             TOPIC: kafka["topic"],
             PARTITION: kafka["partition"],
             OFFSET: kafka["offset"],
-            BATCH: F.col("__batch") if self.until is None else F.lit(self.until).cast("long"),
+            BATCH: F.col("__batch"),
+            VERSION: F.col("__batch") if self.until is None else F.lit(self.until).cast("long"),
             POSITION: F.col("__i") if self.until is None else F.lit(_AFTER_ALL).cast("long"),
         }
         if self.order_by:

@@ -10,9 +10,12 @@ import pyarrow as pa
 from jobs.destinations.clickhouse.insertion import ORDER, POSITION, Only
 from jobs.destinations.clickhouse.spread import NUMBER, Spread
 from jobs.destinations.clickhouse.tables import Layout
-from jobs.destinations.refusal import BATCH, DELETED, LETTERS
+from jobs.destinations.refusal import DELETED, LETTERS
 from resources.clickhouse import LEASE_LOST, ClickHouseServer
 from sql import quote, render
+
+# The batch by which a row's version is made: of what was read again not the one in which its record stands.
+VERSION = "__version"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Statements:
         """Names and types of what is sent: the row's columns, and what its version is made of."""
         sent = {c.name: c.wire for c in self.layout.columns}
         if self.layout.versioned:
-            sent |= {BATCH: "Int64", POSITION: "Int64"}
+            sent |= {VERSION: "Int64", POSITION: "Int64"}
         if self.layout.ordered:
             sent |= {ORDER: "Int64"}
         if self.has_deletes:
