@@ -163,7 +163,7 @@ class Reduction:
 
     @property
     def judged_places(self) -> str:
-        """The places of the records whose rows are judged anew with these changes, as texts (``place``)."""
+        """Records whose rows are judged anew with these changes: ``topic, partition, offset, stands_in`` (a batch)."""
         return self._render("judged_places", first=self.first)
 
     def _render(self, template: str, **more: object) -> str:

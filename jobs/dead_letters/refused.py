@@ -47,7 +47,11 @@ def _retry(pipeline: Pipeline, destination: Destination) -> RetriedRows | None:
         return None
     destination.prepare()
     replayed, problem = list[Replayed](), None
-    for first, last in ranges(refused):
+    landed = pipeline.intermediate.landed().batches
+    oldest = landed[0].number if landed else 0
+    # Batches that retention has removed keep no others from being replayed.
+    gone, there = (ranges(n for n in refused if (n < oldest) is removed) for removed in (True, False))
+    for first, last in [*gone, *there]:
         try:
             if done := replay_batches(pipeline, destination, first, last):
                 replayed.append(done)

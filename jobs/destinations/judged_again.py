@@ -1,17 +1,19 @@
 """Letters of records that a replay, or a batch that revises others, judges again: the older ones are not true any more.
 
-Records keep their places, whatever reads them again. So what is judged is told by places, never by the number of the
-batch that reads again.
+What is judged is told by the records' coordinates, never by the number of the batch that reads again. A record keeps
+its place, but where retention has removed its batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
+from jobs.batch import Batch
 from jobs.changes.reduction import Reduction
+from jobs.destinations.base import MergeContext
 from jobs.destinations.shares import rows_of
 from jobs.destinations.side_table import WRITTEN, SideTable
 from resources.spark import spark_errors
@@ -26,17 +28,20 @@ class JudgedAgain:
 
     Attributes:
         wanted: what is read again.
+        batches: those that are landed, by number: they tell topics of one name apart.
         known: who has written letters so far.
     """
 
     spark: SparkSession
     wanted: Reduction
     side: SideTable
+    batches: Mapping[int, Batch]
     known: frozenset[str]
 
     @classmethod
-    def of(cls, spark: SparkSession, wanted: Reduction, side: SideTable) -> JudgedAgain:
-        return cls(spark, wanted, side, frozenset(side.attempts()))
+    def of(cls, context: MergeContext, wanted: Reduction, side: SideTable) -> JudgedAgain:
+        batches = {landed.number: landed.batch for landed in context.intermediate.landed().batches}
+        return cls(context.spark, wanted, side, batches, frozenset(side.attempts()))
 
     def forget(self, by: str) -> None:
         """Takes the letters away that others than this attempt have written of the records that it has judged."""
@@ -47,11 +52,22 @@ class JudgedAgain:
         with spark_errors(self.side.stage):
             judged = self.spark.sql(self.wanted.judged_places, args=dict(self.wanted.parameters))
             written = rows_of(self.spark, [self.side.written], WRITTEN)
-            found = written.join(judged, "place", "left_semi").toLocalIterator()
-            letters = ((row["place"], row["attempt"]) for row in found if row["attempt"] in others)
-            for some in _pieces(letters):
+            found = written.join(judged, ["topic", "partition", "offset"]).toLocalIterator()
+            letters = (row for row in found if row["attempt"] in others and self._is_of(row))
+            for some in _pieces((_place(row), row["attempt"]) for row in letters):
                 places, attempts = (sorted(set(values)) for values in zip(*some, strict=True))
                 self.side.forget_places(places, attempts, newest_by)
+
+    def _is_of(self, row: Row) -> bool:
+        """Whether a letter is of the record that was judged, not of one of another topic of that name."""
+        if row["batch"] == row["stands_in"]:
+            return True
+        batch = self.batches.get(row["stands_in"])
+        return batch is not None and bool(batch.topic_ids.get(row["topic"]) == row["topic_id"])
+
+
+def _place(row: Row) -> str:
+    return f"{row['batch']}/{row['topic']}-{row['partition']}@{row['offset']}"
 
 
 def _pieces(letters: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:

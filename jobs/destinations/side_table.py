@@ -18,7 +18,7 @@ from jobs.destinations.refused_rows import as_group, as_letter
 Parameters = Mapping[str, int | str | Sequence[str]]
 _ALL = (0, 2**62)
 PLACES = pa.schema([LETTERS.field(name) for name in ("topic", "partition", "offset", "batch")])
-WRITTEN = pa.schema([pa.field("place", pa.string()), LETTERS.field("attempt")])
+WRITTEN = pa.schema([*PLACES, LETTERS.field("topic_id"), LETTERS.field("attempt")])
 
 
 class SideTable(ABC):
@@ -83,6 +83,7 @@ class SideTable(ABC):
         """Takes away what these attempts have written of records that were judged by others, wherever they stand.
 
         Args:
+            places: ``batch/topic-partition@offset`` of letters.
             newest_by: this attempt has judged the newest change of each key only. Where it has refused that, the key's
                 other letters stay: those changes are still not in the table.
         """

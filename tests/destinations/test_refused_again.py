@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.dead_letters.refused import retry_refused
+from jobs.maintenance.run import maintain_landing
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from tests.destinations.conftest import MakeStory
 from tests.kit.kind import KindUnderTest
@@ -31,10 +32,10 @@ def even(key: int, name: str) -> Record:
     return Record(0, key, {"id": key, "name": name, "amount": 1.0, "op": "u", "odd": None})
 
 
-def refused(target: Target, new_story: MakeStory) -> TableUnderTest:
+def refused(target: Target, new_story: MakeStory, **parts: object) -> TableUnderTest:
     """Key 1 has an older row, key 2 has none; key 3 has a newer one than what is refused."""
     assert target.kind.unrepresentable
-    story = new_story(columns={**COLUMNS, "odd": target.kind.unrepresentable[0]})
+    story = new_story(columns={**COLUMNS, "odd": target.kind.unrepresentable[0]}, **parts)
     table = story.table(target)
     story.tell(even(1, "old"), odd(target.kind, 3, "odd"))
     story.land()
@@ -120,3 +121,21 @@ def test_rows_whose_records_are_left_out_have_no_letter(target: Target, new_stor
     for _ in range(2):
         assert (rows(mended), mended.destination.refused(), mended.verify().wrong) == (before, {}, [])
         assert mended.replay(1, 3)
+
+
+@every_unfit_target
+def test_letters_of_removed_batches_end_when_their_records_are_read_again(target: Target, new_story: MakeStory) -> None:
+    eager = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}
+    table = refused(target, new_story, maintenance=eager)
+    table.story.tell(even(4, "newest"), odd(target.kind, 5, "odd"))
+    table.story.land()
+    table.merge()
+    assert [str(done) for done in maintain_landing(table.engine.pipeline) if done.problem] == []
+    assert [b.number for b in table.engine.pipeline.intermediate.landed().batches] == [3]
+    fitting = table.under(table.story, **target.kind.mended)
+    done = retry_refused(fitting.engine.pipeline)[table.destination.name]
+    assert (done.tried, done.stay) == (4, 3), "the others' batches are gone"
+    assert "removed by retention" in str(done.problem)
+    again = table.under(mending(table))
+    read_again(again)
+    assert (again.destination.refused(), again.verify().wrong, again.stale()) == ({}, [], 0)

@@ -74,7 +74,7 @@ class Merging(Work):
         if job is None:
             loader = self.loader(context, row.intermediate, again)
             self.remember_deletes(self.loader(context, row.intermediate), row)
-            judged_again = JudgedAgain.of(context.spark, again, self.side_table) if again else None
+            judged_again = JudgedAgain.of(context, again, self.side_table) if again else None
             filled = clock.time("load", lambda: self._load(loader, row, wanted))
             flush, judged = filled.flush, filled.judged
             failpoint("bigquery.loaded")

@@ -35,7 +35,7 @@ class Replaying(Work):
         newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
         flush = Flush((newest,))
         again = self.again(context, batches, committed.batch_number)
-        judged_again = JudgedAgain.of(context.spark, again, self.side_table)
+        judged_again = JudgedAgain.of(context, again, self.side_table)
         self.remember_deletes(self.loader(context, row.intermediate), row)
         staging = self._replay_table(row)
         try:

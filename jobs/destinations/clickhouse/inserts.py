@@ -86,7 +86,7 @@ class Inserts:
         shard = self.shard
         token = f"replay-{uuid.uuid4().hex}"
         wanted = Reduction.of_replay(shard.spec, shard.table, shard.rows, self.context.intermediate, until, batches)
-        judged_again = JudgedAgain.of(self.context.spark, wanted, shard.letters)
+        judged_again = JudgedAgain.of(self.context, wanted, shard.letters)
         attempt = uuid.uuid4().hex
         if shard.table.mode == "append":
             done = self._missing(held, token, until, batches, attempt)
