@@ -40,6 +40,11 @@ def recreated_topics(states: Iterable[CommittedState]) -> dict[str, list[int]]:
     return found
 
 
+def bound_topics(recreated: RecreatedTopics) -> dict[str, str]:
+    """What statements that tell topics of one name apart are bound to (``incarnation.sql.j2``)."""
+    return {f"recreated_{number}": topic for number, topic in enumerate(recreated)}
+
+
 def joined(one: RecreatedTopics, other: RecreatedTopics) -> dict[str, list[int]]:
     """What two sources know about recreated topics."""
     return {topic: sorted({*one.get(topic, ()), *other.get(topic, ())}) for topic in sorted({*one, *other})}

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.changes.columns import REVISION
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
+from jobs.lineage import bound_topics
 from jobs.pipeline import Pipeline
 from resources.spark import spark_errors
 from sql import render
@@ -23,9 +24,8 @@ def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
     table = _table(pipeline)
     if table is not None:
         with spark_errors(pipeline.intermediate.identifier):
-            revised = _is_revised(table)
-            text = render("spark", "quarantined", table=pipeline.intermediate.path, revised=revised)
-            rows = _session(pipeline).sql(text).collect()
+            text, topics = _of_open(pipeline, table, "quarantined")
+            rows = _session(pipeline).sql(text, args=topics).collect()
         found = [DeadLetterGroup(pipeline.intermediate.identifier, **row.asDict()) for row in rows]
     return [*found, *(group for d in pipeline.destinations() for group in d.dead_letter_groups())]
 
@@ -35,12 +35,10 @@ def letters(pipeline: Pipeline, most: int, values: bool = False) -> Iterator[Dea
     table = _table(pipeline)
     if table is None:
         return
-    where, revised = pipeline.intermediate.identifier, _is_revised(table)
-    text = render(
-        "spark", "dead_letters", table=pipeline.intermediate.path, values=values, headers=False, revised=revised
-    )
+    where = pipeline.intermediate.identifier
+    text, topics = _of_open(pipeline, table, "dead_letters", values=values, headers=False)
     with spark_errors(where):
-        rows = _session(pipeline).sql(text, args={"first": 0, "last": LAST, "most": most})
+        rows = _session(pipeline).sql(text, args={"first": 0, "last": LAST, "most": most, **topics})
         for row in rows.toLocalIterator():
             fields = row.asDict()
             for name in ("key", "value"):
@@ -54,9 +52,16 @@ def open_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: 
     table = _table(pipeline)
     if table is None:
         return None
-    path, revised = pipeline.intermediate.path, _is_revised(table)
-    text = render("spark", "dead_letters", table=path, values=True, headers=True, revised=revised)
-    return spark.sql(text, args={"first": first, "last": last, "most": ALL})
+    text, topics = _of_open(pipeline, table, "dead_letters", values=True, headers=True)
+    return spark.sql(text, args={"first": first, "last": last, "most": ALL, **topics})
+
+
+def _of_open(pipeline: Pipeline, table: Table, template: str, **said: object) -> tuple[str, dict[str, str]]:
+    """A statement about letters whose records were not read again, and the topics that it is bound to."""
+    recreated, path, revised = pipeline.intermediate.recreated(), pipeline.intermediate.path, _is_revised(table)
+    text = render("spark", template, table=path, revised=revised, recreated=list(recreated.values()), **said)
+    # Not bound where nothing was read again.
+    return text, bound_topics(recreated) if revised else {}
 
 
 def _table(pipeline: Pipeline) -> Table | None:

@@ -43,12 +43,16 @@ class Retried:
         recovered: those that are rows now.
         stay: the first of the others, each with its error of now.
         applied: what the tables got.
+        gone: open dead letters of batches that retention has removed, which cannot be tried any more.
+        first_gone: where the first of those is in Kafka, as ``topic-partition=offset``.
     """
 
     tried: int = 0
     recovered: int = 0
     stay: list[DeadLetter] = field(default_factory=list)
     applied: Applied = field(default_factory=Applied)
+    gone: int = 0
+    first_gone: str = ""
 
 
 def retry(pipeline: Pipeline) -> Retried:
@@ -64,11 +68,12 @@ def retry(pipeline: Pipeline) -> Retried:
     pipeline.intermediate.prepare()
     done = retry_on_conflict(lambda: _land(pipeline), most_attempts(pipeline), pipeline.intermediate.identifier)
     applied = merge_tables(pipeline)
+    gone, first_gone = _gone(pipeline)
     if done is None:
-        return Retried(applied=applied)
+        return Retried(applied=applied, gone=gone, first_gone=first_gone)
     recovered = sum(done.recovered.values())
     _LOG.info("recovered %d of %d dead letters", recovered, done.tried)
-    return Retried(done.tried, recovered, done.stay, applied)
+    return Retried(done.tried, recovered, done.stay, applied, gone, first_gone)
 
 
 def _land(pipeline: Pipeline) -> Redecoded | None:
@@ -98,6 +103,23 @@ def _letters(pipeline: Pipeline, spark: SparkSession, committed: CommittedState)
     # Of batches that retention has removed it is not known any more what came after them.
     known = pipeline.intermediate.landed().batches
     return open_letters(pipeline, spark, known[0].number, committed.batch_number) if known else None
+
+
+def _gone(pipeline: Pipeline) -> tuple[int, str]:
+    """Of open letters that cannot be tried: how many there are, and where the first is."""
+    known = pipeline.intermediate.landed()
+    if known.complete or not known.batches:
+        return 0, ""
+    with spark_errors(pipeline.intermediate.identifier):
+        letters = open_letters(
+            pipeline, pipeline.spark("dead-letters", pipeline.intermediate.catalog), 0, known.batches[0].number - 1
+        )
+        if letters is None:
+            return 0, ""
+        place = F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("="), "offset")
+        found = letters.agg(F.count("*").alias("gone"), F.min_by(place, F.struct("batch", "i")).alias("first")).first()
+    assert found is not None, "an aggregate has one row"
+    return found["gone"], found["first"] or ""
 
 
 @dataclass(frozen=True)

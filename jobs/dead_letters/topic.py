@@ -68,12 +68,25 @@ class DeadLetterTopic:
             _LOG.warning("dead letters could not be sent to the topic, the next run sends them: %s", problem)
             self._writer = None
 
+    def first_unsent(self) -> int | None:
+        """The first batch with letters that are still to be sent; None where there is none, or no topic.
+
+        Raises:
+            BatchmergeError: it cannot be told.
+        """
+        landed, there = self._letters_by_batch() if self._options.topic else ([], ())
+        if not landed or not there:
+            return None
+        newest = CommittedState.after(landed[-1])
+        unsent = self._unsent(self._sent(newest), landed, newest)
+        return next((batch.number for batch in unsent if batch.number in there), None)
+
     def _publish(self, topic: str) -> None:
         landed, there = self._letters_by_batch()
         if not landed:
             return
         newest, limit = CommittedState.after(landed[-1]), self._options.time_limit_seconds
-        was = published_through(read_metadata(self._pipeline.kafka, self._group, newest.offsets, limit).values())
+        was = self._sent(newest)
         for batch in self._unsent(was, landed, newest):
             if batch.number not in there and batch.number < newest.batch_number:
                 continue
@@ -131,6 +144,11 @@ class DeadLetterTopic:
         letters = open_letters(self._pipeline, spark, batch, batch)
         assert letters is not None, "a batch of it is landed"
         return letters.drop("headers").repartition(1).sortWithinPartitions("i"), _Landed(name)
+
+    def _sent(self, newest: CommittedState) -> PublishedThrough | None:
+        """The position: up to where letters are sent."""
+        limit = self._options.time_limit_seconds
+        return published_through(read_metadata(self._pipeline.kafka, self._group, newest.offsets, limit).values())
 
     def _unsent(
         self, sent: PublishedThrough | None, landed: Sequence[LandedBatch], newest: CommittedState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -9,6 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.dead_letters.listing import open_letters
+from jobs.dead_letters.open_count import keep_count
+from jobs.dead_letters.topic import DeadLetterTopic
+from jobs.lineage import RecreatedTopics, bound_topics
 from jobs.maintenance.maintained_table import MaintainedTable, milliseconds_ago
 from jobs.maintenance.report import GaveWay
 from jobs.maintenance.snapshots import expirable, expire_these
@@ -18,9 +23,14 @@ from resources.errors import BatchmergeError
 from resources.spark import spark_errors
 from sql import quote, render
 
+_LOG = logging.getLogger("batchmerge")
+
 
 def first_kept(
-    landed: Sequence[LandedBatch], committed: Sequence[CommittedState | None], before: int
+    landed: Sequence[LandedBatch],
+    committed: Sequence[CommittedState | None],
+    before: int,
+    unsent: Sequence[int] = (),
 ) -> LandedBatch | None:
     """The oldest landed batch that has to stay; all before it may go. None where nothing is landed.
 
@@ -30,11 +40,12 @@ def first_kept(
         landed: ascending.
         committed: of every table; None: the table has no batch yet and needs them all.
         before: batches that were planned then or later stay, in milliseconds.
+        unsent: the first batches of which dead letters are still to be sent to their topic.
     """
     merged = min((state.batch_number if state else 0 for state in committed), default=0)
     # What is merged may be wanted still: by a batch that revises it, and that a table has not got.
     wanted = [b.batch.revises for b in landed if b.number > merged and b.batch.revises is not None]
-    merged = min([merged, *(first - 1 for first in wanted)])
+    merged = min([merged, *(first - 1 for first in [*wanted, *unsent])])
     for batch in landed[:-1]:
         if batch.number > merged or batch.batch.planned_at >= before:
             return batch
@@ -46,19 +57,28 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
     and the next maintenance deletes them. Whoever has forgotten a batch says so when it is asked for.
 
     Raises:
-        GaveWay: a table cannot be asked what it has merged, so everything stays.
+        GaveWay: a table cannot be asked what it has merged, or Kafka which letters are sent, so everything stays.
     """
     landed = pipeline.intermediate.landed().batches
     before = milliseconds_ago(timedelta(days=options.keep_days))
-    oldest = first_kept(landed, _committed(pipeline), before)
+    oldest = first_kept(landed, _committed(pipeline), before, _unsent(pipeline))
     if oldest is None:
         return {}
     metadata = maintained.load().metadata
     ids = expirable(metadata, maintained.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
     expired = expire_these(spark, maintained, ids) if oldest.number > landed[0].number else {}
     known = pipeline.intermediate.landed().batches
-    rows = _delete(spark, maintained, "batchNumber", known[0].number, dead_letters=False, landed=landed)
+    rows = _delete(
+        spark,
+        maintained,
+        "batchNumber",
+        known[0].number,
+        dead_letters=False,
+        landed=landed,
+        recreated=pipeline.intermediate.recreated(),
+    )
     rows += _retire_dead_letters(spark, maintained, options)["rows deleted"]
+    _count_letters(spark, pipeline)
     return {"batches removed": len(landed) - len(known), "batches kept": len(known), "rows deleted": rows, **expired}
 
 
@@ -73,6 +93,36 @@ def _committed(pipeline: Pipeline) -> list[CommittedState | None]:
                 where=f"pipeline {pipeline.name}",
             ) from problem
     return states
+
+
+def _unsent(pipeline: Pipeline) -> list[int]:
+    """The first batches with letters that are still to be sent: of landed ones, and of those of each table."""
+    if pipeline.spec.dead_letters.topic is None:
+        return []
+    try:
+        found = [DeadLetterTopic(pipeline, by).first_unsent() for by in (None, *pipeline.destinations())]
+    except BatchmergeError as problem:
+        raise GaveWay(
+            f"all landed batches stay, because it cannot be told which dead letters are sent: {problem}",
+            where=f"pipeline {pipeline.name}",
+        ) from problem
+    first = [number for number in found if number is not None]
+    if first:
+        _LOG.warning(
+            "%s: dead letters of batch %d are still to be sent to %s; it and what is newer stay until they are",
+            pipeline.name,
+            min(first),
+            pipeline.spec.dead_letters.topic,
+        )
+    return first
+
+
+def _count_letters(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Notes how many more letters are open than the batches that are left tell of: `status` asks no Spark."""
+    with spark_errors(pipeline.intermediate.identifier):
+        letters = open_letters(pipeline, spark)
+        count = letters.count() if letters is not None else 0
+    keep_count(pipeline.intermediate, count)
 
 
 def _retire_dead_letters(spark: SparkSession, maintained: MaintainedTable, options: Landed) -> Mapping[str, int]:
@@ -90,7 +140,9 @@ def _delete(
     below: object,
     dead_letters: bool,
     landed: Sequence[LandedBatch] = (),
+    recreated: RecreatedTopics | None = None,
 ) -> int:
+    recreated = recreated or {}
     path = (maintained.catalog.name, *maintained.identifier.split("."))
     bad = F.col("error").isNotNull() if dead_letters else F.col("error").isNull()
     with spark_errors(maintained.identifier):
@@ -98,7 +150,14 @@ def _delete(
         if rows:
             revised = any(b.batch.revises is not None for b in landed)
             text = render(
-                "spark", "delete_landed", table=path, column=column, dead_letters=dead_letters, revised=revised
+                "spark",
+                "delete_landed",
+                table=path,
+                column=column,
+                dead_letters=dead_letters,
+                revised=revised,
+                recreated=list(recreated.values()),
             )
-            spark.sql(text, args={"below": below})
+            topics = bound_topics(recreated) if revised and not dead_letters else {}
+            spark.sql(text, args={"below": below, **topics})
     return rows

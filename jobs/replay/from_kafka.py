@@ -192,10 +192,12 @@ class _KafkaRecords:
         return replace(landed, counts=replace(landed.counts, recovered=recovered))
 
     def _letters(self, spark: SparkSession) -> int:
-        """How many dead letters have these places."""
+        """How many dead letters are of these records, also of batches that retention has removed."""
         found = open_letters(self.pipeline, spark)
+        # Of a topic that was made anew the letters of the one before are of other records.
+        anew = {topic: numbers[-1] for topic, numbers in self.pipeline.intermediate.recreated().items()}
         wanted = [
-            (*tp, offsets.start, offsets.end, min(s.batch for s in self.places.stretches[tp]))
+            (*tp, offsets.start, offsets.end, anew.get(tp.topic, 0))
             for tp, offsets in self.ranges.items()
             if tp in self.places.stretches
         ]

@@ -77,6 +77,11 @@ def retry(pipeline: str, no_wait: bool) -> None:
     if (more := done.tried - done.recovered - len(done.stay)) > 0:
         command = f"batchmerge dead-letters list {pipeline} --rows {done.tried - done.recovered}"
         output.say(f"  and {more:,} more: `{command}`")
+    if done.gone:
+        output.say(
+            f"  {done.gone:,} more cannot be tried, because retention has removed their batches: read them from Kafka "
+            f"again, `batchmerge replay {pipeline} --kafka-offsets {done.first_gone}`"
+        )
     merged = {table: one for table, one in done.applied.merged.items() if one}
     for table, one in merged.items():
         _tell(table, one.batches, one.merged)
@@ -89,7 +94,8 @@ def retry(pipeline: str, no_wait: bool) -> None:
     raise_worst([*failed, *done.applied.failed.values(), *(rows.problem for rows in refused.values() if rows.problem)])
     tables = {table: asdict(one.merged.counts) for table, one in merged.items()}
     mended = {table: {"tried": rows.tried, "mended": rows.tried - rows.stay} for table, rows in refused.items()}
-    output.result({"tried": done.tried, "recovered": done.recovered, "tables": tables, "refused": mended})
+    counts = {"tried": done.tried, "recovered": done.recovered, "gone": done.gone}
+    output.result({**counts, "tables": tables, "refused": mended})
 
 
 def _tell(table: str, batches: Sequence[LandedBatch], merged: Merged) -> None:
@@ -105,6 +111,8 @@ def _together(done: list[Retried]) -> Retried:
         sum(one.recovered for one in done),
         [letter for one in done for letter in one.stay],
         together(one.applied for one in done),
+        sum(one.gone for one in done),
+        next((one.first_gone for one in done if one.gone), ""),
     )
 
 

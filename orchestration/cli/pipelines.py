@@ -11,6 +11,7 @@ from itertools import cycle, islice
 from pydantic import BaseModel, ConfigDict
 
 from jobs.batch import CommittedState
+from jobs.dead_letters.open_count import open_count
 from jobs.destinations.base import Destination
 from jobs.members import Members, Seen
 from jobs.offsets import Offsets
@@ -215,7 +216,7 @@ def _about_landing(pipeline: Pipeline) -> _Question:
     place, connection = pipeline.intermediate, pipeline.spec.intermediate.connection
 
     def quarantined() -> int:
-        return sum(batch.counts.quarantined - batch.counts.recovered for batch in place.landed().batches)
+        return open_count(place)
 
     return _Question(f"landing {place.identifier}", connection, place.committed, "dead_letters", quarantined)
 

@@ -28,6 +28,7 @@ from jobs.iceberg.key_search import SHARE, KeySearch, SearchTask
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.rows import with_all_columns
+from jobs.lineage import bound_topics
 from jobs.schema.types import type_name
 from jobs.spark_tasks import OneTask, in_tasks, numbered, task_numbers, to_each, told_by_tasks
 from resources.errors import InvariantBroken
@@ -231,8 +232,7 @@ class Changes:
         return text
 
     def _sql(self, text: str) -> DataFrame:
-        recreated = {f"recreated_{number}": topic for number, topic in enumerate(self.recreated)}
-        return self.spark.sql(text, args={**self._reduction.parameters, **recreated})
+        return self.spark.sql(text, args={**self._reduction.parameters, **bound_topics(self.recreated)})
 
     @cached_property
     def _reduction(self) -> Reduction:

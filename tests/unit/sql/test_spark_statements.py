@@ -80,6 +80,7 @@ COMPACTION = {
 }
 
 LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
+OPEN: dict[str, Any] = {"revised": True, "recreated": [[2, 7], [3]]}
 AT = {"table": LANDED, "snapshot": 42, "until": 9, "revision": 7}
 VERSION: dict[str, Any] = {"order_by": ("value", "version"), "touched": (6, 7)}
 COMPARED: dict[str, Any] = {"found": ["f"], "expected": ["e"], "columns": ["id", "it's `q`"], "keys": KEYS, "kept": []}
@@ -91,8 +92,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("count_rows", {"table": BRANCH}),
     ("compared_rows", {**COMPARED, "spans": None, "apart": ["it's `q`"], "kept": ["it's `q`"]}),
     ("compared_rows", {**COMPARED, "spans": ["s"], "apart": [], "keys": ["_t", "_p", "_o"]}),
-    ("dead_letters", {"table": LANDED, "values": True, "headers": True, "revised": True}),
-    ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False, "revised": True}),
+    ("dead_letters", {"table": LANDED, "values": True, "headers": True, **OPEN}),
+    ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False, **OPEN}),
     ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
     ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "it's `q`"], "kept": True}),
     ("keep_tombstones", {**MERGE, "tombstones": TOMBSTONES, "order_by": "version"}),
@@ -126,7 +127,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("missing_rows", {**AGAIN, "order_by": "version"}),
     ("missing_rows", {**AGAIN, "recreated": [[2, 7], [3]], "null_safe": True}),
     ("missing_rows", {**AGAIN, "target": None}),
-    ("quarantined", {"table": LANDED, "revised": True}),
+    ("quarantined", {"table": LANDED, **OPEN}),
+    ("quarantined", {"table": LANDED, "revised": False, "recreated": []}),
     ("revised_spans", AT),
     ("row_delta", {**DELTA, "order_by": "delay`s", "kept": ["new", "delay`s"], "broadcast": False}),
     ("row_delta", {**DELTA, "mode": "delete", "order_by": "new"}),
@@ -172,7 +174,7 @@ def test_rendered_sql_is_the_agreed_one(case: str) -> None:
 
 
 def test_every_template_has_a_case() -> None:
-    included = {"match", "taken", "readings"}
+    included = {"incarnation", "match", "open_letters", "readings", "taken"}
     rendered = {template for template, _ in [*CASES, *ON_FILE.values()]} | included
     assert {path.name.removesuffix(".sql.j2") for path in TEMPLATES.glob("*.sql.j2")} <= rendered
 

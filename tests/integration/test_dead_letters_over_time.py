@@ -1,0 +1,85 @@
+"""Dead letters after retention has removed their batches: what is told of them, how they end, which batches wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from jobs.dead_letters.listing import letters
+from jobs.dead_letters.open_count import open_count
+from jobs.dead_letters.retry import retry
+from jobs.maintenance.run import maintain_landing
+from jobs.offsets import TopicPartition
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
+from resources.connections import Connections
+from tests.kit.engine import Engine
+from tests.kit.flow import Flow
+from tests.kit.letters import LARGE, narrowed, read_all
+from tests.kit.records import put
+
+_MAINTENANCE = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}
+
+
+def retain(engine: Engine) -> int:
+    """Runs maintenance; how many batches are left."""
+    done = {one.task: one for one in maintain_landing(engine.pipeline)}
+    assert [str(one) for one in done.values() if one.problem] == []
+    return int(str(done["landed"].counts["batches kept"]))
+
+
+def open_offsets(engine: Engine) -> list[int]:
+    found = [letter.offset for letter in letters(engine.pipeline, 9)]
+    assert open_count(engine.pipeline.intermediate) == len(found), "status and list say the same"
+    return found
+
+
+def test_letters_of_removed_batches_end_when_their_records_are_read_again(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    flow = Flow(topic(), ["upsert"], overrides={"maintenance": _MAINTENANCE, "control": {"enabled": False}})
+    before, after = narrowed(Engine(flow, connections, spark))
+    before.tell(put(1, "a"), put(2, "b", amount=LARGE), put(3, "c", amount=LARGE))
+    before.advance()
+    before.tell(put(4, "d"))
+    before.advance()
+    assert retain(before) == 1
+    assert open_offsets(before) == [1, 2]
+
+    done = retry(after.pipeline)
+    assert (done.tried, done.recovered, done.gone, done.first_gone) == (0, 0, 2, f"{flow.topic}-0=1")
+
+    landed = reread_from_kafka(after.pipeline, from_offsets({TopicPartition(flow.topic, 0): 1}))
+    assert landed
+    assert landed.counts.recovered == 2
+    after.merge_all()
+    assert after.read("upsert") == [(1, "a", 1), (2, "b", LARGE), (3, "c", LARGE), (4, "d", 1)]
+    assert (open_offsets(after), retry(after.pipeline).gone) == ([], 0)
+
+    after.tell(put(5, "e"))
+    after.advance()
+    assert retain(after) == 1
+    assert open_offsets(after) == [], "also when the batch that read them again is removed"
+
+
+def test_batches_whose_letters_are_not_sent_to_their_topic_stay(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    queue = f"{name}-letters"
+    options = {"maintenance": _MAINTENANCE, "control": {"enabled": False}}
+    unsent = {"topic": queue, "create_topic": False, "time_limit_seconds": 10}
+    before, _ = narrowed(
+        Engine(Flow(name, ["upsert"], overrides={**options, "dead_letters": unsent}), connections, spark)
+    )
+    before.tell(put(1, "a"))
+    before.advance()
+    before.tell(put(2, "b", amount=LARGE))
+    before.advance()
+    before.tell(put(3, "c"))
+    before.advance()
+    assert retain(before) == 2, "the one with the letter, and the newest"
+    sending = before.edited(dead_letters={"topic": queue})
+    sending.advance()
+    assert [message.key() for message in read_all(connections, queue, 1)] == [b'{"id": 2}']
+    assert retain(sending) == 1
