@@ -214,11 +214,9 @@ class _Question:
 
 def _about_landing(pipeline: Pipeline) -> _Question:
     place, connection = pipeline.intermediate, pipeline.spec.intermediate.connection
-
-    def quarantined() -> int:
-        return open_count(place)
-
-    return _Question(f"landing {place.identifier}", connection, place.committed, "dead_letters", quarantined)
+    return _Question(
+        f"landing {place.identifier}", connection, place.committed, "dead_letters", lambda: open_count(place)
+    )
 
 
 def _about(table: Destination) -> _Question:
