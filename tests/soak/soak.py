@@ -150,6 +150,7 @@ class Soak:
         self.step += 1
         self._edit()
         self.tell()
+        self._widen()
         first_round = bool(self.due)
         acts, weights = zip(*_ACTS, strict=True)
         act = self.due.pop() if self.due else self.dice.choices(acts, weights)[0]
@@ -170,11 +171,30 @@ class Soak:
             self.check(" ".join(command))
 
     def _edit(self) -> None:
-        """Once each: a new column arrives; large amounts are allowed."""
+        """Once: a new column arrives."""
         if not self.traffic.noted and self.step > 3 and self.dice.random() < 0.2:
             self.traffic.noted = True
             self.say(f"step {self.step}: a new column")
             self.write()
+
+    def _widen(self) -> None:
+        """Once: the file takes large amounts from now on. A retry, which is killed and done again, recovers those that
+        are dead letters."""
+        if not self.traffic.narrow or self.step < 8 or self.dice.random() < 0.6:
+            return
+        self.say(f"step {self.step}: large amounts are allowed, {len(self.traffic.dead)} dead letters are tried again")
+        self.run_on("nothing, before the file changes")
+        self.traffic.narrow = False
+        self.write()
+        retry = ["dead-letters", "retry", self.name]
+        process = self.project.start(*retry)
+        if self._pass(process):
+            self._kill(process)
+        else:
+            self._finish(process, "a retry")
+        self._call(self.project, retry)
+        self.traffic.dead.clear()
+        self.run_on("a retry that recovers")
 
     def run_on(self, why: str) -> None:
         """The next run; a service that has just come back may need another."""
