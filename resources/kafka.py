@@ -258,6 +258,7 @@ class KafkaCluster:
         with kafka_errors(where):
             try:
                 yield
+                self._refused = False  # what was refused before was not for long
             except KafkaException as problem:
                 if problem.args[0].code() not in REFUSED and self._admin_client is not None:
                     self._admin_client.poll(0.1)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.table import Table
 
+from jobs.batch import PREFIX
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.evolution import plan_evolution
 from jobs.iceberg.row_delta import knows_files
@@ -29,6 +31,8 @@ _SMALL_FILES = {
     "write.target-file-size-bytes": str(64 * 1024 * 1024),
     "write.spark.advisory-partition-size-bytes": str(32 * 1024 * 1024),
 }
+# Of tombstones: which incarnation of their table they belong to.
+_OF_TABLE = PREFIX + "of-table"
 _WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}
 
 
@@ -64,7 +68,7 @@ class Preparation:
             changes = plan_evolution(self._where, arrow_schema(found), wanted, self.table.evolve, self.spec.ignore_case)
             if not dry_run:
                 apply_changes(found, changes)
-            return [*(f"{self._where}: {change}" for change in changes), *self._prepare_tombstones(dry_run)]
+            return [*(f"{self._where}: {change}" for change in changes), *self._prepare_tombstones(found, dry_run)]
         if not self.table.create:
             raise ConfigurationError(
                 "the table does not exist and `create` is false",
@@ -75,12 +79,13 @@ class Preparation:
         schema = iceberg_schema(wanted, keys if self.table.needs_key else ())
         spec = partition_spec(schema, self.table.partition_by)
         sort = sort_order(schema, self._sort_by)
+        made = None
         if not dry_run:
             modes = {f"write.{operation}.mode": self._write_mode for operation in ("merge", "update", "delete")}
             usual = {**_PROPERTIES, **modes, **(_SMALL_FILES if self.table.needs_key else {})}
-            self.catalog.create(self.table.table, schema, spec, {**usual, **self.table.properties}, sort)
+            made = self.catalog.create(self.table.table, schema, spec, {**usual, **self.table.properties}, sort)
         layout = f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else ""
-        return [f"create {self._where}{layout}", *self._prepare_tombstones(dry_run)]
+        return [f"create {self._where}{layout}", *self._prepare_tombstones(made, dry_run)]
 
     @property
     def _write_mode(self) -> str:
@@ -104,14 +109,24 @@ class Preparation:
                 remedy="use a table of format version 2 (`properties: {format-version: '2'}`)",
             )
 
-    def _prepare_tombstones(self, dry_run: bool) -> list[str]:
+    def _prepare_tombstones(self, table: Table | None, dry_run: bool) -> list[str]:
+        """
+        Args:
+            table: the one whose deletes they are; None: it is not there yet.
+        """
         if not self.tombstones:
             return []
+        uuid = str(table.metadata.table_uuid) if table else ""
         order = next(c for c in self.columns if c.name == self.spec.changes.ordered_by)
         kept = pa.schema(
             [pa.field(c.name, c.type) for c in self.columns if c.is_key] + [pa.field("__order", order.type)]
         )
         found = self.catalog.load(self.tombstones)
+        if found is not None and found.properties.get(_OF_TABLE, uuid) != uuid:
+            # The table was dropped and made again: they would hide keys that it has to get once more.
+            if not dry_run:
+                self.catalog.drop(self.tombstones)
+            found = None
         if found is not None:
             changes = plan_evolution(
                 self.tombstones, arrow_schema(found), kept, self.table.evolve, self.spec.ignore_case
@@ -120,5 +135,5 @@ class Preparation:
                 apply_changes(found, changes)
             return [f"{self.tombstones}: {change}" for change in changes]
         if not dry_run:
-            self.catalog.create(self.tombstones, iceberg_schema(kept), properties=_PROPERTIES)
+            self.catalog.create(self.tombstones, iceberg_schema(kept), properties={**_PROPERTIES, _OF_TABLE: uuid})
         return [f"create {self.tombstones} for the order of deletes"]

@@ -117,6 +117,26 @@ def test_table_that_cannot_be_is_refused_before_anything_is_made(
     assert lake.load("n.t__tombstones") is None
 
 
+@pytest.mark.parametrize("made_by", ["prepare", "hand"])
+def test_order_of_deletes_is_not_that_of_a_table_before(made_by: str, lake: IcebergCatalog) -> None:
+    """A person has dropped the table, and the next run or that person has made it again."""
+    found = destination(lake, order_by="version")
+    found.prepare()
+    assert found.tombstones
+    before = lake.require(found.tombstones).metadata.table_uuid
+    schema = lake.require("n.t").schema()
+    lake.drop("n.t")
+    if made_by == "hand":
+        lake.create("n.t", schema)
+    assert any("order of deletes" in line for line in found.prepare(dry_run=True))
+    assert lake.require(found.tombstones).metadata.table_uuid == before
+    assert any("order of deletes" in line for line in found.prepare())
+    after = lake.require(found.tombstones).metadata.table_uuid
+    assert after != before
+    assert found.prepare() == [], "they are this table's now"
+    assert lake.require(found.tombstones).metadata.table_uuid == after
+
+
 def test_drop_takes_the_order_of_deletes_along(lake: IcebergCatalog) -> None:
     """Else a table that is made again would lack rows that were deleted before."""
     found = destination(lake, order_by="version")
