@@ -29,7 +29,7 @@ from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline, look
 from jobs.plan import TopicState
 from jobs.side_by_side import OneSession, Outcome, outcome_of, side_by_side
-from jobs.spark_tasks import OneTask, Task, told_for_each
+from jobs.spark_tasks import OneTask, Task, reports_for_each
 from jobs.spec.members import Member, is_read
 from jobs.spec.pipeline import PipelineSpec
 from jobs.together import Part, Together
@@ -234,7 +234,7 @@ class Members:
             return work(self.open(member, None, part.seat, one_task=_SharedTask(part), events=events))
 
         def together(tasks: Sequence[Task]) -> list[list[str]]:
-            return told_for_each(shared[role], tasks)
+            return reports_for_each(shared[role], tasks)
 
         with events.published() if events else nullcontext():
             yield from self._together(members, places, together, one, shared)

@@ -1,4 +1,4 @@
-"""What Spark's tasks tell the run instead of rows: one line of text each."""
+"""What Spark's tasks report to the run instead of rows: one line of text each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
 _NUMBERS = StructType([StructField("id", LongType(), nullable=False)])
 _ZERO = pa.RecordBatch.from_pydict({"id": [0]})
-_TELLS = pa.schema([pa.field("report", pa.string(), nullable=False)])
+_REPORT_SCHEMA = pa.schema([pa.field("report", pa.string(), nullable=False)])
 
 
 def numbered(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
@@ -57,21 +57,21 @@ def numbers(batches: Batches) -> Iterator[int]:
         yield from batch.column("id").to_pylist()
 
 
-def told(text: str) -> pa.RecordBatch:
-    """What a task gives back."""
-    return pa.RecordBatch.from_pydict({"report": [text]}, _TELLS)
+def report_row(text: str) -> pa.RecordBatch:
+    """The report of a task, as the one row that it returns."""
+    return pa.RecordBatch.from_pydict({"report": [text]}, _REPORT_SCHEMA)
 
 
 class OneTask:
     """Has Spark do what takes a single task, which gets the number 0."""
 
     def __call__(self, spark: Callable[[], SparkSession], task: Task) -> list[str]:
-        """What the task tells.
+        """What the task reports.
 
         Args:
             spark: the session for a job of its own.
         """
-        return told_by_tasks(numbered(spark(), 1), task)
+        return task_reports(numbered(spark(), 1), task)
 
     def is_not_enough(self) -> None:
         """What follows takes more: nobody is to wait for it, who might have shared the job."""
@@ -79,29 +79,29 @@ class OneTask:
 
 @dataclass(frozen=True)
 class Several:
-    """The function of a task that does many others' work: numbers of them in, what each tells with its number out."""
+    """The function of a task that does many others' work: numbers of them in, what each reports with its number out."""
 
     tasks: Sequence[Task]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for number in numbers(batches):
             for batch in self.tasks[number]([_ZERO]):
-                yield from (told(f"{number} {text}") for text in batch.column("report").to_pylist())
+                yield from (report_row(f"{number} {text}") for text in batch.column("report").to_pylist())
 
 
-def told_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[str]]:
-    """What each of these tells, each of which gets the number 0: in one job, of as many tasks as run at a time."""
+def reports_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[str]]:
+    """The reports of each of these, which get the number 0: in one job, of as many tasks as run at a time."""
     found: list[list[str]] = [[] for _ in tasks]
     shares = min(len(tasks), parallelism(spark)) if len(tasks) > 1 else 1
-    for text in told_by_tasks(numbered(spark, len(tasks), shares), Several(tasks)):
-        number, _, tells = text.partition(" ")
-        found[int(number)].append(tells)
+    for text in task_reports(numbered(spark, len(tasks), shares), Several(tasks)):
+        number, _, report = text.partition(" ")
+        found[int(number)].append(report)
     return found
 
 
-def told_by_tasks(rows: DataFrame, task: Task) -> list[str]:
-    """Has every task go through its rows; what each of them tells (`told`)."""
-    return [row["report"] for row in rows.mapInArrow(in_tasks(task), from_arrow_schema(_TELLS)).collect()]
+def task_reports(rows: DataFrame, task: Task) -> list[str]:
+    """Has every task go through its rows; returns what each of them reports (`report_row`)."""
+    return [row["report"] for row in rows.mapInArrow(in_tasks(task), from_arrow_schema(_REPORT_SCHEMA)).collect()]
 
 
 def in_tasks(task: Task) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

@@ -22,7 +22,7 @@ from jobs.changes.reduction import Reduction
 from jobs.iceberg.append import Append
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles, writes_parquet
-from jobs.spark_tasks import Batches, OneTask, numbered, numbers, told, told_by_tasks
+from jobs.spark_tasks import Batches, OneTask, numbered, numbers, report_row, task_reports
 from resources.iceberg_errors import catalog_errors
 from resources.spark import parallelism
 
@@ -47,7 +47,7 @@ class CopyTask:
 
     def __call__(self, batches: Batches) -> Iterator[Any]:
         for number in numbers(batches):
-            yield told(json.dumps(self._share(number)))
+            yield report_row(json.dumps(self._share(number)))
 
     def _share(self, number: int) -> list[dict[str, Any]]:
         with catalog_errors(self.where), FileWriter(self.files) as writer:
@@ -89,4 +89,4 @@ def _by_many(session: Callable[[], SparkSession], one_task: OneTask, task: CopyT
     """As many tasks as run at a time, and no more than there are files."""
     one_task.is_not_enough()
     shares = min(len(task.landed.files or ()), parallelism(session()))
-    return told_by_tasks(numbered(session(), shares), replace(task, shares=shares))
+    return task_reports(numbered(session(), shares), replace(task, shares=shares))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from jobs.events.pending import PublishedThrough, published_through
-from jobs.spark_tasks import Batches, told
+from jobs.spark_tasks import Batches, report_row
 from resources.carried_errors import error_from_fields, error_to_fields
 from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
 from resources.errors import BatchmergeError, Interrupted
@@ -61,7 +61,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class DeliveryTask:
-    """The function of the one task that has all letters of a batch; it tells what went wrong, if anything did."""
+    """The function of the one task that has all dead letters of a batch; it reports what went wrong, or null."""
 
     delivery: Delivery
     messages: Callable[[Batches], Iterator[Message]]
@@ -69,13 +69,13 @@ class DeliveryTask:
     def __call__(self, batches: Batches) -> Batches:
         try:
             self.delivery.send(self.delivery.writer(), self.messages(batches))
-            yield told("null")
+            yield report_row("null")
         except BatchmergeError as problem:
-            yield told(json.dumps(list(error_to_fields(problem))))
+            yield report_row(json.dumps(list(error_to_fields(problem))))
 
 
-def raise_told(outcomes: Iterable[str]) -> None:
-    """Raises what a task has told."""
+def raise_reported(outcomes: Iterable[str]) -> None:
+    """Raises the error that a task reports."""
     for outcome in outcomes:
         if found := json.loads(outcome):
             raise error_from_fields(*found)

@@ -24,14 +24,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.dead_letters.dead_letter import DeadLetter
-from jobs.dead_letters.delivery import Delivery, DeliveryTask, raise_told
+from jobs.dead_letters.delivery import Delivery, DeliveryTask, raise_reported
 from jobs.dead_letters.listing import ALL, open_letters
 from jobs.destinations.base import Destination
 from jobs.destinations.side_table import SideTable
 from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.failpoints import failpoint, failpoint_of_task
 from jobs.pipeline import Pipeline
-from jobs.spark_tasks import Batches, numbered, told_by_tasks
+from jobs.spark_tasks import Batches, numbered, task_reports
 from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
 from resources.errors import BatchmergeError
 from resources.spark import spark_errors
@@ -114,10 +114,10 @@ class DeadLetterTopic:
         spark = self._pipeline.spark(f"{self._role} to the topic", self._pipeline.intermediate.catalog)
         with spark_errors(delivery.topic):
             rows, messages = self._letters(spark, batch)
-            outcomes = told_by_tasks(rows, DeliveryTask(delivery, messages))
+            outcomes = task_reports(rows, DeliveryTask(delivery, messages))
         if not outcomes:  # none is left, so there was no task
             self._move(delivery)
-        raise_told(outcomes)
+        raise_reported(outcomes)
 
     def _move(self, delivery: Delivery) -> None:
         """Moves the position past a batch without letters."""

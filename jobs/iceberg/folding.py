@@ -24,7 +24,7 @@ from jobs.iceberg.file_writer import SORTED_FILE_BYTES, FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles
 from jobs.iceberg.position_deletes import BaseFile
 from jobs.iceberg.row_delta_task import RowDeltaReport
-from jobs.spark_tasks import Batches, numbers, told
+from jobs.spark_tasks import Batches, numbers, report_row
 from resources.iceberg_errors import catalog_errors
 
 _NAME_MAPPING = "schema.name-mapping.default"
@@ -79,7 +79,7 @@ class FoldTask:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         with catalog_errors(self.where):
             for number in numbers(batches):
-                yield told(RowDeltaReport(files=self._fold(self.groups[number])).to_text())
+                yield report_row(RowDeltaReport(files=self._fold(self.groups[number])).to_text())
 
     def _fold(self, group: Sequence[BaseFile]) -> list[dict[str, Any]]:
         scan = ArrowScan(self.metadata, self.files.storage, self.files.schema, AlwaysTrue())

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles
 from jobs.iceberg.position_deletes import BaseFile, Positions, write_deletes
-from jobs.spark_tasks import Batches, told
+from jobs.spark_tasks import Batches, report_row
 from resources.iceberg_errors import catalog_errors
 
 
@@ -87,7 +87,7 @@ class RowDeltaTask:
                 for path, positions in gone.items()
             ]
         files = [file.to_json(self.files) for file in writer.written]
-        yield told(RowDeltaReport(effect, files, [asdict(one) for one in deletes]).to_text())
+        yield report_row(RowDeltaReport(effect, files, [asdict(one) for one in deletes]).to_text())
 
     def _write(self, rows: pa.RecordBatch, writer: FileWriter) -> None:
         new = rows.filter(rows["__writes"])

@@ -27,7 +27,7 @@ from jobs.landing.task import LandingTask, Selection
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
-from jobs.spark_tasks import in_tasks, told_by_tasks
+from jobs.spark_tasks import in_tasks, task_reports
 from jobs.spec.metadata import reads_headers
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
@@ -82,7 +82,7 @@ class BatchRecords:
         return shaped.withColumns(constants).select(schema.names)
 
     def write(self, spark: SparkSession, where: str, selection: Selection, files: NewFiles) -> list[TaskReport]:
-        """Has Spark's tasks write the selected records, in one pass over Kafka; returns what each of them tells.
+        """Has Spark's tasks write the selected records, in one pass over Kafka; returns their reports.
 
         Raises:
             TopicRecreated: they may be those of another topic than the batch was planned for.
@@ -93,7 +93,7 @@ class BatchRecords:
             task = LandingTask(where, reader, selection, files, self._constants)
             if resolved := self.spec.source.resolved:
                 records = transformed(self._records(spark), resolved, reader, self.refused)
-                texts = told_by_tasks(records, task)
+                texts = task_reports(records, task)
                 require_topics(self.kafka, [self.batch])
                 return [TaskReport.from_text(text) for text in texts]
             return self.reads(spark, WantedRead(self.kafka, self.batch, reads_headers(self.spec), task))

@@ -22,7 +22,7 @@ from jobs.landing.task import LandingTask, OpenTask
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges
 from jobs.plan import refuse_other_topics
-from jobs.spark_tasks import Batches, in_tasks, numbered, told, told_by_tasks
+from jobs.spark_tasks import Batches, in_tasks, numbered, report_row, task_reports
 from resources.kafka import KafkaCluster
 from resources.kafka_records import records_schema
 from resources.spark import parallelism
@@ -39,12 +39,12 @@ class WantedRead:
 
 
 Reads = Callable[[SparkSession, WantedRead], list[TaskReport]]
-"""Has the records read; gives what each of Spark's tasks tells. Raises TopicRecreated: they may be another topic's."""
+"""Reads the records; returns the report of each task. Raises TopicRecreated: they may be another topic's."""
 
 
 def read_alone(spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
     """In a job of its own."""
-    texts = _told(spark, wanted, wanted.batch.ranges, wanted.headers, wanted.task)
+    texts = _task_reports(spark, wanted, wanted.batch.ranges, wanted.headers, wanted.task)
     require_topics(wanted.kafka, [wanted.batch])
     return [TaskReport.from_text(text) for text in texts]
 
@@ -67,19 +67,19 @@ def read_together(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[lis
     numbers = {tp.topic: number for number, one in enumerate(wanted) for tp in one.batch.ranges}
     task = TasksByTopic(numbers, [one.task for one in wanted])
     found: list[list[TaskReport]] = [[] for _ in wanted]
-    for text in _told(spark, wanted[0], ranges, any(one.headers for one in wanted), task):
+    for text in _task_reports(spark, wanted[0], ranges, any(one.headers for one in wanted), task):
         number, _, report = text.partition(" ")
         found[int(number)].append(TaskReport.from_text(report))
     require_topics(wanted[0].kafka, [one.batch for one in wanted])
     return found
 
 
-def _told(
+def _task_reports(
     spark: SparkSession, wanted: WantedRead, ranges: Ranges, headers: bool, task: Callable[[Batches], Batches]
 ) -> list[str]:
-    """What all tasks tell that read the ranges."""
+    """The reports of all tasks that read the ranges."""
     shares = plan_shares(ranges, lambda: parallelism(spark))
-    return told_by_tasks(numbered(spark, len(shares)), ReadTask(wanted.kafka, shares, headers, task)) if shares else []
+    return task_reports(numbered(spark, len(shares)), ReadTask(wanted.kafka, shares, headers, task)) if shares else []
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class TasksByTopic:
                         opened[number] = stack.enter_context(self.tasks[number].opened())
                     opened[number].add(records)
         for number, task in opened.items():
-            yield told(f"{number} {task.report.to_text()}")
+            yield report_row(f"{number} {task.report.to_text()}")
 
 
 def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -1,4 +1,4 @@
-"""What each of Spark's tasks does with its records of a batch: decode them, write them as Parquet, tell the run."""
+"""What each Spark task does with its records of a batch: decode them, write them as Parquet, report to the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.records import RecordReader
 from jobs.landing.task_report import Outcome, TaskReport
-from jobs.spark_tasks import told
+from jobs.spark_tasks import report_row
 from resources.iceberg_errors import catalog_errors
 
 
@@ -49,7 +49,7 @@ class LandingTask:
         with self.opened() as task:
             for records in batches:
                 task.add(records)
-        yield told(task.report.to_text())
+        yield report_row(task.report.to_text())
 
     @contextmanager
     def opened(self) -> Iterator[OpenTask]:

@@ -1,4 +1,4 @@
-"""What a landing task tells the run instead of rows: counts, findings, and the files that it wrote. Pure."""
+"""What a landing task reports to the run instead of rows: counts, findings, and the files that it wrote. Pure."""
 
 from __future__ import annotations
 

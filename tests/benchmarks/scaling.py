@@ -148,7 +148,7 @@ def staging(p: Pipeline, destination: BigQueryDestination) -> Callable[[], objec
     assert row
     rows = destination.merging.loader(p.merge_context(destination), row.intermediate).rows
     table = p.intermediate.catalog.require(p.intermediate.identifier)
-    return lambda: rows.stage(flush, f"{table.location()}/staging", tells=False)
+    return lambda: rows.stage(flush, f"{table.location()}/staging", writes_dead_letters=False)
 
 
 def timed(works: dict[str, Work], name: str, work: Callable[[], object]) -> None:

@@ -18,7 +18,7 @@ from jobs.members import Members
 from jobs.merged import MergedBatches
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
-from jobs.spark_tasks import told_for_each
+from jobs.spark_tasks import reports_for_each
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections
 from resources.control_topic import ControlWriter
@@ -94,16 +94,16 @@ def _merge(pipeline: Pipeline) -> MergedBatches | None:
 def shop(connections: Connections, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> Shop:
     made = Shop(connections, topic)
 
-    def told(spark: Any, tasks: Sequence[Any]) -> list[list[str]]:
+    def counted(spark: Any, tasks: Sequence[Any]) -> list[list[str]]:
         made.jobs.append(len(tasks))
-        return told_for_each(spark, tasks)
+        return reports_for_each(spark, tasks)
 
     def sent(writer: ControlWriter, messages: Any, *others: Any) -> None:
         made.transactions.append(len(messages))
         send(writer, messages, *others)
 
     send = ControlWriter.send_messages
-    monkeypatch.setattr(members, "told_for_each", told)
+    monkeypatch.setattr(members, "reports_for_each", counted)
     monkeypatch.setattr(ControlWriter, "send_messages", sent)
     return made
 

@@ -94,14 +94,16 @@ class Loader:
             # Of records that are read again letters are of earlier batches.
             side.forget([own])
 
-    def copy(self, flush: Flush, tells: bool = True) -> tuple[int, Judged]:
+    def copy(self, flush: Flush, writes_dead_letters: bool = True) -> tuple[int, Judged]:
         """Loads the rows of a flush into a table that is ours alone; returns how many, and what was refused of them.
 
         Args:
-            tells: letters of what is refused are written.
+            writes_dead_letters: of what is refused.
         """
         labels = flush.labels("replay-load", self.rows.context.run_id)
-        job = self.rows.load(f"batchmerge-{self.rows.context.pipeline}-replay-{uuid.uuid4().hex}", flush, labels, tells)
+        job = self.rows.load(
+            f"batchmerge-{self.rows.context.pipeline}-replay-{uuid.uuid4().hex}", flush, labels, writes_dead_letters
+        )
         failure = self.rows.bigquery.wait(job, self.rows.table.time_limit_seconds)
         if failure is not None:
             raise failure
@@ -128,7 +130,7 @@ class Loader:
             except TerminalError as refused:
                 _LOG.warning("%s: the landed files are not loaded as they are, rows are sent: %s", self._where, refused)
         return attempts.run_until_done(
-            lambda job_id: self.rows.load(job_id, flush, labels, tells=True), lambda _job: True
+            lambda job_id: self.rows.load(job_id, flush, labels, writes_dead_letters=True), lambda _job: True
         )
 
     def landed_files(self, flush: Flush) -> list[str]:

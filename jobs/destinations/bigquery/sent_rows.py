@@ -35,7 +35,7 @@ from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.upload import UploadTask
 from jobs.destinations.refusal import Refusal
 from jobs.failpoints import failpoint
-from jobs.spark_tasks import Batches, numbered, numbers, told, told_by_tasks
+from jobs.spark_tasks import Batches, numbered, numbers, report_row, task_reports
 from resources.bigquery import BigQuery, Job
 from resources.errors import BatchmergeError
 from resources.iceberg_errors import catalog_errors
@@ -83,18 +83,18 @@ class SentRows:
 
         def counted(batches: Batches) -> Iterator[pa.RecordBatch]:
             for number in numbers(batches):
-                yield told(str(sum(map(len, files.share(number, tasks).in_pieces(first, last)))))
+                yield report_row(str(sum(map(len, files.share(number, tasks).in_pieces(first, last)))))
 
         with spark_errors(self.where):
-            return sum(map(int, told_by_tasks(numbered(self.context.spark, tasks), counted)))
+            return sum(map(int, task_reports(numbered(self.context.spark, tasks), counted)))
 
-    def load(self, job_id: str, flush: Flush, labels: Mapping[str, str], tells: bool) -> Job:
+    def load(self, job_id: str, flush: Flush, labels: Mapping[str, str], writes_dead_letters: bool) -> Job:
         """The load job of rows that tasks write; the job that has this id already, where there is one."""
-        tells = tells and self.refusal.keeps_letters
+        writes_dead_letters = writes_dead_letters and self.refusal.keeps_letters
         folder = self._folder()
         if folder is None:
-            return self._upload(job_id, flush, labels, tells)
-        staged = self.stage(flush, folder, tells)
+            return self._upload(job_id, flush, labels, writes_dead_letters)
+        staged = self.stage(flush, folder, writes_dead_letters)
         failpoint("bigquery.staged")
         try:
             self.side_table.add_files(staged.letters, labels, self.table.time_limit_seconds)
@@ -105,18 +105,18 @@ class SentRows:
         finally:
             self._remove(staged)
 
-    def stage(self, flush: Flush, folder: str, tells: bool) -> Staged:
+    def stage(self, flush: Flush, folder: str, writes_dead_letters: bool) -> Staged:
         """Has Spark's tasks write the rows of a flush to files in this folder.
 
         Raises:
             BadRecords, StorageError, Unavailable: what they met.
         """
         rows, parts = self._rows(flush)
-        task = StagingTask(self._rows_file, parts, folder, self._storage(folder), tells)
+        task = StagingTask(self._rows_file, parts, folder, self._storage(folder), writes_dead_letters)
         with spark_errors(self.where):
-            return Staged.sum_of(told_by_tasks(rows, task) or self._told_of_nothing(task))
+            return Staged.sum_of(task_reports(rows, task) or self._reports_of_no_rows(task))
 
-    def _upload(self, job_id: str, flush: Flush, labels: Mapping[str, str], tells: bool) -> Job:
+    def _upload(self, job_id: str, flush: Flush, labels: Mapping[str, str], writes_dead_letters: bool) -> Job:
         rows, parts = self._rows(flush, most_tasks=1)
         task = UploadTask(
             file=self._rows_file,
@@ -128,17 +128,17 @@ class SentRows:
             labels=labels,
             attempt=self.refusal.attempt,
             seconds=self.table.time_limit_seconds,
-            tells=tells,
+            writes_dead_letters=writes_dead_letters,
         )
         with spark_errors(self.where):
-            Staged.sum_of(told_by_tasks(rows, task) or self._told_of_nothing(task))
+            Staged.sum_of(task_reports(rows, task) or self._reports_of_no_rows(task))
         job = self.bigquery.find_job(job_id)
         assert job, "a task has submitted it"
         return job
 
-    def _told_of_nothing(self, task: StagingTask | UploadTask) -> list[str]:
+    def _reports_of_no_rows(self, task: StagingTask | UploadTask) -> list[str]:
         """Without rows there may be no task, and a load has to have a file."""
-        return told_by_tasks(numbered(self.context.spark, 1), replace(task, parts=lambda _batches: iter(())))
+        return task_reports(numbered(self.context.spark, 1), replace(task, parts=lambda _batches: iter(())))
 
     def _rows(self, flush: Flush, most_tasks: int | None = None) -> tuple[DataFrame, Parts]:
         """What goes into tasks, and how they make rows of it: of the files themselves, or of what Spark finds."""

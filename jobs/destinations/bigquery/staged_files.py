@@ -21,7 +21,7 @@ from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.refusal import LETTERS, Fit, Refusal
-from jobs.spark_tasks import Batches, told
+from jobs.spark_tasks import Batches, report_row
 from resources.carried_errors import error_from_fields, error_to_fields, worst
 from resources.errors import BatchmergeError
 from resources.iceberg_errors import catalog_errors
@@ -50,12 +50,12 @@ class Staged:
         both = (self.files + other.files, self.letters + other.letters)
         return Staged(self.rows + other.rows, self.judged + other.judged, *both, self.job or other.job)
 
-    def told(self) -> pa.RecordBatch:
-        return told(json.dumps(asdict(self)))
+    def report(self) -> pa.RecordBatch:
+        return report_row(json.dumps(asdict(self)))
 
     @classmethod
     def sum_of(cls, texts: Iterable[str]) -> Staged:
-        """What all tasks have told.
+        """The sum of what the tasks report.
 
         Raises:
             BadRecords, StorageError, Unavailable: what they met; the worst of it.
@@ -124,24 +124,24 @@ class StagingTask:
         parts: makes rows of `RowShape` of what comes in.
         folder: where files go.
         storage: the folder's client. May hold secrets: never log it.
-        tells: letters of what is refused are written.
+        writes_dead_letters: of what is refused.
     """
 
     file: RowsFile
     parts: Callable[[Batches], Iterator[pa.Table]]
     folder: str
     storage: FileIO = field(repr=False)
-    tells: bool = True
+    writes_dead_letters: bool = True
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         try:
             written, letters = self.file.write(self.storage, self._new_path("rows"), self.parts(batches))
-            yield (written + Staged(letters=self._keep(letters))).told()
+            yield (written + Staged(letters=self._keep(letters))).report()
         except BatchmergeError as problem:
-            yield told_error(problem)
+            yield error_report(problem)
 
     def _keep(self, letters: pa.Table) -> tuple[str, ...]:
-        if not (self.tells and letters.num_rows):
+        if not (self.writes_dead_letters and letters.num_rows):
             return ()
         path = self._new_path("letters")
         with catalog_errors(self.file.where), ExitStack() as opened:
@@ -153,9 +153,9 @@ class StagingTask:
         return f"{self.folder}/{kind}-{uuid.uuid4()}.parquet"
 
 
-def told_error(problem: BatchmergeError) -> pa.RecordBatch:
-    """What a task tells that has failed: the run raises it."""
-    return told(json.dumps({"error": list(error_to_fields(problem))}))
+def error_report(problem: BatchmergeError) -> pa.RecordBatch:
+    """The report of a failed task; the run raises its error."""
+    return report_row(json.dumps({"error": list(error_to_fields(problem))}))
 
 
 def letters_as_loaded(letters: pa.Table) -> pa.Table:

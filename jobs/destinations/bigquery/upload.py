@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.io import load_file_io
 
 from jobs.destinations.bigquery.side_table import SideTable
-from jobs.destinations.bigquery.staged_files import RowsFile, told_error
+from jobs.destinations.bigquery.staged_files import RowsFile, error_report
 from jobs.spark_tasks import Batches
 from resources.bigquery import BigQuery
 from resources.errors import BatchmergeError
@@ -22,7 +22,7 @@ class UploadTask:
     """The function of the one task that has all rows; like `StagingTask`.
 
     Attributes:
-        labels: of the job, without what is told of rows that are refused.
+        labels: of the job, without the counts of refused rows.
         attempt: who writes the letters.
         seconds: how long the load of letters may take.
     """
@@ -36,18 +36,18 @@ class UploadTask:
     labels: Mapping[str, str]
     attempt: str
     seconds: float
-    tells: bool = True
+    writes_dead_letters: bool = True
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         try:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "rows.parquet"
                 written, letters = self.file.write(load_file_io({}, str(path)), str(path), self.parts(batches))
-                if self.tells:
+                if self.writes_dead_letters:
                     self.side_table.add(letters, self.labels, self.seconds)
                 labels = {**self.labels, **written.judged.labels(self.attempt)}
                 with path.open("rb") as rows:
                     job = self.bigquery.submit_load(self.job_id, rows, self.intermediate, self.file.schema, labels)
-            yield replace(written, files=(), job=str(job.job_id)).told()
+            yield replace(written, files=(), job=str(job.job_id)).report()
         except BatchmergeError as problem:
-            yield told_error(problem)
+            yield error_report(problem)

@@ -171,7 +171,7 @@ class Work:
             )
         if merged:
             # What was refused of them was told when they were merged.
-            loader.copy(Flush(merged), tells=False)
+            loader.copy(Flush(merged), writes_dead_letters=False)
         self.bigquery.update_table(*with_deletes(self.staged_table(loader.rows.intermediate)))
 
     def bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:

@@ -30,7 +30,7 @@ from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.rows import with_all_columns
 from jobs.lineage import bound_topics
 from jobs.schema.types import type_name
-from jobs.spark_tasks import OneTask, in_tasks, numbered, task_numbers, to_each, told_by_tasks
+from jobs.spark_tasks import OneTask, in_tasks, numbered, task_numbers, task_reports, to_each
 from resources.errors import InvariantBroken
 from resources.spark import parallelism
 from sql import quote, render
@@ -124,8 +124,8 @@ class Changes:
         if changes is None or search is None:
             return None
         task = FewChangesTask(changes, self.wanted.keys, self.null_safe, search, self._writing(delta))
-        told = self.one_task(self.session, task)
-        return RowDeltaReport.sum_of(told) if told else None
+        reports = self.one_task(self.session, task)
+        return RowDeltaReport.sum_of(reports) if reports else None
 
     def _written_by_all(self, delta: RowDelta) -> RowDeltaReport:
         self.one_task.is_not_enough()
@@ -135,7 +135,7 @@ class Changes:
         # All rows of a data file to one task, which writes its one file of deletes; new rows to any.
         keys = (F.col(quote("spark", key)) for key in self.wanted.keys)
         place = F.coalesce("__file", F.pmod(F.xxhash64(*keys), F.lit(_WRITERS)).cast("string"))
-        report = RowDeltaReport.sum_of(told_by_tasks(rows.repartition(place), self._writing(delta)))
+        report = RowDeltaReport.sum_of(task_reports(rows.repartition(place), self._writing(delta)))
         self.spark.catalog.uncacheTable(_VIEW)
         if report.effect.changes != changes:
             raise InvariantBroken(
@@ -151,7 +151,7 @@ class Changes:
     def _fold(self, delta: RowDelta) -> None:
         if task := delta.fold_task():
             groups = numbered(self.spark, len(task.groups))
-            delta.add(RowDeltaReport.sum_of(told_by_tasks(groups, task)).files)
+            delta.add(RowDeltaReport.sum_of(task_reports(groups, task)).files)
 
     def _with_places(self, delta: RowDelta) -> tuple[DataFrame, int]:
         """The changes with the places of the rows that they replace, and how many changes there are."""

@@ -1,4 +1,4 @@
-"""What tasks write for a load, and what they tell of it."""
+"""What tasks write for a load, and what they report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _given(parts: Iterable[pa.Table], _batches: Batches) -> Iterator[pa.Table]:
     return iter(parts)
 
 
-def told(tmp_path: Path, *parts: pa.Table) -> list[str]:
+def reports(tmp_path: Path, *parts: pa.Table) -> list[str]:
     file = RowsFile("test", Stager(COLUMNS, FIELDS, TABLE), FIELDS, None)
     task = copied(StagingTask(file, partial(_given, parts), f"file://{tmp_path}", load_file_io({})))
     return [batch.column("report")[0].as_py() for batch in task(iter(()))]
@@ -49,7 +49,7 @@ def told(tmp_path: Path, *parts: pa.Table) -> list[str]:
 
 def test_rows_are_in_one_file_as_the_intermediate_table_has_them(tmp_path: Path) -> None:
     assert set(rows(0, 1).column_names) == set(RowShape(COLUMNS, None)._landed)
-    staged = Staged.sum_of(told(tmp_path, rows(0, 3), rows(3, 5)))
+    staged = Staged.sum_of(reports(tmp_path, rows(0, 3), rows(3, 5)))
     assert (staged.rows, staged.judged, staged.letters) == (5, Judged(), ())
     (path,) = staged.files
     found = pq.read_table(path.removeprefix("file://"))
@@ -58,10 +58,10 @@ def test_rows_are_in_one_file_as_the_intermediate_table_has_them(tmp_path: Path)
 
 
 def test_a_load_has_a_file_and_none_without_need(tmp_path: Path) -> None:
-    nothing = told(tmp_path)
+    nothing = reports(tmp_path)
     (path,) = Staged.sum_of([*nothing, *nothing]).files
     assert pq.read_table(path.removeprefix("file://")).num_rows == 0
-    some = Staged.sum_of([*nothing, *told(tmp_path, rows(0, 2))])
+    some = Staged.sum_of([*nothing, *reports(tmp_path, rows(0, 2))])
     assert (some.rows, len(some.files)) == (2, 1)
     assert some.files != (path,)
 
