@@ -190,7 +190,7 @@ def _brought(rows: DataFrame, names: NameRule) -> TaskReport:
     """What good records bring: new names, in the order of the records, and columns of all that they name."""
     name = F.translate(F.col(quote("spark", names.path)).cast("string"), ascii_uppercase, ascii_lowercase)
     good = rows.where(F.col("error").isNull() & name.isNotNull())
-    fields = good.select("value.*").columns if names.tells_columns else []
+    fields = good.select("value.*").columns if names.reports_columns else []
     present = [F.bool_or(F.col(quote("spark", ("value", c))).isNotNull()).alias(str(n)) for n, c in enumerate(fields)]
     first = good.groupBy(name.alias("name")).agg(F.min(F.struct("batchNumber", "i")).alias("first"), *present)
     found = first.orderBy("first").collect()

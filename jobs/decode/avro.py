@@ -149,7 +149,7 @@ class Reading:
     def parsed(self, record: bytes, start: int) -> Any:
         stream = io.BytesIO(record)
         stream.seek(start)
-        # Of a union with several named types the name comes with the value: it alone tells them apart.
+        # Of a union with several named types the name comes with the value: it alone distinguishes them.
         value = fastavro.schemaless_reader(
             stream, self._writer, self._reader, return_named_type=True, return_named_type_override=True
         )

@@ -43,7 +43,7 @@ class Decoded:
         errors: index of each failed record to its error.
         skipped: indexes of records that are left out on purpose; they count as filtered.
         unchanged: index of each record that leaves columns as they were, to the names of those (their values are null).
-        unknown: fields that no column takes, where the decoder is to tell them (`jobs.decode.unknown`).
+        unknown: fields that no column takes, where the decoder is to report them (`jobs.decode.unknown`).
     """
 
     values: pa.Array

@@ -157,9 +157,9 @@ def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
     branches = dict(wire.fields)
     apart = pa.types.is_struct(kind) and branches.keys() >= {f.name for f in kind}
     converts: dict[object, Convert] = {}
-    for (name, branch), sign in zip(wire.fields, told_by(wire), strict=True):
+    for (name, branch), sign in zip(wire.fields, branch_signs(wire), strict=True):
         if apart and sign in converts:
-            raise Unrepresentable(f"column {path}: the branches of a {wire} cannot be told apart by their values")
+            raise Unrepresentable(f"column {path}: the branches of a {wire} cannot be distinguished by their values")
         converts[sign] = _into(name, branch, kind, path) if apart else converter(branch, kind, path) or as_it_is
 
     def convert(value: Any) -> Any:
@@ -171,8 +171,8 @@ def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
     return convert
 
 
-def told_by(wire: Wire) -> list[object]:
-    """What tells that a value is of each branch of a union: its name, or its Python type."""
+def branch_signs(wire: Wire) -> list[object]:
+    """What shows that a value is of each branch of a union: its name, or its Python type."""
     named = [name for name in dict(wire.fields) if name not in _UNNAMED]
     return [
         name if name in named and len(named) > 1 else _PYTHON.get(branch.kind, object) for name, branch in wire.fields

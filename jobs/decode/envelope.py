@@ -124,7 +124,7 @@ class Enveloped:
         if self._rules.skips_without_row:
             found.skip_where(updates)
         found.refuse_where(without, DecodeError("missing", f"the change brings no row in {after}"))
-        # DMS tells a deleted row in `data`, and what it was before only where that is switched on.
+        # DMS sends a deleted row in `data`, and what it was before only where that is switched on.
         gone = pc.if_else(pc.is_null(old), new, old) if self._rules.kind == "dms" else old
         row = pc.if_else(deleted, gone, new)
         if self._documents:

@@ -13,7 +13,7 @@ from jobs.schema.found_fields import FoundField, FoundFields, Path, without_path
 
 
 class Excluding:
-    """A decoder that does not tell them. A column has no place for them, and what is refused or rescued is without."""
+    """A decoder that reports none of them. Columns do not hold them, and what is refused or rescued is without."""
 
     def __init__(self, inner: Decoder, excluded: Collection[Path]) -> None:
         self._inner, self._excluded = inner, frozenset(excluded)

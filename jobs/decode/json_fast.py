@@ -26,7 +26,7 @@ import pyarrow.json as pj
 
 from jobs.decode.base import Decoded
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
-from jobs.decode.json_unexpected import records_with, told, unexpected
+from jobs.decode.json_unexpected import found_fields, records_with, unexpected
 from jobs.decode.json_wire import declared_columns, has_map, wire_fields
 from jobs.decode.parts import SMALL as _SMALL
 from jobs.decode.parts import Part, joined, judged, pieces
@@ -34,7 +34,7 @@ from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 from jobs.schema.with_fields import with_fields
 
-_CHUNK = 512  # records of one call where bad ones cannot be told from good ones
+_CHUNK = 512  # records of one call where bad ones cannot be distinguished from good ones
 _SAMPLES = 8
 _LENIENT = "NaN|Inf|\x00"
 _BAD_ROW = re.compile(r" in row (\d+)$")
@@ -86,7 +86,7 @@ class ArrowJson:
         """The values of these records, a mask of those to decode one by one (None: there are none), and other fields.
 
         One by one go those that lack a `not null` column, and those with fields that no column takes, unless these are
-        only to be told.
+        only to be reported.
 
         Raises ArrowInvalid when Arrow refuses, or its answer might not be the strict one.
         """
@@ -105,8 +105,8 @@ class ArrowJson:
             return values, lacking, NOTHING_FOUND
         found = unexpected(table, pa.struct(list(wire)), self._watch)
         values = with_fields(values, self._type)
-        if self._watch.then == "tell":
-            return values, lacking, told(found)
+        if self._watch.then == "report":
+            return values, lacking, found_fields(found)
         others = [mask for mask in (lacking, records_with(found)) if mask is not None]
         return values, reduce(pc.or_, others) if others else None, NOTHING_FOUND
 

@@ -34,7 +34,7 @@ def unexpected(read: pa.Table, declared: pa.StructType, watch: Watch) -> list[tu
     return [(path, values, rows) for path, values, rows in found if not pa.types.is_null(values.type)]
 
 
-def told(found: list[tuple[Path, pa.Array, pa.Array | None]]) -> FoundFields:
+def found_fields(found: list[tuple[Path, pa.Array, pa.Array | None]]) -> FoundFields:
     """What was found, with the types of columns that take it."""
     fields = FoundFields()
     for path, values, _ in found:

@@ -1,6 +1,6 @@
 """A value of a record's own schema as text that says what it means: `text` for what no other column takes.
 
-In an array of dates there are numbers, in one of decimals bytes. As they are in the record they would tell nothing.
+In an array of dates there are numbers, in one of decimals bytes. As they are in the record they would say nothing.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from jobs.schema.wire import INSTANT, Wire
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Told = Callable[[Any], Any]
+Meaning = Callable[[Any], Any]
 
 
 def text_converter(wire: Wire) -> Convert:
     """To the text of a value: text as it is, anything else as JSON; numbers with all digits, times in ISO's form, bytes
     in base64."""
-    told = _told(wire, {})
-    return as_text if told is None else lambda value: as_text(told(value))
+    meaning = _meaning(wire, {})
+    return as_text if meaning is None else lambda value: as_text(meaning(value))
 
 
-def _told(wire: Wire, above: Mapping[str, list[Told]]) -> Told | None:
+def _meaning(wire: Wire, above: Mapping[str, list[Meaning]]) -> Meaning | None:
     """From a value to one that JSON can have; None where they are the same.
 
     Args:
@@ -37,16 +37,16 @@ def _told(wire: Wire, above: Mapping[str, list[Told]]) -> Told | None:
     if wire.kind == "recursive record" and (same := above.get(wire.name)) is not None:
         return lambda value: same[0](value) if same else value
     if wire.kind == "record" and not wire.logical:
-        own: list[Told] = []
-        told = _record({name: _told(inner, {**above, wire.name: own}) for name, inner in wire.fields})
-        own += [told] if told else []
-        return told
+        own: list[Meaning] = []
+        meaning = _record({name: _meaning(inner, {**above, wire.name: own}) for name, inner in wire.fields})
+        own += [meaning] if meaning else []
+        return meaning
     if wire.kind in ("array", "map"):
-        return {"array": _array, "map": _map}[wire.kind](_told(wire.items[-1], above))
-    return _told_by_meaning(wire)
+        return {"array": _array, "map": _map}[wire.kind](_meaning(wire.items[-1], above))
+    return _scalar_meaning(wire)
 
 
-def _told_by_meaning(wire: Wire) -> Told | None:
+def _scalar_meaning(wire: Wire) -> Meaning | None:
     if wire.logical in ("decimal", "variable-decimal"):
         return _through(wire, pa.string(), Real)
     if wire.logical.startswith("time-") or wire.logical == "uuid":
@@ -59,34 +59,34 @@ def _told_by_meaning(wire: Wire) -> Told | None:
     return None
 
 
-def _through(wire: Wire, kind: pa.DataType, told: Told) -> Told:
+def _through(wire: Wire, kind: pa.DataType, meaning: Meaning) -> Meaning:
     convert = scalar_converter(wire, kind, "a value in it") or (lambda value: value)
-    return lambda value: told(convert(value))
+    return lambda value: meaning(convert(value))
 
 
 def _wall_clock(microseconds: int) -> str:
     return (_EPOCH + timedelta(microseconds=microseconds)).replace(tzinfo=None).isoformat()
 
 
-def _record(fields: dict[str, Told | None]) -> Told | None:
-    work = {name: told for name, told in fields.items() if told}
+def _record(fields: dict[str, Meaning | None]) -> Meaning | None:
+    work = {name: meaning for name, meaning in fields.items() if meaning}
     if not work:
         return None
 
-    def told(value: Any) -> Any:
+    def meaning(value: Any) -> Any:
         changed = {name: one(value[name]) for name, one in work.items() if value.get(name) is not None}
         return {**value, **changed}
 
-    return told
+    return meaning
 
 
-def _array(element: Told | None) -> Told | None:
+def _array(element: Meaning | None) -> Meaning | None:
     return element and (lambda value: [None if one is None else element(one) for one in value])
 
 
-def _map(item: Told | None) -> Told | None:
-    def told(value: Any) -> Any:
+def _map(item: Meaning | None) -> Meaning | None:
+    def meaning(value: Any) -> Any:
         pairs = value.items() if isinstance(value, dict) else value
         return {str(name): None if one is None or item is None else item(one) for name, one in pairs}
 
-    return item and told
+    return item and meaning

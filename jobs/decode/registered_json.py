@@ -43,12 +43,12 @@ class RegisteredJson:
         _, errors = decode_each(pc.if_else(taken, pa.scalar(None, pa.binary()), records), self._text)
         texts = pc.if_else(taken, cut(records, PREFIX_BYTES, 0), pa.scalar(None, pa.binary()))
         decoded = self._inner.decode(texts)
-        told = self._told(prefixes.filter(taken), decoded.unknown)
-        return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=told)
+        unknown = self._unknown(prefixes.filter(taken), decoded.unknown)
+        return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=unknown)
 
-    def _told(self, prefixes: pa.Array, by_value: FoundFields) -> FoundFields:
+    def _unknown(self, prefixes: pa.Array, by_value: FoundFields) -> FoundFields:
         """The fields in the records' schemas with the types there; others, and what schemas leave open, by values."""
-        if self._watch is None or self._watch.then != "tell":
+        if self._watch is None or self._watch.then != "report":
             return by_value
         found = FoundFields(more=by_value.more)
         for counted in prefixes.value_counts().to_pylist():

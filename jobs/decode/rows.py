@@ -43,8 +43,8 @@ class RowDecoder(ABC):
         self._type, self._watch = kind, watch
         # The columns that fields of records fill.
         self._fields = watch.without_column(kind) if watch else kind
-        self._rest = watch.rest(kind) if watch and watch.then != "tell" else None
-        self._told: dict[int, tuple[FoundFields, int]] = {}
+        self._rest = watch.rest(kind) if watch and watch.then != "report" else None
+        self._reported: dict[int, tuple[FoundFields, int]] = {}
 
     @property
     def type(self) -> pa.DataType:
@@ -57,11 +57,11 @@ class RowDecoder(ABC):
     def watched(self, parsed: Any, convert: Convert | None, undeclared: FoundFields) -> Any:
         """The converted value of a record, with its fields that no column takes dealt with; raises Refused.
 
-        They are told of a record that its columns cannot hold, too: with wider ones it might be held.
+        They are reported of a record that its columns cannot hold, too: with wider ones it might be held.
         """
         looks = self._watch is not None and bool(undeclared) and parsed is not None
         if looks and self._rest is None:
-            self._told[id(undeclared)] = (undeclared, self._told.get(id(undeclared), (undeclared, 0))[1] + 1)
+            self._reported[id(undeclared)] = (undeclared, self._reported.get(id(undeclared), (undeclared, 0))[1] + 1)
         value = parsed if convert is None or parsed is None else convert(parsed)
         if not looks or self._rest is None or self._watch is None:
             return value
@@ -90,9 +90,9 @@ class RowDecoder(ABC):
         return [replace(part, values=with_fields(part.values, self._type)) for part in found]
 
     def decode_each(self, raw: pa.Array) -> Decoded:
-        self._told = {}
+        self._reported = {}
         values, errors = decode_each(raw, self._value)
-        unknown = sum((fields.times(records) for fields, records in self._told.values()), NOTHING_FOUND)
+        unknown = sum((fields.times(records) for fields, records in self._reported.values()), NOTHING_FOUND)
         return Decoded(self._array(values, errors), errors, unknown=unknown)
 
     def _value(self, record: bytes) -> Any:

@@ -28,17 +28,17 @@ class Watch:
     """What becomes of fields that no column takes.
 
     Attributes:
-        then: tell: they are told and the record is a row without them; refuse: the record is bad; rescue: the record
-            is a row, with them as JSON in `column`.
+        then: report: they are reported and the record is a row without them; refuse: the record is bad; rescue: the
+            record is a row, with them as JSON in `column`.
         column: where `rescue` puts them; a column of the watched fields, that no field of a record can be.
         within: fields of the record that are looked into, and no others (the row in an envelope); empty: the record.
         passing: fields whose names begin so are of the envelope.
         reasons: why a field can be no column, by its name, where that is known.
-        widens: paths of fields whose columns follow the records: one of a wider type than its column is told too.
+        widens: paths of fields whose columns follow the records: one of a wider type than its column is reported too.
         excluded: paths of fields, of the row in an envelope, that are as good as absent.
     """
 
-    then: Literal["tell", "refuse", "rescue"] = "tell"
+    then: Literal["report", "refuse", "rescue"] = "report"
     column: str = ""
     within: tuple[str, ...] = ()
     passing: str = ""
@@ -79,7 +79,7 @@ class Watch:
 
     def apply(self, rest: Any, value: dict[str, Any], found: Finding) -> dict[str, Any]:
         """The converted record with its rest dealt with. Raises Refused where that makes it a bad one."""
-        if self.then == "tell":
+        if self.then == "report":
             found.add(rest)
         elif self.then == "refuse":
             raise Refused("unknown", self.refusal(rest))
@@ -100,7 +100,7 @@ class Watch:
 
 
 class Finding:
-    """The fields that were told while an array was decoded one record at a time."""
+    """The fields that were reported while an array was decoded one record at a time."""
 
     def __init__(self) -> None:
         self._types: dict[Path, pa.DataType] = {}

@@ -95,11 +95,11 @@ class Verdicts:
     def columns(self) -> dict[str, pa.Array]:
         """Errors, left-out records, and in the first row what is unknown, as columns beside the records (`COLUMNS`)."""
         errors = [vars(self.errors[row]) if row in self.errors else None for row in range(self._rows)]
-        told = [json.dumps(self.unknown.to_json())] if self.unknown and self._rows else []
+        reported = [json.dumps(self.unknown.to_json())] if self.unknown and self._rows else []
         return {
             "problem": pa.array(errors, PROBLEM),
             "skipped": pa.array([row in self.skipped for row in range(self._rows)], pa.bool_()),
-            "unknown": pa.array([*told, *[None] * (self._rows - len(told))], pa.string()),
+            "unknown": pa.array([*reported, *[None] * (self._rows - len(reported))], pa.string()),
         }
 
     @classmethod

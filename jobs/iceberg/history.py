@@ -28,7 +28,7 @@ _COMMIT_ID = PREFIX + "commit-id"
 
 
 # By the file of the snapshot's list of manifests, which no two share; those that were read first are forgotten.
-_KNOWN: OrderedDict[str, _Told] = OrderedDict()
+_KNOWN: OrderedDict[str, _SnapshotReport] = OrderedDict()
 _LOCK, _MOST_KNOWN = Lock(), 20_000
 
 
@@ -88,12 +88,12 @@ def landed_batches(table: Table, pipeline: str, branch: str = "main") -> LandedB
     """
     found, recovered = list[LandedBatch](), Counter[int]()
     for snapshot in ancestors(table.metadata, branch):
-        told = _told(snapshot, table.io)
-        if told.pipeline != pipeline:
+        report = _report(snapshot, table.io)
+        if report.pipeline != pipeline:
             continue
-        if told.recovered:
-            recovered.update(told.recovered)
-        if landed := told.landed:
+        if report.recovered:
+            recovered.update(report.recovered)
+        if landed := report.landed:
             more = recovered[landed.number]
             found.append(replace(landed, counts=landed.counts.with_recovered(more)) if more else landed)
     found.reverse()
@@ -101,8 +101,8 @@ def landed_batches(table: Table, pipeline: str, branch: str = "main") -> LandedB
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What a snapshot tells of landed batches: its own, and how many dead letters it recovered of which."""
+class _SnapshotReport:
+    """What a snapshot says of landed batches: its own, and how many dead letters it recovered of which."""
 
     summary: Carried
     pipeline: str | None
@@ -110,14 +110,14 @@ class _Told:
     recovered: Mapping[int, int]
 
 
-def _told(snapshot: Snapshot, io: FileIO) -> _Told:
+def _report(snapshot: Snapshot, io: FileIO) -> _SnapshotReport:
     """Snapshots never change, and all of them are asked several times in each run."""
     known = _KNOWN.get(snapshot.manifest_list)
     if known is None:
         summary = Carried(_summary(snapshot), io)
         landed = landed_from_properties(summary, snapshot.snapshot_id) if LENGTHS in summary else None
         recovered = {int(number): count for number, count in json.loads(summary.get(RECOVERED, "{}")).items()}
-        known = _Told(summary, summary.get(PREFIX + "pipeline"), landed, recovered)
+        known = _SnapshotReport(summary, summary.get(PREFIX + "pipeline"), landed, recovered)
         with _LOCK:
             _KNOWN[snapshot.manifest_list] = known
             while len(_KNOWN) > _MOST_KNOWN:

@@ -31,14 +31,14 @@ from jobs.iceberg.history import (
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.new_columns import Written, write_with_new_columns
-from jobs.landing.new_tables import NameRule, known_names, name_rule, tell_new_tables
+from jobs.landing.new_tables import NameRule, known_names, name_rule, new_table_properties
 from jobs.landing.ranges import LandedRanges, land_ranges
 from jobs.landing.readings import Readings
 from jobs.landing.reads import Reads, read_alone
-from jobs.landing.registry_schemas import Registries, known_ids, tell_schema_ids
-from jobs.landing.required_columns import tell_required, with_required
+from jobs.landing.registry_schemas import Registries, known_ids, schema_id_properties
+from jobs.landing.required_columns import record_required, with_required
 from jobs.landing.task import Selection
-from jobs.landing.unknown_fields import tell_unknown_fields
+from jobs.landing.unknown_fields import unknown_field_properties
 from jobs.lineage import recreated_topics
 from jobs.offsets import Offsets
 from jobs.spec.new_tables import Named, allowed
@@ -239,8 +239,8 @@ class IntermediateTable:
         return publish_landed(append, batch, committed, landed, log_ends, summary)
 
     def _follow(self, spec: PipelineSpec) -> None:
-        # First: a column that is there counts as optional where nothing is told.
-        tell_required(self.catalog.require(self.identifier), spec, self.pipeline)
+        # First: a column that is there counts as optional where nothing is recorded.
+        record_required(self.catalog.require(self.identifier), spec, self.pipeline)
         replace(self, spec=spec).prepare()
 
     def revise(
@@ -253,7 +253,7 @@ class IntermediateTable:
             failpoint("land.begun")
             written = readings.write(commit, Selection(READINGS, keeps_bad))
             failpoint("land.written")
-        named = tell_new_tables(commit, written.report, batch.number)
+        named = new_table_properties(commit, written.report, batch.number)
         watermark = committed.watermark.truncated(written.report.truncated_below)
         return publish_batch(commit, LandedBatch(batch, written.counts, watermark, 0), summary, named)
 
@@ -271,13 +271,13 @@ def publish_landed(
     watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
     watermark = watermark.truncated(written.report.truncated_below)
     unknown = written.report.fields.counts
-    told = {
-        **tell_unknown_fields(append, unknown),
-        **tell_new_tables(append, written.report, batch.number),
-        **tell_schema_ids(append, written.report.schema_ids),
+    properties = {
+        **unknown_field_properties(append, unknown),
+        **new_table_properties(append, written.report, batch.number),
+        **schema_id_properties(append, written.report.schema_ids),
     }
     landed = publish_batch(
-        append, LandedBatch(batch, counts, watermark, 0, unknown, written.new_columns), summary, told
+        append, LandedBatch(batch, counts, watermark, 0, unknown, written.new_columns), summary, properties
     )
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",

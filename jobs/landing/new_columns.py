@@ -45,16 +45,16 @@ def write_with_new_columns(
     if not brought and names is None:
         return written
     found = additions(spec, landed.report.fields, taking) if brought else Additions(spec)
-    _tell(append.identifier, found)
+    _log_columns(append.identifier, found)
     if found.added:
         evolve(found.spec)
         failpoint("land.evolved")
     records, append, landed = write(found.spec, found.refused, names)
-    return records, append, replace(landed, new_columns=found.told)
+    return records, append, replace(landed, new_columns=found.descriptions)
 
 
-def _tell(where: str, found: Additions) -> None:
-    for name, kind in found.told.items():
+def _log_columns(where: str, found: Additions) -> None:
+    for name, kind in found.descriptions.items():
         text = "%s: column %s becomes wider: %s" if name in found.before else "%s: new column %s %s"
         _LOG.info(text, where, name, kind, extra={"once": True})
     for name, reason in found.refused.items():

@@ -39,7 +39,7 @@ class NameRule:
         known: names that have tables, each with the columns that its records have had values for.
         allow: what others must match as a whole, in lower case.
         most: how many tables there may be.
-        tells_columns: columns are left to the records, and each table has those of its own.
+        reports_columns: columns are left to the records, and each table has those of its own.
         settled: the verdict on each new name of the batch, None where it becomes a table; None: still to be made.
     """
 
@@ -47,7 +47,7 @@ class NameRule:
     known: Mapping[str, Named]
     allow: str
     most: int
-    tells_columns: bool = False
+    reports_columns: bool = False
     settled: Mapping[str, str | None] | None = None
 
     def judge(self, left: pa.Array, key: pa.Array | None, value: pa.Array, verdicts: Verdicts) -> dict[str, int]:
@@ -72,20 +72,20 @@ class NameRule:
 
     def columns(self, key: pa.Array | None, value: pa.Array) -> dict[str, frozenset[str]]:
         """The columns that records of each name are the first to have values for; `value`: null in bad records."""
-        if not self.tells_columns or not len(value):
+        if not self.reports_columns or not len(value):
             return {}
         fields = [field.name for field in value.type]
         present = [pc.is_valid(pc.struct_field(value, name)) for name in fields]
         numbered = [str(n) for n in range(len(fields))]
         rows = pa.table([self._names(key, value), *present], names=["name", *numbered])
         found = rows.group_by("name", use_threads=False).aggregate([(n, "any") for n in numbered]).to_pylist()
-        news = dict[str, frozenset[str]]()
+        new_columns = dict[str, frozenset[str]]()
         for row in (row for row in found if row["name"] is not None):
             own = {name for n, name in zip(numbered, fields, strict=True) if row[f"{n}_any"]}
             known = self.known.get(row["name"])
             if new := frozenset(own.difference(known.columns if known else ())):
-                news[row["name"]] = new
-        return news
+                new_columns[row["name"]] = new
+        return new_columns
 
     def _names(self, key: pa.Array | None, value: pa.Array) -> pa.Array:
         struct, *parts = self.path
@@ -137,8 +137,8 @@ def known_names(properties: Mapping[str, str], pipeline: str) -> dict[str, Named
     return {name: Named(name, first, tuple(columns)) for name, (first, columns) in found.items()}
 
 
-def tell_new_tables(commit: TableCommit, found: TaskReport, batch: int) -> dict[str, str]:
-    """The table property that remembers new names, and new columns of them."""
+def new_table_properties(commit: TableCommit, found: TaskReport, batch: int) -> dict[str, str]:
+    """Returns the table property that remembers new names and their new columns; logs new names."""
     known = known_names(commit.properties, commit.pipeline)
     new = sorted(found.names.keys() - known.keys())
     if new:

@@ -44,7 +44,7 @@ def record_reader(
         table: the columns of the table that the rows are written to; it may have more than the pipeline file declares.
         schemas: those of the records, by registry and id, where they name any.
         refused: under `unknown_fields: add`, why fields could be no columns: records with these, and with any other
-            that no column takes, are bad. None: such fields are told, so that they can become columns.
+            that no column takes, are bad. None: such fields are reported, so that they can become columns.
         names: where records name tables, what becomes of new names.
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
@@ -101,11 +101,11 @@ def _truncation(spec: PipelineSpec) -> Truncation | None:
     return Truncation(next(name for name, path in envelope.metadata.items() if path == OPERATION), order)
 
 
-def telling_decoder(spec: PipelineSpec, columns: Format, encoding: Encoding, schemas: Schemas) -> Decoder:
-    """The decoder of keys or values in this encoding that tells the fields which no column takes."""
+def reporting_decoder(spec: PipelineSpec, columns: Format, encoding: Encoding, schemas: Schemas) -> Decoder:
+    """The decoder of keys or values in this encoding that reports the fields which no column takes."""
     is_key = columns is spec.source.key
     rules = None if is_key else envelope_rules(spec)
-    watch = Watch("tell") if is_key else _telling(spec)
+    watch = Watch("report") if is_key else _reporting(spec)
     return _decoder(encoding, columns, schemas, is_key, spec.ignore_case, rules, watch)
 
 
@@ -149,9 +149,9 @@ def _decoder(
     return Renamed(decoder, renaming) if columns.rename else decoder
 
 
-def _telling(spec: PipelineSpec) -> Watch:
+def _reporting(spec: PipelineSpec) -> Watch:
     renaming = Renaming(spec.source.value.rename)
-    return Watch("tell", widens=frozenset(map(renaming.field, widening_columns(spec))))
+    return Watch("report", widens=frozenset(map(renaming.field, widening_columns(spec))))
 
 
 def _watch(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Watch:
@@ -167,4 +167,4 @@ def _watch(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Watch:
             fields = Renaming(value.rename).fields
             reasons = {fields.get(name, name): reason for name, reason in refused.items()}
             return Watch("refuse", reasons=reasons, excluded=excluded)
-    return _telling(spec)
+    return _reporting(spec)

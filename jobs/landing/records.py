@@ -152,13 +152,13 @@ class RecordReader:
         columns["error"] = _error_column(batch, verdicts.errors)
         if self.names_unchanged:
             columns[KEPT.name] = _listed(verdicts.unchanged, batch.num_rows)
-        told = TaskReport(
+        report = TaskReport(
             fields=verdicts.unknown,
             names={name: position[row].as_py() for name, row in named.items()},
             columns=self.new_tables.columns(key, columns["value"]) if self.new_tables else {},
             truncated_below=verdicts.truncated_below,
         )
-        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), told
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), report
 
     def _value(self, batch: pa.RecordBatch) -> tuple[pa.Array, Verdicts]:
         """The decoded value, or what the transform has made of it (`jobs.landing.transform`)."""
@@ -167,7 +167,7 @@ class RecordReader:
             return self._decoded(_BAD_VALUE, self.value_decoder, batch, verdicts), verdicts
         verdicts = Verdicts.from_columns(*(batch.column(name) for name in COLUMNS.names))
         value = batch.column(RESULT)
-        # Of a row that is gone the source may tell the key alone.
+        # Of a row that is gone the source may send the key alone.
         rows = pc.and_not(pc.is_valid(value), self._says_delete(value))
         for name in self.required:
             lacking = pc.and_(rows, pc.is_null(pc.struct_field(value, name)))

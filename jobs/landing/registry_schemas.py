@@ -1,6 +1,6 @@
 """The schemas that records were written with, by the ids in them; the driver looks them up.
 
-The pass that decodes a batch also tells the ids that it meets, and is made once more only where the registry knows one
+The pass that decodes a batch also reports the ids in it, and is made once more only where the registry knows one
 that was not known yet: those that are known are kept with the landed table. Workers get schemas, not credentials. So a
 registry that is down stops a batch before anything of it is published, an id that it does not know makes dead letters,
 and both are the same for all workers.
@@ -177,8 +177,8 @@ def known_ids(properties: Mapping[str, str], pipeline: str) -> Ids:
     return {name: frozenset(ids) for name, ids in found.items()}
 
 
-def tell_schema_ids(commit: TableCommit, met: Ids) -> dict[str, str]:
-    """The table property that remembers ids."""
+def schema_id_properties(commit: TableCommit, met: Ids) -> dict[str, str]:
+    """Returns the table property that remembers schema ids; empty where there is nothing new."""
     known = known_ids(commit.properties, commit.pipeline)
     together = joined([known, met])
     if together == known:

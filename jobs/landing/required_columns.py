@@ -17,8 +17,8 @@ from jobs.spec.pipeline import PipelineSpec
 from resources.iceberg_errors import catalog_errors
 
 
-def tell_required(table: Table, spec: PipelineSpec, pipeline: str) -> None:
-    """Remembers them, before the columns are there."""
+def record_required(table: Table, spec: PipelineSpec, pipeline: str) -> None:
+    """Records the required columns in the landed table's properties, before these columns exist."""
     if required_columns(spec) != _known(table.properties, pipeline):
         with catalog_errors(".".join(table.name())), table.transaction() as change:
             change.set_properties(required_property(spec, pipeline))

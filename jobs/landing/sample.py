@@ -13,7 +13,7 @@ from jobs.decode.registered import split
 from jobs.decode.verdicts import Verdicts
 from jobs.destinations.takes import Taking
 from jobs.landing.new_tables import name_rule
-from jobs.landing.readers import telling_decoder
+from jobs.landing.readers import reporting_decoder
 from jobs.landing.registry_schemas import Registries
 from jobs.schema.found_fields import NOTHING_FOUND
 from jobs.spec.added_columns import Additions, additions, key_found
@@ -98,7 +98,7 @@ def _sampled(
             encoding: Encoding = (getattr(own, part) if own else None) or columns
             name = encoding.registry
             schemas = {name: registries.of_ids(name, {i for raw in raws if (i := _schema_id(raw))})} if name else {}
-            decoder = telling_decoder(spec, columns, encoding, schemas)
+            decoder = reporting_decoder(spec, columns, encoding, schemas)
             yield topic, decoder.decode(pa.array(raws, pa.binary()))
 
 

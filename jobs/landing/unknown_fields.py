@@ -14,8 +14,8 @@ _MOST_KEPT = 500
 _MOST_SHOWN = 20
 
 
-def tell_unknown_fields(commit: TableCommit, unknown: Mapping[str, int]) -> dict[str, str]:
-    """Warns of those that were never told before; gives the table property that remembers them."""
+def unknown_field_properties(commit: TableCommit, unknown: Mapping[str, int]) -> dict[str, str]:
+    """Warns of fields that were never logged before; returns the table property that remembers them."""
     name = property_prefix(commit.pipeline, commit.target) + "unknown-fields"
     known: list[str] = json.loads(commit.properties.get(name, "[]"))
     new = [field for field in unknown if field not in known]

@@ -19,7 +19,7 @@ Path = tuple[str, ...]
 
 # A struct with more fields is rather a map whose keys are data.
 MOST_IN_STRUCT = 100
-# Of more than these only the number is told: reports and summaries of snapshots stay small.
+# Of more than these only the number is reported: reports and summaries of snapshots stay small.
 MOST_NAMED, MOST_COUNTED = 1000, 100
 
 

@@ -121,7 +121,7 @@ class Additions:
     bad: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def told(self) -> dict[str, str]:
+    def descriptions(self) -> dict[str, str]:
         """Column to `long`, or to `int to long`."""
         return {n: f"{self.before[n]} to {kind}" if n in self.before else kind for n, kind in self.added.items()}
 

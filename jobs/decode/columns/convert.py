@@ -16,7 +16,7 @@ from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.assembly import structs
 from jobs.decode.columns.cursors import Ints
 from jobs.decode.columns.scalars import Cast, scalar_cast
-from jobs.decode.convert import told_by
+from jobs.decode.convert import branch_signs
 from jobs.schema.wire import Wire
 
 Convert = Callable[[pa.Array], tuple[pa.Array, Ints]]
@@ -117,7 +117,7 @@ def _union(wire: Wire, kind: pa.DataType) -> Convert | None:
     branches = dict(wire.fields)
     apart = pa.types.is_struct(kind) and branches.keys() >= {f.name for f in kind}
     alike = not apart and all(branch.kind in _NUMBERS and not branch.logical for branch in branches.values())
-    if len(set(told_by(wire))) < len(wire.fields) and not alike:
+    if len(set(branch_signs(wire))) < len(wire.fields) and not alike:
         return None  # the row decoder may take one branch for another
     if apart:
         as_record = _struct(Wire("record", fields=wire.fields), kind)

@@ -68,7 +68,7 @@ class Cursors:
         self.good[rows] &= read.good
 
     def part(self, lengths: Words) -> Cursors:
-        """At the beginning of the next bytes, which are passed; `join` tells what was read of them."""
+        """At the beginning of the next bytes, which are passed; `join` says what was read of them."""
         start, end = self.passed(lengths)
         return Cursors(self._data, start, end)
 

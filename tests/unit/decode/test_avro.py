@@ -141,7 +141,7 @@ def test_parts_of_a_union() -> None:
 @pytest.mark.parametrize("kind", [["string", ENUM], ["bytes", FIXED], ["int", "string", "long"]])
 def test_unions_whose_branches_look_alike_are_refused(kind: Any) -> None:
     column = column_type(record(("c", [*kind, "boolean"])))
-    with pytest.raises(ConfigurationError, match="cannot be told apart"):
+    with pytest.raises(ConfigurationError, match="cannot be distinguished"):
         one([*kind, "boolean"], column, b"")
 
 

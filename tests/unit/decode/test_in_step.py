@@ -186,11 +186,11 @@ def changed(records: list[bytes]) -> st.SearchStrategy[bytes | None]:
     return st.one_of(st.none(), st.builds(change, st.sampled_from(records), places, st.integers(0, 3), some))
 
 
-@given(columns(), st.sampled_from([None, "tell", "refuse", "rescue"]))
+@given(columns(), st.sampled_from([None, "report", "refuse", "rescue"]))
 @settings(max_examples=100, deadline=None)
 def test_avro(
     drawn: tuple[dict[str, Any], list[bytes], list[bytes | None], pa.StructType],
-    then: Literal["tell", "refuse", "rescue"] | None,
+    then: Literal["report", "refuse", "rescue"] | None,
 ) -> None:
     schema, good, broken, kind = drawn
     watch = Watch(then, "rest" if then == "rescue" else "") if then else None
@@ -297,7 +297,7 @@ def test_protobuf(data: st.DataObject, new: bool, whole: bool, told: bool) -> No
         declared = pa.struct(data.draw(st.lists(st.sampled_from(list(declared)), unique=True, min_size=1)))
     good = [one.SerializePartialToString() for one in data.draw(st.lists(messages(kind), min_size=1, max_size=4))]
     broken = data.draw(st.lists(changed([*good, b"".join(good), b"".join(reversed(good))]), max_size=4))
-    decoder = Protobuf(declared, descriptors, name, Watch("tell") if told else None)
+    decoder = Protobuf(declared, descriptors, name, Watch("report") if told else None)
     assert assert_same(decoder, good) == len(good)
     assert_same(decoder, [*good, *broken])
 
@@ -356,7 +356,7 @@ def payloads(draw: st.DrawFn) -> tuple[pa.StructType, list[bytes | None]]:
 @settings(max_examples=100, deadline=None)
 def test_connect_json(given_payloads: tuple[pa.StructType, list[bytes | None]], told: bool) -> None:
     kind, records = given_payloads
-    assert_same(ConnectJson(kind, Watch("tell") if told else None), records, times=SMALL + 1)
+    assert_same(ConnectJson(kind, Watch("report") if told else None), records, times=SMALL + 1)
 
 
 @pytest.mark.parametrize("schema", CONNECT, ids=lambda schema: f"{schema['type']} {schema.get('name', '')}")

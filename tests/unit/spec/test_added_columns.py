@@ -64,13 +64,13 @@ def test_fields_become_optional_columns_whose_text_takes_any_value() -> None:
         "m": "map<string,long>",
         "n": "long",
     }
-    assert made.told == made.added == {"n": "long", "s.y": "text", "l.element.z": "struct<a: text, b: double>"}
+    assert made.descriptions == made.added == {"n": "long", "s.y": "text", "l.element.z": "struct<a: text, b: double>"}
     assert not made.refused
 
 
 def test_columns_that_become_wider_are_told_with_what_they_were() -> None:
     there = {"id": "long not null", "n": "int", "s": "struct<x: int>"}
-    assert additions(spec(columns=there), found(n="long", s__x="long", new="long")).told == {
+    assert additions(spec(columns=there), found(n="long", s__x="long", new="long")).descriptions == {
         "n": "int to long", "s.x": "int to long", "new": "long",
     }  # fmt: skip
 
