@@ -56,8 +56,8 @@ def plan_evolution(
     """The changes that let `wanted` rows into a table with the `present` schema; empty where they fit.
 
     Args:
-        ignore_case: a column of another spelling is the same one; otherwise it is refused, since no engine tells
-            them apart in one table.
+        ignore_case: a column of another spelling is the same one; otherwise it is refused, since no engine can have
+            both in one table.
 
     Raises:
         SchemaRefused: a change that no rule allows, with all of them named, before a byte is written.

@@ -25,7 +25,7 @@ def recreated_topics(states: Iterable[CommittedState]) -> dict[str, list[int]]:
     """Per topic that was recreated the first batch of each later topic of that name.
 
     A record is recognised by topic id, partition and offset. Rows hold the topic's name only, so their batch number
-    tells which topic of that name they are from.
+    says which topic of that name they are from.
 
     Args:
         states: ascending.
@@ -41,7 +41,7 @@ def recreated_topics(states: Iterable[CommittedState]) -> dict[str, list[int]]:
 
 
 def bound_topics(recreated: RecreatedTopics) -> dict[str, str]:
-    """What statements that tell topics of one name apart are bound to (``incarnation.sql.j2``)."""
+    """What statements that distinguish topics of one name are bound to (``incarnation.sql.j2``)."""
     return {f"recreated_{number}": topic for number, topic in enumerate(recreated)}
 
 

@@ -21,13 +21,15 @@ def land(
     """Lands what is new of every member, `max_batches` of each (0: all that was seen); after `turn` seconds no more,
     the rest is the next landing's."""
     until = time.monotonic() + turn
-    told = members.told("landing") if members.spec.control.enabled else lambda _: True
+    are_published = members.published_check("landing") if members.spec.control.enabled else lambda _: True
     yield from (Outcome(topic, problem=problem) for topic, problem in seen.failed.items())
 
     def work(pipeline: Pipeline) -> list[LandedBatch] | None:
         assert pipeline.seen is not None
         committed = pipeline.intermediate.committed()
-        if not _has_news(pipeline, committed, pipeline.seen) and (committed is None or told(committed.offsets)):
+        if not _has_changes(pipeline, committed, pipeline.seen) and (
+            committed is None or are_published(committed.offsets)
+        ):
             return None
         limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
 
@@ -44,7 +46,7 @@ def land(
     yield from members.each_reading("landing", seen.members, work, seen.states)
 
 
-def _has_news(pipeline: Pipeline, committed: CommittedState | None, state: TopicState) -> bool:
+def _has_changes(pipeline: Pipeline, committed: CommittedState | None, state: TopicState) -> bool:
     """Whether landing has anything to do or to refuse; False only where everything in Kafka is known to be landed."""
     if committed is None:
         return state.stable != state.first or pipeline.spec.source.start == "latest"

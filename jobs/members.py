@@ -5,8 +5,8 @@ Where records name tables (`new_tables`), there is one landing; then the tables 
 Each member is a pipeline like any other, so the protocol is the protocol (jobs/protocol.py). Here is only what makes
 hundreds of them cheap: Kafka is asked about all topics at once, catalogs and clients are shared, one Spark job reads
 the records of all that are landed (jobs/landing/reads.py), one more does the merges of all that take one task, a few
-Spark sessions serve the others in turn, one Kafka transaction tells of many (jobs/events/together.py), and a member
-without anything new costs one look at its committed state. What fails for one member is kept, and stops no other.
+Spark sessions serve the others in turn, one Kafka transaction has the events of many (jobs/events/together.py), and a
+member without anything new costs one look at its committed state. A member that fails stops no other.
 """
 
 from __future__ import annotations
@@ -260,9 +260,9 @@ class Members:
 
             yield from side_by_side(some, len(some), one, [*places, *others])
 
-    def told(self, role: str) -> Callable[[Offsets], bool]:
-        """Whether what a member has committed is told of (`EventsTogether.told`); names tell with their next batch."""
-        return (lambda _: True) if self.spec.new_tables else self._events(role).told()
+    def published_check(self, role: str) -> Callable[[Offsets], bool]:
+        """Whether the events of a member's commits are published; names publish with their next batch."""
+        return (lambda _: True) if self.spec.new_tables else self._events(role).published_check()
 
     def _events(self, role: str) -> EventsTogether:
         return self._roles.setdefault(

@@ -68,7 +68,7 @@ class Pipeline:
         seen: what Kafka has for the topics, where somebody has just asked for many pipelines at once; used once.
         reads: how the records of a batch are read.
         one_task: how that part of a merge is done which takes one task of Spark.
-        events: what it tells is published with what other members of the pipeline tell; None: by itself.
+        events: where its events are published with those of other members of the pipeline; None: by itself.
         only: of the tables that records have named, the name of those that this is about (`jobs.members`).
         roles: publish its events, by name; open for the next batch of this process.
         silent_until: tables that did not answer, by name, and when to ask them again; on the monotonic clock.

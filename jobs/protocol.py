@@ -89,7 +89,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
                 pipeline.run_properties,
             )
         pipeline.resolve()
-        dead_letters.publish()  # first: who has told of a batch has nothing left to do about it
+        dead_letters.publish()  # first: once a batch's events are published, nothing of it is looked at again
         events.landed(landed)
         log_progress(landed, planned.topics.stable)
         yield landed

@@ -29,10 +29,10 @@ class _StepProcesses(MultiprocessExecutor):
         # What is started from here on inherits it: so the steps of a killed run are found.
         os.environ[RUN_VARIABLE] = run.run_id
 
-        def tell(line: str) -> None:
+        def report(line: str) -> None:
             instance.report_engine_event(line, run)
 
-        with waiting_for_pools(PoolWaits(instance, tell)):
+        with waiting_for_pools(PoolWaits(instance, report)):
             yield from super().execute(plan_context, execution_plan)
 
 

@@ -48,7 +48,7 @@ def _may_be_pipeline(path: Path) -> bool:
     try:
         return is_pipeline(path)
     except ConfigurationError:
-        return True  # what is wrong is told when it is read
+        return True  # reading it reports what is wrong
 
 
 def require_pipelines(folder: Path) -> None:
@@ -125,7 +125,7 @@ def pipeline_spec(name: str) -> PipelineSpec:
 
 
 def readable_specs(names: Sequence[str]) -> dict[str, PipelineSpec]:
-    """By pipeline, of the files that can be read; what is wrong with the others is told by whoever opens them."""
+    """By pipeline, of the files that can be read; whoever opens the others reports what is wrong."""
     found = {}
     for name in names:
         with suppress(BatchmergeError):

@@ -44,7 +44,7 @@ def known_tables(name: str, spec: PipelineSpec) -> Iterator[KnownTable]:
                 yield KnownTable(entry, table, member.spec, member.topic)
     elif spec.new_tables:
         for said, named in allowed(spec, {said: Named(said) for said in seen_names(name)}).items():
-            with suppress(Mistakes):  # told by whoever opens the pipeline
+            with suppress(Mistakes):  # reported by whoever opens the pipeline
                 made = [(entry, named_table(entry, named)) for entry in spec.tables]
                 yield from (KnownTable(entry, table, spec, said) for entry, table in made)
     else:

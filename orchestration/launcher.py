@@ -1,4 +1,4 @@
-"""Starts runs, by a fork of a process that is warm or as Dagster does by itself, and tells run monitoring which died.
+"""Starts runs, by a fork of a warm process or as Dagster does by itself, and reports dead ones to run monitoring.
 
 The first run after the daemon's start, or after a reload, starts in the code server, while a warm process loads the
 same definitions. So do all runs of a code server that may be on another machine, or that another interpreter serves.

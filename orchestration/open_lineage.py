@@ -51,7 +51,7 @@ def destination(table: Destination, columns: Sequence[RowColumn], origin: Datase
 
 @contextmanager
 def reported(pipeline: Pipeline, job: str, inputs: Sequence[Dataset], output: Dataset) -> Iterator[Work]:
-    """Tells the receiver that the job begins, and how it ends. Without a receiver it does nothing.
+    """Sends the receiver the beginning of the job and its end. Without a receiver it does nothing.
 
     Args:
         job: the step's name within the pipeline.
@@ -72,14 +72,14 @@ def reported(pipeline: Pipeline, job: str, inputs: Sequence[Dataset], output: Da
     sender.completed(work.rows)
 
 
-def tell_landed(pipeline: Pipeline, rows: int) -> None:
-    """Of landings that are done: topics became rows of the intermediate table."""
+def send_landed(pipeline: Pipeline, rows: int) -> None:
+    """Sends the lineage of finished landings: topics became rows of the intermediate table."""
     with reported(pipeline, "landing", topics(pipeline), landing(pipeline.intermediate)) as work:
         work.rows = rows
 
 
-def tell_merged(pipeline: Pipeline, table: Destination, columns: Sequence[RowColumn], rows: int) -> None:
-    """Of merges that are done: what was landed became rows of a table."""
+def send_merged(pipeline: Pipeline, table: Destination, columns: Sequence[RowColumn], rows: int) -> None:
+    """Sends the lineage of finished merges: landed rows became rows of a table."""
     place = landing(pipeline.intermediate)
     with reported(pipeline, table.name, [place], destination(table, columns, place)) as work:
         work.rows = rows

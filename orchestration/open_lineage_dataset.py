@@ -12,7 +12,7 @@ class Dataset:
     """Topic or table, as OpenLineage names it (its naming conventions).
 
     Attributes:
-        columns: with the places in `origin` that they are made from; none where they are not told.
+        columns: with the places in `origin` that they are made from; none where they are not known.
         origin: what the columns are made from.
     """
 

@@ -58,7 +58,7 @@ class Sender:
         self._send(RunState.START)
 
     def failed(self, problem: BaseException) -> None:
-        """The text of our own errors names no values and no secrets; of others only the class is told."""
+        """The text of our own errors names no values and no secrets; of others only the class is sent."""
         self._send(RunState.FAIL, str(problem) if isinstance(problem, BatchmergeError) else type(problem).__name__)
 
     def completed(self, rows: int | None) -> None:

@@ -141,5 +141,5 @@ def _stored_as(pipeline: str, key: dg.AssetKey | None) -> str:
 
 def _show(instance: dg.DagsterInstance, pipeline: str, key: dg.AssetKey | None, what: str) -> None:
     """On the asset's page, among its events."""
-    told = dg.AssetObservation(key or landing_key(pipeline), description=what, metadata={"state": what})
-    instance.report_runless_asset_event(told)
+    observation = dg.AssetObservation(key or landing_key(pipeline), description=what, metadata={"state": what})
+    instance.report_runless_asset_event(observation)

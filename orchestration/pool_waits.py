@@ -1,7 +1,7 @@
 """How a step waits for a pool that another run holds: asleep, and saying for whom and since when.
 
 Dagster asks for the slot in a loop without a pause, silently; nobody frees a dead run's slot where no daemon runs.
-Both are mended around the one call that claims a slot. The holder's process is looked at while waiting, so that what
+Both are fixed around the one call that claims a slot. The holder's process is looked at while waiting, so that what
 a dead one held is free within seconds.
 """
 
@@ -20,11 +20,11 @@ from orchestration.dead_runs import end_dead_runs, name_of
 from orchestration.run_process import where
 from resources.errors import Unavailable
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 # Seconds: asleep between two looks of Dagster's loop, at most between two claims, between looks at the holder's
-# process, and until it is told again for whom a step waits.
-_PAUSE, _CLAIM_EVERY, _LOOK_EVERY, _TELL_EVERY = 0.02, 1.0, 2.0, 60.0
+# process, and until the holder is reported again.
+_PAUSE, _CLAIM_EVERY, _LOOK_EVERY, _REPORT_EVERY = 0.02, 1.0, 2.0, 60.0
 
 
 def holders(instance: dg.DagsterInstance, pools: Collection[str], besides: str = "") -> list[str]:
@@ -58,11 +58,11 @@ class PoolWaits:
     """
 
     instance: dg.DagsterInstance
-    tell: Tell
+    report: Report
     wait: bool = True
     refusal: Unavailable | None = None
     _looked: float = 0.0
-    _told: dict[str, float] = field(default_factory=dict)
+    _reported_at: dict[str, float] = field(default_factory=dict)
 
     def at(self, pool: str, run_id: str) -> bool:
         """Called each time that a claim of the pool was refused. Whether something was freed meanwhile."""
@@ -70,7 +70,7 @@ class PoolWaits:
         if now - self._looked > _LOOK_EVERY:
             self._looked = now
             for line in end_dead_runs(self.instance):
-                self.tell(line)
+                self.report(line)
                 freed = True
             if not freed:
                 self._name_holders(pool, run_id, now)
@@ -82,13 +82,13 @@ class PoolWaits:
         if found and not self.wait:
             self.refusal = in_the_way(found)
             raise self.refusal
-        if found and now - self._told.get(pool, -_TELL_EVERY) >= _TELL_EVERY:
-            self._told[pool] = now
-            self.tell(f"waiting: {'; '.join(found)}")
+        if found and now - self._reported_at.get(pool, -_REPORT_EVERY) >= _REPORT_EVERY:
+            self._reported_at[pool] = now
+            self.report(f"waiting: {'; '.join(found)}")
 
 
 def in_the_way(found: list[str]) -> Unavailable:
-    """The error of a command that was told not to wait."""
+    """The error of a command with `--no-wait`."""
     return Unavailable(
         "; ".join(found), where="--no-wait", remedy="try again later, or leave --no-wait out to wait for it"
     )

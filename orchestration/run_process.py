@@ -96,7 +96,7 @@ def _is_of(named: str, run_id: str) -> bool:
 
 
 def _started(process: psutil.Process, like: str = "@") -> str:
-    """What tells the process from a later one with the same id.
+    """What distinguishes the process from a later one with the same id.
 
     Ticks since the machine's start and the id of that start; the wall clock may be set while a process lives. Other
     systems than Linux, and tags of older versions, have seconds of the wall clock.

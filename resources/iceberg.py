@@ -166,7 +166,7 @@ class IcebergCatalog:
         """Creates the table, and its namespace where that is missing. Whoever loses a race gets the winner's table."""
         with catalog_errors(identifier):
             namespace = identifier.rsplit(".", 1)[0]
-            # Two that make it at once: a catalog in a database tells the second one by a key that is there already.
+            # Two that make it at once: a catalog in a database refuses the second one by a key that is there already.
             with suppress(NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
                 self._catalog.create_namespace(namespace)
             try:

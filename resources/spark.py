@@ -56,7 +56,7 @@ _USER = "batchmerge"
 _MOST_CLOSED = 1000
 _REACHABLE_SECONDS = 10
 _LOG = logging.getLogger("batchmerge")
-# A minute in all, and what has waited for so long is told again, both in seconds.
+# A minute in all, and what has waited for so long is reported again, both in seconds.
 _TRIES, _LONGEST_WAIT, _SAY_EVERY = 15, 5, 20
 
 # Names, dates and times must not depend on where the server or the client stands.

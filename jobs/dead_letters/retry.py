@@ -61,7 +61,7 @@ def retry(pipeline: Pipeline) -> Retried:
     One that still cannot be read, or that the transform fails on, stays a dead letter with its new error.
 
     Raises:
-        ConfigurationError: a table's rows cannot be told apart; nothing is landed then.
+        ConfigurationError: a table's rows cannot be distinguished; nothing is landed then.
     """
     for destination in pipeline.destinations():
         check_coordinates(pipeline, destination)

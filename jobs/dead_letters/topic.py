@@ -72,7 +72,7 @@ class DeadLetterTopic:
         """The first batch with letters that are still to be sent; None where there is none, or no topic.
 
         Raises:
-            BatchmergeError: it cannot be told.
+            BatchmergeError: it cannot be found out.
         """
         landed, there = self._letters_by_batch() if self._options.topic else ([], ())
         if not landed or not there:

@@ -11,7 +11,7 @@ Three rules decide whether a table is right, however the log was cut into batche
 - The mode's filter comes before the reduction to one change per key: `append` and `upsert` leave deletes out first.
 - Where `spec.changes.ordered_by` names a column, a change whose value is smaller than the stored one is dropped, and a
   delete keeps its value, so that an older change cannot bring the row back. Else the order is batch, then ``i``.
-- Rows without a unique key (`append`, `delete`) are told apart by topic, partition and offset, for replays and for
+- Rows without a unique key (`append`, `delete`) are distinguished by topic, partition and offset, for replays and for
   batches that revise others.
 """
 
@@ -163,7 +163,7 @@ class Destination(ABC):
     def settle(self) -> None:  # noqa: B027  # nothing is left open where data and state move together
         """Lets `committed` say what a run has committed that died before it could write that down.
 
-        Asked before a person decides where to go on: then the landed batches may be gone that tell it otherwise.
+        Asked before a person decides where to go on: then the landed batches may be gone that say it otherwise.
         """
 
     @abstractmethod
@@ -208,7 +208,7 @@ class Destination(ABC):
         """
 
     def check_replay(self) -> None:  # noqa: B027  # nothing to check is the usual case
-        """Checks before anything is done that a replay will be able to tell the table's rows apart.
+        """Checks before anything is done that a replay will be able to distinguish the table's rows.
 
         Raises:
             ConfigurationError: it will not.

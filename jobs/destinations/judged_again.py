@@ -1,6 +1,6 @@
-"""Letters of records that a replay, or a batch that revises others, judges again: the older ones are not true any more.
+"""Outdated dead letters: those of records that a replay, or a batch that revises others, judges again.
 
-What is judged is told by the records' coordinates, never by the number of the batch that reads again. A record keeps
+Records are identified by their coordinates, never by the number of the batch that reads them again. A record keeps
 its place, but where retention has removed its batch.
 """
 
@@ -28,7 +28,7 @@ class JudgedAgain:
 
     Attributes:
         wanted: what is read again.
-        batches: those that are landed, by number: they tell topics of one name apart.
+        batches: those that are landed, by number: they distinguish topics of one name.
         known: who has written letters so far.
     """
 

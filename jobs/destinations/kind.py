@@ -63,7 +63,7 @@ class Capabilities:
         commits_together: `Destination.transaction` commits several tables of one connection at once.
         refuses: there are rows that can be landed and that its system cannot store (`jobs.destinations.refusal`).
         nullable_nested: a struct, array or map may be null in a table; otherwise those that records bring are `text`.
-        tells_topics_apart: rows of a recreated topic are told from those of the topic before it of that name, or
+        tells_topics_apart: rows of a recreated topic are distinguished from those of the earlier topic of that name, or
             `Destination.check_replay` says that they cannot be.
         leases: a run holds a lease while it writes, so that a dead run leaves something behind (`Destination.leases`).
         truncates: a merge also takes the rows away that a truncation is about (`CommittedState.truncates`).

@@ -84,7 +84,7 @@ class HeldColumn:
 
     @property
     def may_refuse(self) -> bool:
-        """Whether there are values of the declared type that the column does not hold, as far as the file tells."""
+        """Whether there are values of the declared type that the column does not hold, as far as the file says."""
         return self.held.unreadable is not None or _has_limits(self.declared, self.held)
 
     @property

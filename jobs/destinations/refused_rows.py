@@ -1,4 +1,4 @@
-"""What is told of rows that tables refuse: counts, log lines, letters as `dead-letters list` shows them, commands."""
+"""Reports of rows that tables refuse: counts, log lines, dead letters as `dead-letters list` shows them, commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def with_refused(counts: MergeCounts, spec: PipelineSpec, refused: int, out_of_r
 
 
 def log_refused(pipeline: str, where: str, counts: MergeCounts) -> None:
-    """Tells of rows that a merge or a replay refused, or set to fit."""
+    """Logs how many rows a merge or a replay refused or adjusted."""
     if counts.out_of_range:
         _LOG.info("%s: %d rows had a value out of range (`out_of_range`)", where, counts.out_of_range)
     if counts.skipped:

@@ -30,7 +30,7 @@ class RowValues:
         columns: of the table's rows, under their names there (`Kind.columns`).
         named_types: columns whose type in the table the pipeline file names, as they are declared.
         held: what the columns hold, where values may be set to fit (`out_of_range`).
-        empty_is_null: the system does not tell an empty array from a null one.
+        empty_is_null: the system does not distinguish an empty array from a null one.
     """
 
     empty_is_null: ClassVar[bool] = False

@@ -73,7 +73,7 @@ class CommitReady:
 
 @dataclass(frozen=True)
 class CommitTable:
-    """A destination table has the batch. `reference` is None where the system no longer tells which commit it was."""
+    """A destination table has the batch. `reference` is None where the system no longer says which commit it was."""
 
     type: ClassVar[str] = "commit_table"
     commit_id: str

@@ -30,13 +30,13 @@ class PublishedThrough:
 
 @dataclass(frozen=True)
 class Due:
-    """What one group has to tell, and is moved along with.
+    """The pending events of one group, which is moved along with them.
 
     Attributes:
         point: names its failpoints.
-        state: the newest state to tell of.
-        find: the states up to it that are not told of yet, by what the group says is published.
-        payloads: what each of them tells.
+        state: the newest state to publish.
+        find: the states up to it that are not published yet, by what the group says is published.
+        payloads: the events of each of them.
     """
 
     point: str

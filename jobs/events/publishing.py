@@ -93,7 +93,7 @@ def open_beside(pipeline: Pipeline, destination: Destination) -> None:
 
 
 def _opened(role: Role) -> None:
-    # What stands in the way is told when there are events to publish.
+    # What stands in the way is reported when there are events to publish.
     with suppress(BatchmergeError):
         role.open()
 

@@ -91,7 +91,7 @@ class Role:
         failpoint(f"events.{point}.sent")
 
     def publish_due(self, all_due: Iterable[Due]) -> None:
-        """Publishes the payloads of every state that is not told of, and moves the groups along; one after the other,
+        """Publishes the payloads of every state that is not published, and moves the groups along; one after the other,
         as they are found."""
         for due in all_due:
             # Also where nothing is pending: a dead run's open transaction holds up every reader until it times out. And

@@ -1,8 +1,8 @@
 """Commit events of the members of a pipeline that work side by side (`jobs.members`): in one transaction for many.
 
-A transaction of its own for each batch of each of hundreds of topics would take longer than the batches. So what they
-have to tell is collected, and published every second, before records are read, and when all are done. They are one
-role, with one `transactional.id` and one consumer group, in which each has the partitions of its topic: there is kept
+A transaction of its own for each batch of each of hundreds of topics would take longer than the batches. So their
+events are collected, and published every second, before records are read, and when all are done. They are one
+role, with one `transactional.id` and one consumer group, in which each has the partitions of its topic: they say
 how far its events are published.
 """
 
@@ -29,8 +29,8 @@ _EVERY, _AT_ONCE = 1.0, 200
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What a member has to tell: payloads as they are, or what is due."""
+class _MemberEvents:
+    """Unpublished events of a member: payloads as they are, or what is due."""
 
     pipeline: str
     point: str
@@ -38,15 +38,15 @@ class _Told:
     due: Due | None = None
 
     def pending(self, published: PublishedThrough | None) -> tuple[list[Payload], CommittedState | None]:
-        """Its payloads, and the state up to which they tell."""
+        """Its payloads, and the state that is published with them."""
         if self.due is None:
             return list(self.payloads), None
         states = self.due.find(published, self.due.state)
         return [payload for state in states for payload in self.due.payloads(state)], states[-1] if states else None
 
 
-# What a member tells at once, so that it is in one transaction.
-_Together = Sequence[_Told]
+# A member's events that have to be in one transaction.
+_EventGroup = Sequence[_MemberEvents]
 
 
 class EventsTogether:
@@ -63,32 +63,32 @@ class EventsTogether:
         self._control, self._kafka, self._run_id = control, kafka, run_id
         self._writer = self._new_writer()
         self._lock, self._publishing = Lock(), Lock()
-        self._told, self._moved = list[_Together](), dict[TopicPartition, int]()
+        self._unpublished, self._moved = list[_EventGroup](), dict[TopicPartition, int]()
         # The writer has failed in this block; it was opened in an earlier one, and not used in this one.
         self._failed, self._kept = False, False
-        self._all_told = False
+        self._all_published = False
 
     def _new_writer(self) -> ControlWriter:
         return ControlWriter(self._kafka, self._control.topic, self.group, float(self._control.time_limit_seconds))
 
-    def tell(self, told: _Together) -> None:
+    def add(self, group: _EventGroup) -> None:
         with self._lock:
-            self._told.append(told)
+            self._unpublished.append(group)
 
-    def told(self) -> Callable[[Offsets], bool]:
-        """Whether a member's committed offsets are told of, by one question to Kafka for all members.
+    def published_check(self) -> Callable[[Offsets], bool]:
+        """Whether the events of a member's committed offsets are published. Asks Kafka once for all members.
 
-        They are not where a run has died after a commit; so a process asks once, and again after it could not publish.
-        Where Kafka does not answer, they count as told of.
+        A run that dies after a commit leaves its events unpublished. So a process asks once, and again after it could
+        not publish. Without an answer of Kafka the events count as published.
         """
-        if self._all_told:
+        if self._all_published:
             return lambda _: True
         group = self.group if self._control.enabled else self._tables_group
         try:
             said = self._kafka.group_offsets(group)
         except BatchmergeError:
             return lambda _: True
-        self._all_told = True  # by those who ask
+        self._all_published = True  # by those who ask
         return lambda committed: all(said.get(tp) == offset for tp, offset in committed.items())
 
     def move_group(self, offsets: Offsets) -> None:
@@ -98,8 +98,8 @@ class EventsTogether:
 
     @contextmanager
     def published(self) -> Iterator[None]:
-        """Publishes every second what is told in the block, and the rest after it. After a problem, which is a warning,
-        nothing more in this block."""
+        """Publishes every second the events that the block adds, and the rest after it. After a problem,
+        which is a warning, nothing more in this block."""
         self._failed, self._kept, over = False, self._writer.is_open, Event()
 
         def go_on() -> None:
@@ -115,15 +115,15 @@ class EventsTogether:
             self.publish()
 
     def publish(self) -> None:
-        """What was told so far."""
+        """Publishes the events that were added so far."""
         with self._publishing:
             with self._lock:
-                told, self._told = self._told, []
+                groups, self._unpublished = self._unpublished, []
                 moved, self._moved = self._moved, {}
-            if (told or moved) and not self._failed:
-                work = (lambda: self._send_or_take_over(told)) if told else (lambda: self._move(moved))
+            if (groups or moved) and not self._failed:
+                work = (lambda: self._send_or_take_over(groups)) if groups else (lambda: self._move(moved))
                 self._failed = not quietly(self._control, self.group, work)
-                self._all_told &= not self._failed
+                self._all_published &= not self._failed
                 # One that has failed may still be at work.
                 self._writer = self._new_writer() if self._failed else self._writer
 
@@ -131,33 +131,35 @@ class EventsTogether:
         self._kafka.commit_group(self._tables_group, offsets)
         failpoint(GROUP)
 
-    def _send_or_take_over(self, told: Sequence[_Together]) -> None:
+    def _send_or_take_over(self, groups: Sequence[_EventGroup]) -> None:
         """Another run may have taken the role since this one had it last, and is over. One that has taken it while this
         one was at work is newer."""
         try:
-            self._send(told)
+            self._send(groups)
         except Interrupted:
             if not self._kept:
                 raise
             self._writer = self._new_writer()
-            self._send(told)
+            self._send(groups)
         self._kept = False
 
-    def _send(self, told: Sequence[_Together]) -> None:
+    def _send(self, groups: Sequence[_EventGroup]) -> None:
         if not self._writer.is_open:
             # Before anything is read: then no older run of this role can move the groups any more.
             self._writer.open(self._control.create)
-        known = self._known([one for together in told for one in together])
-        for some in (told[n : n + _AT_ONCE] for n in range(0, len(told), _AT_ONCE)):
-            self._send_some([one for together in some for one in together], known)
+        known = self._known([one for group in groups for one in group])
+        for some in (groups[n : n + _AT_ONCE] for n in range(0, len(groups), _AT_ONCE)):
+            self._send_some([one for group in some for one in group], known)
 
-    def _send_some(self, told: Sequence[_Told], known: dict[tuple[str, str], PublishedThrough | None]) -> None:
+    def _send_some(
+        self, events: Sequence[_MemberEvents], known: dict[tuple[str, str], PublishedThrough | None]
+    ) -> None:
         messages, progress, points = list[Message](), list[GroupProgress](), list[str]()
-        for one in told:
+        for one in events:
             payloads, state = one.pending(known.get((one.due.group, one.pipeline)) if one.due else None)
-            events = [encode(make_event(one.pipeline, self._run_id, payload)) for payload in payloads]
-            messages += [Message(event, one.pipeline.encode()) for event in events]
-            points += [one.point] if events else []
+            values = [encode(make_event(one.pipeline, self._run_id, payload)) for payload in payloads]
+            messages += [Message(value, one.pipeline.encode()) for value in values]
+            points += [one.point] if values else []
             if one.due and state:
                 reached = PublishedThrough(state.batch_number, state.commit_id)
                 progress.append(GroupProgress(one.due.group, state.offsets, reached.to_metadata()))
@@ -173,10 +175,10 @@ class EventsTogether:
         for point in dict.fromkeys(points):
             failpoint(f"events.{point}.sent")
 
-    def _known(self, told: Sequence[_Told]) -> dict[tuple[str, str], PublishedThrough | None]:
+    def _known(self, events: Sequence[_MemberEvents]) -> dict[tuple[str, str], PublishedThrough | None]:
         """How far each member has published, by group and member."""
         wanted = dict[str, dict[str, Offsets]]()
-        for one in told:
+        for one in events:
             if one.due:
                 wanted.setdefault(one.due.group, {})[one.pipeline] = one.due.state.offsets
         found = dict[tuple[str, str], PublishedThrough | None]()
@@ -200,7 +202,7 @@ class SharedRole:
         return self.events.group
 
     def publish(self, point: str, payloads: Sequence[Payload]) -> None:
-        self.events.tell([_Told(self.pipeline, point, payloads)])
+        self.events.add([_MemberEvents(self.pipeline, point, payloads)])
 
     def publish_due(self, all_due: Iterable[Due]) -> None:
-        self.events.tell([_Told(self.pipeline, due.point, due=due) for due in all_due])
+        self.events.add([_MemberEvents(self.pipeline, due.point, due=due) for due in all_due])

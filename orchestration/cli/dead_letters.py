@@ -84,11 +84,11 @@ def retry(pipeline: str, no_wait: bool) -> None:
         )
     merged = {table: one for table, one in done.applied.merged.items() if one}
     for table, one in merged.items():
-        _tell(table, one.batches, one.merged)
+        _say_merged(table, one.batches, one.merged)
     for table, rows in refused.items():
         output.say(f"{rows.tried - rows.stay:,} of {rows.tried:,} rows that {table} refused are mended")
         for replayed in rows.replayed:
-            _tell(table, replayed.batches, replayed.merged)
+            _say_merged(table, replayed.batches, replayed.merged)
         if rows.stay:
             output.say(f"  {rows.stay:,} stay: mend the table's options by what `{list_command(pipeline)}` says")
     raise_worst([*failed, *done.applied.failed.values(), *(rows.problem for rows in refused.values() if rows.problem)])
@@ -98,7 +98,7 @@ def retry(pipeline: str, no_wait: bool) -> None:
     output.result({**counts, "tables": tables, "refused": mended})
 
 
-def _tell(table: str, batches: Sequence[LandedBatch], merged: Merged) -> None:
+def _say_merged(table: str, batches: Sequence[LandedBatch], merged: Merged) -> None:
     counts = merged.counts
     numbers = f"{counts.inserted:,} inserted, {counts.updated:,} updated, {counts.deleted:,} deleted"
     output.say(f"  {table}: batches {batches[0].number} to {batches[-1].number}: {numbers}")

@@ -27,8 +27,8 @@ def infer(pipeline_or_topic: str, connection: str | None, registry: str | None, 
     """Print `source` for a topic, with the columns that its newest records have. Changes nothing.
 
     Of Avro, Protobuf and JSON Schema in Confluent's wire format the registry says the columns, of Kafka Connect's JSON
-    the schema in the records; plain JSON is told by its values. What is printed was tried on the records that were
-    read: the comments say how many of them fit, and what to look at.
+    the schema in the records; plain JSON is recognized by its values. What is printed was tried on the records
+    that were read: the comments say how many of them fit, and what to look at.
     """
     connections = load_connections()
     topics, registries = [pipeline_or_topic], [registry] if registry else []

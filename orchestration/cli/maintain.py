@@ -34,9 +34,9 @@ def maintain(pipeline: str, no_wait: bool) -> None:
         result = execute(instance, job, {}, config, not no_wait)
     _show(result)
     problems = [e.step_failure_data.user_failure_data for e in result.all_events if e.is_step_failure]
-    told = [problem.description if problem else "a step failed, see its log" for problem in problems]
-    output.result({"run_id": result.run_id, "done": _counts(result), "problems": told})
-    for line in told:
+    problem_texts = [problem.description if problem else "a step failed, see its log" for problem in problems]
+    output.result({"run_id": result.run_id, "done": _counts(result), "problems": problem_texts})
+    for line in problem_texts:
         click.echo(line, err=True)
     if problems:
         transient = [p and str(p.metadata["class"].value).startswith("transient") for p in problems]

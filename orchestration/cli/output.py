@@ -1,6 +1,6 @@
 """What a command prints: text for people, or with `--json` one JSON value that says the same.
 
-Every command has `--json`. It tells people what it does with `say` and `show`, which are silent then, and hands its
+Every command has `--json`. It says what it does with `say` and `show`, which are silent then, and hands its
 findings to `result`, which is silent otherwise. An error is JSON too, `{"error": {…}}`, unless there are findings
 already: then it is on standard error alone.
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from resources.errors import BatchmergeError
 
 _AS_JSON = ContextVar("as_json", default=False)
-_HAS_TOLD = ContextVar("has_told", default=False)
+_HAS_RESULT = ContextVar("has_told", default=False)
 
 
 def begin(arguments: Sequence[str]) -> None:
     """Before they are parsed, which may fail."""
     _AS_JSON.set("--json" in arguments)
-    _HAS_TOLD.set(False)
+    _HAS_RESULT.set(False)
 
 
 def with_json(command: click.Command) -> click.Command:
@@ -74,7 +74,7 @@ def result(found: object, *, again: bool = False) -> None:
         again: it is one of many values; each is a line.
     """
     if _AS_JSON.get():
-        _HAS_TOLD.set(True)
+        _HAS_RESULT.set(True)
         click.echo(json.dumps(_plain(found), indent=None if again else 2))
 
 
@@ -98,7 +98,7 @@ def cancelled() -> None:
 
 
 def _fail(kind: str, what: str, where: str, remedy: str, facts: Mapping[str, str]) -> None:
-    if not _HAS_TOLD.get():
+    if not _HAS_RESULT.get():
         result({"error": {"class": kind, "what": what, "where": where, "remedy": remedy, "facts": facts}})
 
 

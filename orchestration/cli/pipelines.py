@@ -45,7 +45,7 @@ class TableStatus(BaseModel):
     """One table, or the landing.
 
     Attributes:
-        lag: records that Kafka has and the table has not; None where that cannot be told now.
+        lag: records that Kafka has and the table has not; None where that is unknown now.
         seconds_behind: how long ago it had everything that there was; 0 where nothing waits.
         vtts: valid-through timestamp: no record of before is missing, of any partition.
         caught_up_through: the same, where a partition that was read to its end counts as of then.

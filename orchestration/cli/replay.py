@@ -190,7 +190,7 @@ def _counts(merged: Merged | None) -> list[str]:
 
 
 def _say_what_is_ahead(name: str, first: datetime, last: datetime) -> None:
-    """Of a replay of these hours, both included. A system that does not answer is the run's to tell."""
+    """Of a replay of these hours, both included. The run reports a system that does not answer."""
     end = last + timedelta(hours=1)
 
     def say(pipeline: Pipeline) -> None:

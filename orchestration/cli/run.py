@@ -98,7 +98,7 @@ def advance(
 
 
 def _say_what_is_ahead(name: str, max_batches: int | None) -> None:
-    """How many batches will be landed, before how many merges. A Kafka that does not answer is the run's to tell."""
+    """How many batches will be landed, before how many merges. The run reports a Kafka that does not answer."""
     from orchestration.sensors.lag import look
 
     try:

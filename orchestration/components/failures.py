@@ -24,13 +24,13 @@ def as_failures(retry: Retry | None = None, tries: int = 0) -> Iterator[None]:
     try:
         yield
     except BatchmergeError as problem:
-        told = failure(problem)
-        if retry is None or not told.allow_retries:
-            raise told from None
+        failed = failure(problem)
+        if retry is None or not failed.allow_retries:
+            raise failed from None
         again = dg.RetryPolicy(
             delay=retry.delay_seconds, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
         ).calculate_delay(tries + 1)
-        raise dg.RetryRequested(retry.max_retries, again) from told
+        raise dg.RetryRequested(retry.max_retries, again) from failed
     except dg.Failure:
         raise
     except Exception as bug:

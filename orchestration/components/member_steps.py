@@ -1,7 +1,7 @@
 """The steps of a pipeline with `for_each`: all its topics are landed, then the tables of one entry are merged. Where
 records name tables (`new_tables`), the landing is an ordinary one, and for `topic` read the name.
 
-A topic that fails stops no other. The landing tells of it in its metadata and lets the tables' steps go on with what is
+A topic that fails stops no other. The landing names it in its metadata and lets the tables' steps go on with what is
 landed; those do the same and fail at their end, naming what failed in the landing and in themselves.
 """
 
@@ -68,7 +68,7 @@ def run_landing_of_members(
                 batches = pipeline.intermediate.landed().batches
                 results = checks.landing_results(key, batches, len(outcome.done))
                 found[outcome.topic] = [*results, checks.fields_result(key, pipeline.spec, batches)]
-                open_lineage.tell_landed(pipeline, metadata.total(outcome.done).landed)
+                open_lineage.send_landed(pipeline, metadata.total(outcome.done).landed)
         results = landing_results_of_topics(context.instance, members, key, found)
     shown = {**landed_metadata(outcomes, time.monotonic() - began), **seen_metadata(launch, seen)}
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
@@ -128,12 +128,12 @@ class MergedMember:
 
 
 def _behind(members: Members, number: int, known: Sequence[Member]) -> tuple[list[Member], dict[str, BatchmergeError]]:
-    """Those whose table lacks something that is landed, by a look at two committed states, or has not told of what it
-    has; and those of which that cannot be said."""
-    told = members.told(f"tables-{number}")
+    """The members whose table lacks landed batches, by two committed states, or has unpublished commit events; and the
+    problems of those that cannot be asked."""
+    are_published = members.published_check(f"tables-{number}")
 
     def look(pipeline: Pipeline) -> bool | None:
-        return _is_due(pipeline, pipeline.destination_of(pipeline.table(number)), told) or None
+        return _is_due(pipeline, pipeline.destination_of(pipeline.table(number)), are_published) or None
 
     found = list(members.each(f"tables-{number}", known, look))
     return [o.member for o in found if o.member and o.done], {o.topic: o.problem for o in found if o.problem}
@@ -256,9 +256,9 @@ def _together(
     )
 
 
-def _is_due(pipeline: Pipeline, destination: Destination, told: Callable[[Offsets], bool]) -> bool:
+def _is_due(pipeline: Pipeline, destination: Destination, are_published: Callable[[Offsets], bool]) -> bool:
     landed = pipeline.intermediate.landed().batches
     if not landed:
         return False
     newest = landed[-1].batch
-    return destination.lacks(newest.commit_id) or not told(offsets.ends(newest.ranges))
+    return destination.lacks(newest.commit_id) or not are_published(offsets.ends(newest.ranges))

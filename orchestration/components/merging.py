@@ -83,13 +83,13 @@ def advance_or_replay(pipeline: Pipeline, destination: Destination, window: Wind
 def within_limit(
     pipeline: Pipeline, destination: Destination, columns: Sequence[RowColumn], work: Callable[[], Done]
 ) -> Done:
-    """Does the work within the table's time limit, and tells who follows the lineage."""
+    """Does the work within the table's time limit, and sends its lineage."""
     landed = open_lineage.landing(pipeline.intermediate)
     table_set = open_lineage.destination(destination, columns, landed)
     limit = destination.table.time_limit_seconds
-    with open_lineage.reported(pipeline, destination.name, [landed], table_set) as told:
+    with open_lineage.reported(pipeline, destination.name, [landed], table_set) as work_done:
         done = with_timeout(limit, destination.name, work, lambda: pipeline.interrupt(destination.name))
-        told.rows = done.merged.counts.inserted + done.merged.counts.updated if done.merged else 0
+        work_done.rows = done.merged.counts.inserted + done.merged.counts.updated if done.merged else 0
     return done
 
 

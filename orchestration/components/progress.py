@@ -19,9 +19,9 @@ class _ToRun(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            told_once = getattr(record, "once", False)
+            said_once = getattr(record, "once", False)
             again = record.created - self._said.get(record.msg, 0.0) >= self._pause
-            if record.levelno > self.level or told_once or again:
+            if record.levelno > self.level or said_once or again:
                 self._said[record.msg] = record.created
                 self._log_of_run.log(record.levelno, record.getMessage())
         except Exception:

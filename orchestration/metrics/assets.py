@@ -1,4 +1,4 @@
-"""Which assets tell of which tables, and the labels of these in the metrics."""
+"""Which assets stand for which tables, and the labels of these in the metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Assets:
     """The assets of pipelines.
 
     Attributes:
-        own: those that tell of one table, or of a landing.
+        own: those of one table, or of a landing.
         steps: those of steps that do many (`for_each`, `new_tables`): by topic, or name, what each is for.
         pipelines: whose they are, also those without a topic yet.
     """
@@ -41,7 +41,7 @@ def pipeline_assets() -> Assets:
     own, steps = dict[dg.AssetKey, Labels](), dict[dg.AssetKey, dict[str, Labels]]()
     specs = readable_specs(pipeline_names())
     for name, spec in specs.items():
-        for key, whose, labels in _told(name, spec):
+        for key, whose, labels in _labels_of(name, spec):
             if whose:
                 steps.setdefault(key, {})[whose] = labels
             else:
@@ -49,8 +49,8 @@ def pipeline_assets() -> Assets:
     return Assets(own, steps, frozenset(specs))
 
 
-def _told(name: str, spec: PipelineSpec) -> Iterator[tuple[dg.AssetKey, str, Labels]]:
-    """Each asset with what it tells of; with whose table that is, where it tells of many."""
+def _labels_of(name: str, spec: PipelineSpec) -> Iterator[tuple[dg.AssetKey, str, Labels]]:
+    """Each asset with the labels of its table; with whose table that is, where it stands for many."""
     if not spec.source.for_each:
         yield landing_key(name), "", (name, landing_label())
     for one in known_tables(name, spec):

@@ -63,7 +63,7 @@ class EventTotals:
         if self._start is None:
             self._start = max(self._last(keys).values(), default=0)
         self._begin(assets, keys, self._start)
-        # One question about all of them: nearly none of hundreds of tables has news.
+        # One question about all of them: nearly none of hundreds of tables has changed.
         for key, last in self._last(assets.keys).items():
             if last > self._seen[key]:
                 self._follow(assets, key)

@@ -56,7 +56,7 @@ class Measured:
             try:
                 self.look()
             except Exception as problem:
-                # What was seen before stays, and its age tells of this.
+                # What was seen before stays, and its age shows this.
                 _LOG.warning("no look at the systems: %s", problem)
             over.wait(pause)
 

@@ -11,7 +11,7 @@ class Measure:
 
     Attributes:
         name: as Prometheus shows it, with its unit and for counters ``_total`` at the end.
-        labels: beside them nothing tells two series apart.
+        labels: nothing else distinguishes two series.
         counter: it only grows, from 0 at the start of the process that measures.
     """
 

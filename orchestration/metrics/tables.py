@@ -19,7 +19,7 @@ def table_samples(status: Status) -> Iterator[Sample]:
 def _pipeline(pipeline: PipelineStatus) -> Iterator[Sample]:
     yield Sample(measures.PAUSED, (pipeline.name,), float(pipeline.paused))
     if pipeline.problem:
-        # There are no tables to tell of where not even the pipeline can be opened.
+        # There are no tables to report where not even the pipeline can be opened.
         yield Sample(measures.UP, (pipeline.name, landing_label()), 0.0)
     for table in pipeline.tables:
         # `status` names the intermediate table, too; here one label stands for all landings.

@@ -19,7 +19,7 @@ from orchestration.sensors.idle import file_hash
 
 
 def resident_job(launch: Launch) -> dg.JobDefinition:
-    """Named ``<pipeline>_resident``. Its steps are no assets' own: each tells of its asset as often as it sees fit."""
+    """Named ``<pipeline>_resident``. Its steps are no assets' own: each materializes its asset when it decides to."""
     name, spec = launch.name, launch.spec
     landing = names.landing_key(name)
     land = stay_landing_of_members if spec.source.for_each else stay_landing

@@ -27,7 +27,7 @@ def stay_landing(stay: Staying) -> None:
         pipeline, done, refused, first = None, _Landed(), 0, True
         for _ in ticks:
             pipeline = pipeline or stay.open()
-            # The first time also without news: a run that died may have left events unpublished.
+            # The first time also without changes: a run that died may have left events unpublished.
             if first or protocol.plan(pipeline).batch:
                 try:
                     with stay.turn():
@@ -39,20 +39,20 @@ def stay_landing(stay: Staying) -> None:
                         raise
             first = False
             if stay.is_due(bool(done.batches)):
-                _tell(stay, pipeline, done)
+                _materialize(stay, pipeline, done)
         if pipeline and done.batches:
-            _tell(stay, pipeline, done)
+            _materialize(stay, pipeline, done)
 
 
 class _Landed:
-    """What was landed since it was last told, the seconds that took, and the batch before."""
+    """What was landed since the last materialization, the seconds that took, and the batch before."""
 
     def __init__(self) -> None:
         self.batches = list[LandedBatch]()
         self.before = list[LandedBatch]()
         self.seconds = 0.0
 
-    def told(self) -> None:
+    def restart_period(self) -> None:
         self.before, self.batches, self.seconds = self.batches[-1:] or self.before, [], 0.0
 
 
@@ -74,13 +74,13 @@ def _land(stay: Staying, pipeline: Pipeline, done: _Landed) -> None:
     done.seconds += time.monotonic() - began
 
 
-def _tell(stay: Staying, pipeline: Pipeline, done: _Landed) -> None:
+def _materialize(stay: Staying, pipeline: Pipeline, done: _Landed) -> None:
     results = checks.landing_results(stay.key, [*done.before, *done.batches])
     results.append(checks.fields_result(stay.key, pipeline.spec, pipeline.intermediate.landed().batches))
     batches, rows = done.batches, metadata.total(done.batches).landed
-    open_lineage.tell_landed(pipeline, rows)
-    told = shown(pipeline, batches, done.seconds)
-    done.told()
-    stay.tell_of_topics(len(batches), rows)
-    version = told.get("data_version", dg.DataVersion("")).value
-    stay.tell(told["metadata"], results, version or None, batches=len(batches), rows=rows)
+    open_lineage.send_landed(pipeline, rows)
+    shown_facts = shown(pipeline, batches, done.seconds)
+    done.restart_period()
+    stay.observe_topics(len(batches), rows)
+    version = shown_facts.get("data_version", dg.DataVersion("")).value
+    stay.materialize(shown_facts["metadata"], results, version or None, batches=len(batches), rows=rows)

@@ -86,15 +86,15 @@ def stay_landing_of_members(stay: Staying) -> None:
                 topics.took(stood, _problems(outcomes), now)
             done.see(seen)
             if stay.is_due(bool(done.batches)):
-                _tell_landed(stay, members, topics, done)
+                _materialize_landed(stay, members, topics, done)
         if done.batches:
-            _tell_landed(stay, members, topics, done)
+            _materialize_landed(stay, members, topics, done)
 
 
 @dataclass
 class _LandedTopics:
-    """What was landed since it was last told, by topic, and the seconds that took; the batch before that, and what
-    Kafka had last."""
+    """What was landed since the last materialization, by topic, and the seconds that took; the batch before that, and
+    what Kafka had last."""
 
     batches: dict[str, list[LandedBatch]] = field(default_factory=dict)
     before: dict[str, LandedBatch] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class _LandedTopics:
         known = [self.before[topic]] if topic in self.before else []
         return checks.landing_results(stay.key, [*known, *self.batches[topic]])
 
-    def told(self) -> None:
+    def restart_period(self) -> None:
         self.before |= {topic: batches[-1] for topic, batches in self.batches.items()}
         self.batches, self.seconds, self.appeared = {}, 0.0, ()
 
@@ -128,7 +128,7 @@ def _land(stay: Staying, members: Members, seen: Seen, done: _LandedTopics) -> d
     return outcomes
 
 
-def _tell_landed(stay: Staying, members: Members, topics: Topics, done: _LandedTopics) -> None:
+def _materialize_landed(stay: Staying, members: Members, topics: Topics, done: _LandedTopics) -> None:
     outcomes = [Outcome(topic, done=batches) for topic, batches in done.batches.items()]
     refused = done.seen.failed if done.seen else {}
     problems = [Outcome[list[LandedBatch]](t, problem=p) for t, p in {**refused, **topics.problems}.items()]
@@ -138,14 +138,14 @@ def _tell_landed(stay: Staying, members: Members, topics: Topics, done: _LandedT
             pipeline = members.open(member)
             every = pipeline.intermediate.landed().batches
             found[member.topic].append(checks.fields_result(stay.key, pipeline.spec, every))
-            open_lineage.tell_landed(pipeline, metadata.total(landed).landed)
+            open_lineage.send_landed(pipeline, metadata.total(landed).landed)
     results = landing_results_of_topics(stay.context.instance, members, stay.key, found)
     appeared = replace(done.seen, appeared=done.appeared) if done.seen else None
     shown = {**landed_metadata([*outcomes, *problems], done.seconds), **seen_metadata(stay.launch, appeared)}
     batches = [batch for of_topic in done.batches.values() for batch in of_topic]
-    stay.tell_of_topics(len(batches), metadata.total(batches).landed)
-    done.told()
-    stay.tell(shown, results, None, batches=len(batches), rows=metadata.total(batches).landed)
+    stay.observe_topics(len(batches), metadata.total(batches).landed)
+    done.restart_period()
+    stay.materialize(shown, results, None, batches=len(batches), rows=metadata.total(batches).landed)
 
 
 def stay_merging_of_members(stay: Staying) -> None:
@@ -153,17 +153,17 @@ def stay_merging_of_members(stay: Staying) -> None:
     assert stay.table
     number = stay.launch.spec.tables.index(stay.table)
     with stay.at_work() as ticks:
-        members, topics, news = stay.members(), Topics(), dict[str, MergedBatches]()
+        members, topics, merges = stay.members(), Topics(), dict[str, MergedBatches]()
         for _ in ticks:
             due, now = _due(members, topics), time.time()
             if due:
                 with stay.turn():
-                    outcomes = _merge(stay, members, number, [member for member, _ in due], news)
+                    outcomes = _merge(stay, members, number, [member for member, _ in due], merges)
                 topics.took({member.topic: landed for member, landed in due}, _problems(outcomes), now)
-            if stay.is_due(bool(news)):
-                _tell_merged(stay, members, number, topics, news)
-        if news:
-            _tell_merged(stay, members, number, topics, news)
+            if stay.is_due(bool(merges)):
+                _materialize_merged(stay, members, number, topics, merges)
+        if merges:
+            _materialize_merged(stay, members, number, topics, merges)
 
 
 def _due(members: Members, topics: Topics) -> list[tuple[Member, str]]:
@@ -181,7 +181,7 @@ def _due(members: Members, topics: Topics) -> list[tuple[Member, str]]:
 
 
 def _merge(
-    stay: Staying, members: Members, number: int, due: list[Member], news: dict[str, MergedBatches]
+    stay: Staying, members: Members, number: int, due: list[Member], merges: dict[str, MergedBatches]
 ) -> dict[str, Outcome[MergedBatches]]:
     """Merges the tables of these members."""
     outcomes = dict[str, Outcome[MergedBatches]]()
@@ -195,39 +195,41 @@ def _merge(
         outcomes[outcome.topic] = outcome
         if merged := outcome.done:
             stay.require(_broken(checks.table_results(stay.key, merged.after, merged.batches, merged.batches)))
-            news[outcome.topic] = merged.since(news.get(outcome.topic))
+            merges[outcome.topic] = merged.since(merges.get(outcome.topic))
     return outcomes
 
 
-def _tell_merged(stay: Staying, members: Members, number: int, topics: Topics, news: dict[str, MergedBatches]) -> None:
+def _materialize_merged(
+    stay: Staying, members: Members, number: int, topics: Topics, merges: dict[str, MergedBatches]
+) -> None:
     """What was done since the last time, with what takes a look at the tables themselves."""
     assert stay.table
 
     def look(pipeline: Pipeline) -> MergedMember:
         topic = pipeline.only or pipeline.spec.source.topics[0]
-        table, merged = pipeline.table(number), news[topic]
+        table, merged = pipeline.table(number), merges[topic]
         destination, now = pipeline.destination_of(table), Ends(at, ends.get(topic))
         done = settled(pipeline, destination, merged.batches, merged.before, merged.merged)
         counts, columns = merged.merged.counts, metadata.table_columns(destination.spec, table)
-        open_lineage.tell_merged(pipeline, destination, columns, counts.inserted + counts.updated)
+        open_lineage.send_merged(pipeline, destination, columns, counts.inserted + counts.updated)
         return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, None, now))
 
-    whose = [member for member in members.known() if member.topic in news]
+    whose = [member for member in members.known() if member.topic in merges]
     at, ends = datetime.now(UTC), members.ends(whose)
-    hour, told, problems = f"{at:%Y-%m-%d-%H:00}", list[MergedMember](), dict(topics.problems)
+    hour, shown, problems = f"{at:%Y-%m-%d-%H:00}", list[MergedMember](), dict(topics.problems)
     with stay.turn():
         for outcome in members.each(f"tables-{number}", whose, look):
             if outcome.done:
                 stay.context.log_event(materialization(outcome.done, hour))
-                told.append(outcome.done)
+                shown.append(outcome.done)
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
-    batches = sum(len(merged.batches) for merged in news.values())
-    rows = sum(merged.merged.counts.changes for merged in news.values())
-    news.clear()
+    batches = sum(len(merged.batches) for merged in merges.values())
+    rows = sum(merged.merged.counts.changes for merged in merges.values())
+    merges.clear()
     specs = checks.table_checks(stay.key, stay.table, stay.launch.spec.freshness)
-    results = checks.together(stay.key, specs, {f"{one.topic} {one.table.table}": one.results for one in told})
-    stay.tell(merged_metadata(told, problems), results, None, batches=batches, rows=rows)
+    results = checks.together(stay.key, specs, {f"{one.topic} {one.table.table}": one.results for one in shown})
+    stay.materialize(merged_metadata(shown, problems), results, None, batches=batches, rows=rows)
 
 
 def _problems(outcomes: Mapping[str, Outcome[Any]]) -> dict[str, BatchmergeError]:

@@ -23,8 +23,8 @@ from orchestration.resident.staying import Staying
 
 
 @dataclass
-class _News:
-    """A table of the step, and what was merged into it since that was last told."""
+class _TableProgress:
+    """A table of the step, and what was merged into it since its last materialization."""
 
     stay: Staying
     destination: Destination
@@ -35,28 +35,28 @@ def stay_merging(stay: Staying) -> None:
     """Merges at every tick what is landed and not yet in the step's tables, until the step is over."""
     with stay.at_work() as ticks:
         # Opened at the first tick: a step that failed by a mistake in a file is to wait before it looks again.
-        pipeline, tables, first = None, list[_News](), True
+        pipeline, tables, first = None, list[_TableProgress](), True
         for _ in ticks:
             if pipeline is None:
                 pipeline = stay.open()
-                tables = [_News(stay.of(table), pipeline.destination_of(table)) for table in stay.tables]
-            # The first time also without news: a run that died may have left events unpublished.
+                tables = [_TableProgress(stay.of(table), pipeline.destination_of(table)) for table in stay.tables]
+            # The first time also without changes: a run that died may have left events unpublished.
             if first or _are_behind(pipeline, tables):
                 _merge(stay, pipeline, tables)
             first = False
             if stay.is_due(any(one.merged for one in tables)):
-                _tell(stay, pipeline, tables)
+                _materialize(stay, pipeline, tables)
         if pipeline and any(one.merged for one in tables):
-            _tell(stay, pipeline, tables)
+            _materialize(stay, pipeline, tables)
 
 
-def _are_behind(pipeline: Pipeline, tables: Sequence[_News]) -> bool:
+def _are_behind(pipeline: Pipeline, tables: Sequence[_TableProgress]) -> bool:
     """A look at committed states."""
     landed = pipeline.intermediate.committed()
     return landed is not None and any(one.destination.lacks(landed.commit_id) for one in tables)
 
 
-def _merge(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
+def _merge(stay: Staying, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
     def work() -> list[MergedTable]:
         _require_landed(stay, pipeline, tables)
         if pipeline.spec.commit == "together":
@@ -73,8 +73,8 @@ def _merge(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
                 one.stay.require(results)
 
 
-def _require_landed(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
-    """What is wrong with the landing is the landing's to tell, and nobody merges it."""
+def _require_landed(stay: Staying, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
+    """Stops where the landing's checks fail: nobody merges a broken landing."""
     merged = min(state.batch_number if state else 0 for one in tables for state in one.destination.states())
     landed = _newest(pipeline.intermediate.landed().batches, merged)
     if any(not result.passed for result in checks.landing_results(landing_key(pipeline.name), landed)):
@@ -86,7 +86,7 @@ def _newest(landed: Sequence[LandedBatch], merged: int) -> list[LandedBatch]:
     return [batch for batch in landed if batch.number >= merged]
 
 
-def _tell(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
+def _materialize(stay: Staying, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
     """What was done since the last time, with what takes a look at the tables themselves."""
 
     def look() -> list[Done]:
@@ -101,23 +101,23 @@ def _tell(stay: Staying, pipeline: Pipeline, tables: Sequence[_News]) -> None:
         found = stay.limited(_time_limit(tables), pipeline, _roles(tables), look)
     ends = Ends.now(pipeline)
     for one, now in zip(tables, found, strict=True):
-        _tell_one(pipeline, one, now, ends)
+        _materialize_one(pipeline, one, now, ends)
 
 
-def _tell_one(pipeline: Pipeline, one: _News, now: Done, ends: Ends) -> None:
+def _materialize_one(pipeline: Pipeline, one: _TableProgress, now: Done, ends: Ends) -> None:
     table, counts = one.stay.table, now.merged.counts if now.merged else None
     assert table
     results, shown = report(pipeline, one.stay.key, table, now, None, ends)
     written = counts.inserted + counts.updated if counts else 0
-    open_lineage.tell_merged(pipeline, one.destination, table_columns(pipeline.spec, table), written)
+    open_lineage.send_merged(pipeline, one.destination, table_columns(pipeline.spec, table), written)
     one.merged = None
     version, rows = now.after.commit_id if now.after else None, counts.changes if counts else 0
-    one.stay.tell(shown, results, version, batches=len(now.batches), rows=rows)
+    one.stay.materialize(shown, results, version, batches=len(now.batches), rows=rows)
 
 
-def _time_limit(tables: Sequence[_News]) -> float:
+def _time_limit(tables: Sequence[_TableProgress]) -> float:
     return max(one.destination.table.time_limit_seconds for one in tables)
 
 
-def _roles(tables: Sequence[_News]) -> list[str]:
+def _roles(tables: Sequence[_TableProgress]) -> list[str]:
     return [one.destination.name for one in tables]

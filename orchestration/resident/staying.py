@@ -1,4 +1,4 @@
-"""What the steps of a run that stays have in common: when they work, when they are over, and what they tell Dagster."""
+"""What the steps of a continuous run have in common: when they work, when they end, and what they report."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from orchestration.sensors.lag import lags, look_at, topic_points
 from resources.errors import TransientError
 
 T = TypeVar("T")
-# Seconds: between two materializations; until a check that says the same is told again; and between two warnings alike.
-_TELL_EVERY, _CHECKS_EVERY, _WARN_EVERY = 60.0, 300.0, 60.0
+# Seconds: between two materializations; until an unchanged check is reported again; and between two warnings alike.
+_REPORT_EVERY, _CHECKS_EVERY, _WARN_EVERY = 60.0, 300.0, 60.0
 
 
 class StayConfig(dg.Config):
-    """What the sensor tells a step of a run that follows a failed one."""
+    """What a step of a run that follows a failed one gets from the sensor."""
 
     not_before: float = 0.0
     because: str = ""
@@ -55,7 +55,7 @@ class Staying:
     pool: str
     table: Table | None = None
     _checks: dict[str, tuple[object, float]] = field(default_factory=dict)
-    _told: float = field(default_factory=time.monotonic)
+    _reported_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self._asked_at, self._turns = asked_at(self.context), Turns(self.context, self.pool)
@@ -76,7 +76,7 @@ class Staying:
         return list(self.launch.spec.tables) if self.launch.spec.commit == "together" else [self.table]
 
     def of(self, table: Table) -> Staying:
-        """The same step, as it tells of this one of its tables."""
+        """The same step, as it reports this one of its tables."""
         if table is self.table:
             return self
         return Staying(self.context, self.launch, self.config, names.table_key(table), self.pool, table)
@@ -128,11 +128,11 @@ class Staying:
     def ring(self, tables: Sequence[dg.AssetKey]) -> None:
         ring(self.context.run_id, [names.resident_op(self.launch.name, key) for key in tables])
 
-    def is_due(self, has_news: bool) -> bool:
-        """Whether it is time to tell: at most once a minute, and from time to time where there is nothing new."""
-        return time.monotonic() - self._told >= (_TELL_EVERY if has_news else self._longest)
+    def is_due(self, has_changes: bool) -> bool:
+        """Whether a materialization is due: once a minute after changes, more rarely without any."""
+        return time.monotonic() - self._reported_at >= (_REPORT_EVERY if has_changes else self._longest)
 
-    def tell_of_topics(self, batches: int, rows: int) -> None:
+    def observe_topics(self, batches: int, rows: int) -> None:
         """Points in the plots of the topics, since Dagster draws only one an hour for a table. None where a system does
         not answer now."""
         with suppress(TransientError):
@@ -142,13 +142,13 @@ class Staying:
                 self.context.log_event(point)
 
     def _rates(self, batches: int, rows: int) -> dict[str, dg.MetadataValue]:
-        minutes = max((time.monotonic() - self._told) / 60, 1 / 60)
+        minutes = max((time.monotonic() - self._reported_at) / 60, 1 / 60)
         return {
             "batches per minute": dg.MetadataValue.float(round(batches / minutes, 1)),
             "rows per minute": dg.MetadataValue.float(round(rows / minutes, 1)),
         }
 
-    def tell(
+    def materialize(
         self,
         shown: Mapping[str, dg.MetadataValue],
         results: Sequence[dg.AssetCheckResult],
@@ -163,7 +163,7 @@ class Staying:
             version: the commit id that the table stands at.
         """
         rates = self._rates(batches, rows)
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         self.context.log_event(
             dg.AssetMaterialization(
                 self.key,
@@ -175,7 +175,7 @@ class Staying:
         self.require(results)
 
     def require(self, results: Sequence[dg.AssetCheckResult]) -> None:
-        """Tells of checks whose result is another one than before, and stops the step where an invariant is broken."""
+        """Reports checks whose result has changed, and stops the step where an invariant is broken."""
         for one in results:
             assert one.check_name
             said, now = (one.passed, one.description), time.monotonic()

@@ -1,1 +1,1 @@
-"""Sensors: what starts runs and tells people, beside the schedules."""
+"""Sensors: what starts runs and notifies people, beside the schedules."""

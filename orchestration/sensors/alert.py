@@ -1,4 +1,4 @@
-"""Tells people about failed runs by webhook: once per failure, with pipeline, batch, error and remedy."""
+"""Reports failed runs by webhook: once per failure, with pipeline, batch, error and remedy."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def _step_text(step: dict[str, object]) -> str:
 
 def _step(event: DagsterEvent) -> dict[str, object]:
     facts = failure_facts(event)
-    told = {name: facts.get(name) for name in ("class", "where", "remedy")}
-    return {"step": event.step_key, "error": failure_text(event), **told, "batch": facts.get("fact batch")}
+    shown = {name: facts.get(name) for name in ("class", "where", "remedy")}
+    return {"step": event.step_key, "error": failure_text(event), **shown, "batch": facts.get("fact batch")}
 
 
 def _pipeline_of(run: dg.DagsterRun) -> str:

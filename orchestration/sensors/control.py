@@ -40,10 +40,10 @@ def control_sensor(name: str, spec: PipelineSpec) -> dg.SensorDefinition:
         tags={PIPELINE_TAG: name},
     )
     def control(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        news = _news(context, name, spec)
-        if isinstance(news, dg.SensorResult):
-            return news
-        events, cursor = news
+        found = _new_events(context, name, spec)
+        if isinstance(found, dg.SensorResult):
+            return found
+        events, cursor = found
         foreign = [event for event in events if context.instance.get_run_by_id(event.run_id) is None]
         shown = list(_materializations(spec, foreign))
         reason = None if shown else f"{len(events)} new events, none from elsewhere"
@@ -68,10 +68,10 @@ def after_commit(
         description=f"Starts {target.name} when all tables of {name} have a new batch.",
     )
     def after(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        news = _news(context, name, spec)
-        if isinstance(news, dg.SensorResult):
-            return news
-        events, cursor = news
+        found = _new_events(context, name, spec)
+        if isinstance(found, dg.SensorResult):
+            return found
+        events, cursor = found
         complete = [event.payload.batch_number for event in events if isinstance(event.payload, CommitComplete)]
         requests = [dg.RunRequest(tags={"batchmerge/batch": str(max(complete))})] if complete else []
         reason = None if requests else f"no batch of {name} was completed"
@@ -80,7 +80,7 @@ def after_commit(
     return after
 
 
-def _news(
+def _new_events(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec
 ) -> tuple[list[Event], Cursor] | dg.SensorResult:
     """Events of the pipeline that were not seen yet; or why there are none to be had now."""

@@ -25,14 +25,14 @@ def file_hash(spec: PipelineSpec) -> str:
 
 
 def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:
-    """Why a run would find nothing to do; None where it might, or where that cannot be told."""
+    """Why a run would find nothing to do; None where it might, or where that is unknown."""
     runs = instance.get_run_records(dg.RunsFilter(statuses=_FINISHED, tags={PIPELINE_TAG: name}), limit=1)
     if not runs or not settles(runs[0], spec, time.time()):
         return None
     try:
         seen = with_timeout(_PATIENCE, f"Kafka for {name}", lambda: look_at(name, spec))
     except BatchmergeError:
-        return None  # the run's to tell
+        return None  # the run reports it
     # A batch that no run has landed, of a reset or a replay, has no offsets of its own.
     as_left = runs[0].dagster_run.tags.get(LANDED_TAG) == str(seen.batches)
     if seen.landing or seen.tables or not as_left:

@@ -138,7 +138,7 @@ class _Runs:
             time.sleep(0.1)
 
     def end(self) -> None:
-        """In order, if they can: cancelled and told so. What is left is killed with this process."""
+        """In order, if they can: cancelled and notified. What is left is killed with this process."""
         for pid in self._pids:
             os.kill(pid, signal.SIGINT)
         self.wait(_PATIENCE)

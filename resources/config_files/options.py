@@ -16,7 +16,7 @@ _MOST = 3
 
 
 def find(model: type[BaseModel], loc: tuple[Any, ...]) -> tuple[Any, FieldInfo | None]:
-    """The type at a location of pydantic's, and the option that it belongs to; None where it cannot be told."""
+    """The type at a location of pydantic's, and the option that it belongs to; None where it is unknown."""
     at: Any = model
     option: FieldInfo | None = None
     for step in loc:
@@ -34,7 +34,7 @@ def find(model: type[BaseModel], loc: tuple[Any, ...]) -> tuple[Any, FieldInfo |
 
 
 def kinds_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
-    """What the option that tells alternatives apart may say at a location."""
+    """What the option that distinguishes alternatives may say at a location."""
     return [str(value) for member in _members(find(model, loc)[0]) if _is_model(member) for value in _literals(member)]
 
 
@@ -113,7 +113,7 @@ def _chosen(annotation: Any, step: Any) -> Any:
 
 
 def _literals(model: type[BaseModel]) -> list[Any]:
-    """The value of the option that tells one kind from another."""
+    """The value of the option that distinguishes the kinds."""
     return [
         value
         for option in model.model_fields.values()

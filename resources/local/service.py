@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 Say = Callable[[str], None]
-"""Tells the person who waits what happens: one line each."""
+"""Says to the person who waits what happens: one line each."""
 
 Lake = Literal["file", "s3", "gcs"]
 """In a folder of the data folder, or in a local object store."""
@@ -77,7 +77,7 @@ class Service(ABC):
 
     @abstractmethod
     def prepare(self, site: Site, say: Say) -> Command:
-        """Downloads what is missing, writes the configuration, and tells how to start."""
+        """Downloads what is missing, writes the configuration, and says how to start."""
 
     @abstractmethod
     def ready(self, site: Site) -> bool:

@@ -99,7 +99,7 @@ class SparkServer(Service):
 
 
 def answers(address: str) -> bool:
-    """Whether the Connect server at ``host:port`` tells its version; it listens before it has a session."""
+    """Whether the Connect server at ``host:port`` says its version; it listens before it has a session."""
     import grpc
     from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 

@@ -1,4 +1,4 @@
-"""The services of one data folder: start what is missing, stop all, tell how they are.
+"""The services of one data folder: start what is missing, stop all, report how they are.
 
 What is known of a stack is in `stack.json` of its data folder: the ports that its services keep, and the processes
 that were started. Two data folders have nothing in common but the downloads.
@@ -47,7 +47,7 @@ class ServiceStatus(BaseModel):
     """How one service is.
 
     `state`: running (answers), silent (its process lives but does not answer), died (was started, its process is gone),
-    stopped, or unavailable (cannot run on this machine; `reason` tells why).
+    stopped, or unavailable (cannot run on this machine; `reason` says why).
     """
 
     model_config = ConfigDict(frozen=True)

@@ -165,7 +165,7 @@ def test_it_holds_the_pool_only_while_it_works(instance: dg.DagsterInstance, mon
                 with stay.turn():
                     held.append([before, claimed()])
                 good = dg.AssetCheckResult(check_name="counts_add_up", asset_key=landing, passed=True)
-                stay.tell({"lag": dg.MetadataValue.int(0)}, [good], "commit", batches=2, rows=10)
+                stay.materialize({"lag": dg.MetadataValue.int(0)}, [good], "commit", batches=2, rows=10)
                 if len(held) == 2:
                     pauses.pause(instance, "p", FLOW.spec, None, "anna")
 

@@ -22,7 +22,7 @@ def expected_table(month: int | None = 1) -> pa.Table:
     """The flights of a month of 2013 (or of the year: None) that left, with the columns of `TABLE_COLUMNS`, by key.
 
     Raises:
-        InvariantBroken: the key does not tell two flights apart (another version of the data).
+        InvariantBroken: the key does not distinguish two flights (another version of the data).
     """
     folder = data_folder()
     with zipfile.ZipFile(folder / "flights.csv.zip") as archive, archive.open("flights.csv") as file:

@@ -233,7 +233,7 @@ def test_text_in_arrays_and_maps_takes_any_value_too() -> None:
 
 def test_column_that_records_bring_holds_numbers_of_any_digits() -> None:
     whole = struct(a=_UNLIMITED, b=_CENTS | {"parameters": {"connect.decimal.precision": "60"}}, c=_CENTS)
-    decoder = ConnectJson(pa.struct([("id", pa.int64())]), Watch("tell"))
+    decoder = ConnectJson(pa.struct([("id", pa.int64())]), Watch("report"))
     found = decoder.decode(pa.array([compact(whole, {"a": {"scale": 0, "value": "AQ=="}, "b": "AQ==", "c": "AQ=="})]))
     types = {path: one.type for path, one in found.unknown.by_path.items()}
     assert types == {("a",): pa.string(), ("b",): pa.string(), ("c",): pa.decimal128(5, 2)}
@@ -242,7 +242,7 @@ def test_column_that_records_bring_holds_numbers_of_any_digits() -> None:
 def test_field_of_a_wider_type_than_its_column_is_told_also_of_records_that_do_not_fit() -> None:
     whole = struct(n=field("int64"), m=field("int64"), same=field("int32"))
     kind = pa.struct([("n", pa.int32()), ("m", pa.int32()), ("same", pa.int32())])
-    decoder = copied(ConnectJson(kind, Watch("tell", widens=frozenset({("n",), ("same",)}))))
+    decoder = copied(ConnectJson(kind, Watch("report", widens=frozenset({("n",), ("same",)}))))
     found = decoder.decode(pa.array([compact(whole, {"n": 2**40, "m": 1, "same": 1})]))
     assert found.errors[0].kind == "range"
     assert {path: one.type for path, one in found.unknown.by_path.items()} == {("n",): pa.int64()}
@@ -265,6 +265,6 @@ def test_parts_of_a_column_become_wider_and_what_has_its_name_elsewhere_does_not
         ]
     )
     brought = {("n",), ("s", "n"), ("l", "element"), ("m", "value", "n")}
-    decoder = copied(ConnectJson(kind, Watch("tell", widens=frozenset(brought))))
+    decoder = copied(ConnectJson(kind, Watch("report", widens=frozenset(brought))))
     found = decoder.decode(pa.array([compact(whole, {"n": 1, "s": None, "declared": None, "l": [], "m": {}})]))
     assert {path: one.type for path, one in found.unknown.by_path.items()} == dict.fromkeys(brought, pa.int64())
