@@ -5,8 +5,9 @@ Where records name tables (`new_tables`), there is one landing; then the tables 
 Each member is a pipeline like any other, so the protocol is the protocol (jobs/protocol.py). Here is only what makes
 hundreds of them cheap: Kafka is asked about all topics at once, catalogs and clients are shared, one Spark job reads
 the records of all that are landed (jobs/landing/reads.py), one more does the merges of all that take one task, a few
-Spark sessions serve the others in turn, one Kafka transaction has the events of many (jobs/events/together.py), and a
-member without anything new costs one look at its committed state. A member that fails stops no other.
+Spark sessions serve the others in turn, one Kafka transaction has the events of many members
+(jobs/events/shared_events.py), and a member without anything new costs one look at its committed state. A member that
+fails stops no other.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState
-from jobs.events.together import EventsTogether
+from jobs.events.shared_events import SharedEvents
 from jobs.known_topics import known_member, known_members, remember
-from jobs.landing.reads import Reads, WantedRead, read_alone, read_together
+from jobs.landing.reads import Reads, WantedRead, read_alone, read_in_one_job
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline, look
 from jobs.plan import TopicState
+from jobs.shared_jobs import Participant, SharedJobs
 from jobs.side_by_side import OneSession, Outcome, outcome_of, side_by_side
 from jobs.spark_tasks import OneTask, Task, reports_for_each
 from jobs.spec.members import Member, is_read
 from jobs.spec.pipeline import PipelineSpec
-from jobs.together import Part, Together
 from resources.connections import Connections, KafkaConnection, SparkConnection
 from resources.errors import BatchmergeError, TopicMissing
 from resources.kafka import KafkaCluster
@@ -75,7 +76,7 @@ class Members:
     run_id: str = "by-hand"
     topics: Collection[str] = ()
     _sessions: dict[str, OneSession] = field(default_factory=dict, init=False)
-    _roles: dict[str, EventsTogether] = field(default_factory=dict, init=False)
+    _roles: dict[str, SharedEvents] = field(default_factory=dict, init=False)
 
     def known(self) -> list[Member]:
         """Those that are known without asking Kafka; where records name tables, one for each name."""
@@ -97,7 +98,7 @@ class Members:
         sessions: dict[str, SparkSession] | None = None,
         reads: Reads = read_alone,
         one_task: OneTask | None = None,
-        events: EventsTogether | None = None,
+        events: SharedEvents | None = None,
     ) -> Pipeline:
         """The member as a pipeline; where records name tables, the whole one, about one name."""
         named = self.spec.new_tables is not None
@@ -207,16 +208,16 @@ class Members:
         """As `each`, for work that reads Kafka: one Spark job reads for all that wait for records."""
         session, events = self._kept(role), self._events(role)
 
-        def one(member: Member, part: Part[WantedRead, list[TaskReport]]) -> T | None:
-            reads: Reads = lambda _spark, wanted: part(wanted)  # noqa: E731
-            return work(self.open(member, states[member.topic], part.seat, reads, events=events))
+        def one(member: Member, participant: Participant[WantedRead, list[TaskReport]]) -> T | None:
+            reads: Reads = lambda _spark, wanted: participant(wanted)  # noqa: E731
+            return work(self.open(member, states[member.topic], participant.slot, reads, events=events))
 
-        def together(wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
+        def run_job(wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
             events.publish()
-            return read_together(session[role], wanted)
+            return read_in_one_job(session[role], wanted)
 
         with events.published():
-            yield from self._together(members, [session] * self.spec.batch.at_once, together, one)
+            yield from self._in_shared_jobs(members, [session] * self.spec.batch.at_once, run_job, one)
 
     def each_merging(
         self,
@@ -225,38 +226,38 @@ class Members:
         work: Callable[[Pipeline], T | None],
     ) -> Iterator[Outcome[T]]:
         """As `each`, for work that merges: one Spark job does what takes one task of each table."""
-        shared = self._kept(f"{role}-together")
+        shared = self._kept(f"{role}-shared")
         places = [self._kept(f"{role}-{worker}") for worker in range(self.spec.batch.at_once)]
         # Tables that records name have the same topics: each is a role of its own.
         events = None if self.spec.new_tables else self._events(role)
 
-        def one(member: Member, part: Part[Task, list[str]]) -> T | None:
-            return work(self.open(member, None, part.seat, one_task=_SharedTask(part), events=events))
+        def one(member: Member, participant: Participant[Task, list[str]]) -> T | None:
+            return work(self.open(member, None, participant.slot, one_task=_SharedTask(participant), events=events))
 
-        def together(tasks: Sequence[Task]) -> list[list[str]]:
+        def run_job(tasks: Sequence[Task]) -> list[list[str]]:
             return reports_for_each(shared[role], tasks)
 
         with events.published() if events else nullcontext():
-            yield from self._together(members, places, together, one, shared)
+            yield from self._in_shared_jobs(members, places, run_job, one, shared)
 
-    def _together(
+    def _in_shared_jobs(
         self,
         members: Sequence[Member],
         places: Sequence[OneSession],
         do: Callable[[Sequence[W]], list[A]],
-        work: Callable[[Member, Part[W, A]], T | None],
+        work: Callable[[Member, Participant[W, A]], T | None],
         *others: OneSession,
     ) -> Iterator[Outcome[T]]:
-        """The outcomes of members that wait for each other where one job does what several want."""
+        """The outcomes of members that share Spark jobs: they wait for each other, and one job serves several."""
         for some in (members[n : n + _AT_MOST] for n in range(0, len(members), _AT_MOST)):
-            together = Together(len(some), places, do)
+            shared = SharedJobs(len(some), places, do)
 
-            def one(member: Member, together: Together[W, A] = together) -> Outcome[T]:
-                def its_part() -> T | None:
-                    with together.taking_part() as part:
-                        return work(member, part)
+            def one(member: Member, shared: SharedJobs[W, A] = shared) -> Outcome[T]:
+                def join() -> T | None:
+                    with shared.join() as participant:
+                        return work(member, participant)
 
-                return outcome_of(member, its_part)
+                return outcome_of(member, join)
 
             yield from side_by_side(some, len(some), one, [*places, *others])
 
@@ -264,10 +265,8 @@ class Members:
         """Whether the events of a member's commits are published; names publish with their next batch."""
         return (lambda _: True) if self.spec.new_tables else self._events(role).published_check()
 
-    def _events(self, role: str) -> EventsTogether:
-        return self._roles.setdefault(
-            role, EventsTogether(self.name, self.spec.control, self._kafka, self.run_id, role)
-        )
+    def _events(self, role: str) -> SharedEvents:
+        return self._roles.setdefault(role, SharedEvents(self.name, self.spec.control, self._kafka, self.run_id, role))
 
     def _kept(self, role: str) -> OneSession:
         """For as long as the members are at work, which may be many times over."""
@@ -293,17 +292,17 @@ class Members:
 
 
 class _SharedTask(OneTask):
-    """Done in a job with those of other members."""
+    """A member's task, run in one Spark job with those of other members."""
 
-    def __init__(self, part: Part[Task, list[str]]) -> None:
-        self._part = part
+    def __init__(self, participant: Participant[Task, list[str]]) -> None:
+        self._part = participant
 
     def __call__(self, spark: Callable[[], SparkSession], task: Task) -> list[str]:
         del spark  # of the member alone
         return self._part(task)
 
     def is_not_enough(self) -> None:
-        self._part.goes_alone()
+        self._part.runs_alone()
 
 
 def _states(kafka: KafkaCluster, topics: list[str]) -> tuple[dict[str, TopicState], dict[str, BatchmergeError]]:

@@ -16,7 +16,7 @@ from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination, MergeContext
 from jobs.destinations.registry import kind_of
 from jobs.destinations.takes import Takes
-from jobs.events.together import EventsTogether
+from jobs.events.shared_events import SharedEvents
 from jobs.first_offsets import first_offsets
 from jobs.highest_batch import highest_of
 from jobs.known_topics import remember
@@ -86,7 +86,7 @@ class Pipeline:
     only: str | None = None
     reads: Reads = read_alone
     one_task: OneTask = field(default_factory=OneTask)
-    events: EventsTogether | None = None
+    events: SharedEvents | None = None
     names: Mapping[str, Named] = field(default_factory=dict, init=False)
     _opening: Lock = field(default_factory=Lock)  # parts of a table share its session
 

@@ -106,7 +106,7 @@ class PlannedFiles:
         if self.files is None:
             yield from (self.landed.read(of_batches(number, number)) for number in range(first, last + 1))
             return
-        for files in _together([file for file in self.files if file.may_hold(first, last, None)]):
+        for files in _groups_of_small([file for file in self.files if file.may_hold(first, last, None)]):
             # A large file comes alone.
             for group in range(files[0].groups) if files[0].rows > _PIECE_ROWS else [None]:
                 yield self._chosen(self._read(files, first, last, None, group), first, last, None)
@@ -204,7 +204,7 @@ def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.Array:
     return pa.array((wanted[at] == rows) & (offsets >= starts[at]) & (offsets < ends[at]))
 
 
-def _together(files: Sequence[LandedFile]) -> Iterator[list[LandedFile]]:
+def _groups_of_small(files: Sequence[LandedFile]) -> Iterator[list[LandedFile]]:
     """Small files one after another that have so many rows together; a larger one alone."""
     group: list[LandedFile] = []
     for file in files:

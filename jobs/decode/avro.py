@@ -62,7 +62,7 @@ class Avro(RowDecoder):
         parsed = reading.parsed(record, 0)
         return self.watched(parsed, reading.converted, unknown)
 
-    def together(self, raw: pa.Array) -> list[Part]:
+    def bulk_parts(self, raw: pa.Array) -> list[Part]:
         empty = tombstones(raw, self._type)
         return [empty, *self.in_step(*self._read, raw, others(raw, empty), 0)]
 
@@ -100,7 +100,7 @@ class RegisteredAvro(RowDecoder):
         parsed = reading[0].parsed(record, PREFIX_BYTES)
         return self.watched(parsed, reading[0].converted, reading[1])
 
-    def together(self, raw: pa.Array) -> list[Part]:
+    def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self._type)]
         for prefix, rows in by_prefix(raw, PREFIX_BYTES):
             reading = self._of(split(prefix)[0]) if prefix[0] == 0 else None

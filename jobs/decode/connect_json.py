@@ -81,7 +81,7 @@ class ConnectJson(RowDecoder):
             raise reading
         return self.watched(payload, reading.convert, reading.unknown)
 
-    def together(self, raw: pa.Array) -> list[Part]:
+    def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self._type)]
         open_ = others(raw, found[0])
         strange = 0

@@ -61,7 +61,7 @@ class Protobuf(RowDecoder):
         parsed = reading.parsed(record)
         return self.watched(parsed, reading.converted, unknown)
 
-    def together(self, raw: pa.Array) -> list[Part]:
+    def bulk_parts(self, raw: pa.Array) -> list[Part]:
         empty = tombstones(raw, self._type)
         return [empty, *self.in_step(*self._read, raw, others(raw, empty), 0)]
 
@@ -91,7 +91,7 @@ class RegisteredProtobuf(RowDecoder):
         parsed = reading[0].parsed(rest[start:])
         return self.watched(parsed, reading[0].converted, reading[1])
 
-    def together(self, raw: pa.Array) -> list[Part]:
+    def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self._type)]
         for first, rows in by_prefix(raw, PREFIX_BYTES + 1):
             # The first number says how many indexes there are: most records have the same.

@@ -69,7 +69,7 @@ class RowDecoder(ABC):
         return value if rest is None else self._watch.apply(rest, value, Finding())
 
     @abstractmethod
-    def together(self, raw: pa.Array) -> list[Part]:
+    def bulk_parts(self, raw: pa.Array) -> list[Part]:
         """Those of the records (binary) that need no parsing one by one, with the values that this would give."""
 
     def in_step(
@@ -84,7 +84,7 @@ class RowDecoder(ABC):
 
     def _parts(self, raw: pa.Array) -> list[Part]:
         try:
-            found = self.together(raw) if len(raw) > SMALL else []
+            found = self.bulk_parts(raw) if len(raw) > SMALL else []
         except Exception:  # one record alone is never wrong about another
             return []
         return [replace(part, values=with_fields(part.values, self._type)) for part in found]

@@ -15,7 +15,7 @@ when it was the last table      commit complete, for each such batch    ``batchm
 ==============================  ======================================  ==============================================
 
 With `source.for_each` all topics are one role of the landing, and the tables of an entry are one (``tables-0``); their
-groups have the offsets of all topics (`jobs.events.together`).
+groups have the offsets of all topics (`jobs.events.shared_events`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from jobs.events.messages import (
     make_event,
 )
 from jobs.events.pending import Due, PublishedThrough, pending, published_through
-from jobs.events.together import SharedRole
+from jobs.events.shared_events import SharedRole
 from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import added_files
 from jobs.pipeline import Pipeline
@@ -101,8 +101,8 @@ class Role:
             for first in range(0, len(states), _AT_ONCE):
                 some = states[first : first + _AT_ONCE]
                 newest = PublishedThrough(some[-1].batch_number, some[-1].commit_id)
-                together = [payload for state in some for payload in due.payloads(state)]
-                self.publish(due.point, together, [GroupProgress(due.group, some[-1].offsets, newest.to_metadata())])
+                payloads = [payload for state in some for payload in due.payloads(state)]
+                self.publish(due.point, payloads, [GroupProgress(due.group, some[-1].offsets, newest.to_metadata())])
                 if due.group == self.group:
                     self._published = newest
             self.is_used = True

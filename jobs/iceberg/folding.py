@@ -28,12 +28,12 @@ from jobs.spark_tasks import Batches, numbers, report_row
 from resources.iceberg_errors import catalog_errors
 
 _NAME_MAPPING = "schema.name-mapping.default"
-_TOGETHER = 16
+_FILES_PER_FOLD = 16
 # Smaller in both. What a writer ends is larger in one of them, but for the last file of a fold: so the same rows are
 # not folded again and again.
 _SMALL_BYTES, _SMALL_ROWS = SORTED_FILE_BYTES, 1 << 18
 # One batch folds no more: what a table has brought with it is worked off little by little.
-_MOST_FILES, _MOST_BYTES = 4 * _TOGETHER, 16 * _SMALL_BYTES
+_MOST_FILES, _MOST_BYTES = 4 * _FILES_PER_FOLD, 16 * _SMALL_BYTES
 
 
 def foldable(files: Iterable[DataFile], spec_id: int, target_bytes: int) -> list[list[DataFile]]:
@@ -44,7 +44,7 @@ def foldable(files: Iterable[DataFile], spec_id: int, target_bytes: int) -> list
         target_bytes: how large data files of the table become.
     """
     groups = defaultdict[Any, list[DataFile]](list)
-    most = min(_SMALL_BYTES, target_bytes // _TOGETHER)
+    most = min(_SMALL_BYTES, target_bytes // _FILES_PER_FOLD)
     for file in files:
         small = file.file_size_in_bytes < most and file.record_count < _SMALL_ROWS
         if small and file.spec_id == spec_id and file.file_format == FileFormat.PARQUET:
@@ -56,7 +56,7 @@ def foldable(files: Iterable[DataFile], spec_id: int, target_bytes: int) -> list
             if count < _MOST_FILES and size + file.file_size_in_bytes <= _MOST_BYTES:
                 part.append(file)
                 count, size = count + 1, size + file.file_size_in_bytes
-        if len(part) >= _TOGETHER:
+        if len(part) >= _FILES_PER_FOLD:
             found.append(part)
     return found
 

@@ -1,7 +1,7 @@
 """Passes over Kafka: the records of a batch, or of the batches of many pipelines at once, each to its own task.
 
 The topics of a pipeline with `for_each` are landed side by side. A Spark job for each of them would cost more than the
-records of most: so those who land wait for each other where they read (`jobs.together`), and one job reads for all.
+records of most: so those who land wait for each other where they read (`jobs.shared_jobs`), and one job reads for all.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def require_topics(kafka: KafkaCluster, batches: Sequence[Batch]) -> None:
         refuse_other_topics(batch, ids)
 
 
-def read_together(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
+def read_in_one_job(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
     """In one job; no two of them have a topic in common, and all are in the same Kafka."""
     ranges = {tp: offsets for one in wanted for tp, offsets in one.batch.ranges.items()}
     numbers = {tp.topic: number for number, one in enumerate(wanted) for tp in one.batch.ranges}

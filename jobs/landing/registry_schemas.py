@@ -180,10 +180,10 @@ def known_ids(properties: Mapping[str, str], pipeline: str) -> Ids:
 def schema_id_properties(commit: TableCommit, met: Ids) -> dict[str, str]:
     """Returns the table property that remembers schema ids; empty where there is nothing new."""
     known = known_ids(commit.properties, commit.pipeline)
-    together = joined([known, met])
-    if together == known:
+    all_ids = joined([known, met])
+    if all_ids == known:
         return {}
-    return {_property(commit.pipeline): json.dumps({name: sorted(ids)[-_KEPT:] for name, ids in together.items()})}
+    return {_property(commit.pipeline): json.dumps({name: sorted(ids)[-_KEPT:] for name, ids in all_ids.items()})}
 
 
 def _property(pipeline: str) -> str:

@@ -133,10 +133,10 @@ class TaskReport:
 
 def joined(found: Iterable[Mapping[str, frozenset[T]]]) -> dict[str, frozenset[T]]:
     """Each name's sets together."""
-    together: dict[str, frozenset[T]] = {}
+    united: dict[str, frozenset[T]] = {}
     for one in found:
-        together |= {name: together.get(name, frozenset()) | own for name, own in one.items()}
-    return together
+        united |= {name: united.get(name, frozenset()) | own for name, own in one.items()}
+    return united
 
 
 def _as_lists(sets: Mapping[str, frozenset[T]]) -> dict[str, list[T]]:

@@ -39,7 +39,7 @@ class Done:
         return f"{self.task} of {self.table}: {said}"
 
 
-def together(done: Iterable[Done]) -> list[Done]:
+def combined(done: Iterable[Done]) -> list[Done]:
     """What was done to the tables of many topics: each task once, counts and seconds added up.
 
     What failed or gave way stays apart, with its table.

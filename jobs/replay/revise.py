@@ -71,7 +71,7 @@ def merge_tables(pipeline: Pipeline) -> Applied:
     return Applied(merged, failed)
 
 
-def together(done: Iterable[Applied]) -> Applied:
+def combined(done: Iterable[Applied]) -> Applied:
     """What several pipelines got."""
     found = list(done)
     merged = {table: one for applied in found for table, one in applied.merged.items()}

@@ -72,7 +72,7 @@ def _tables(spec: PipelineSpec) -> Iterator[Mistake]:
             )
 
 
-def _together(spec: PipelineSpec) -> Iterator[Mistake]:
+def _multi_table_commit(spec: PipelineSpec) -> Iterator[Mistake]:
     places = {(t.kind, t.connection) for t in spec.tables}
     able = [kind.title for kind in kinds().values() if kind.capabilities.commits_together]
     alone = len(places) > 1 or not kind_of(spec.tables[0]).capabilities.commits_together
@@ -159,7 +159,7 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((*_ALL_COLUMNS, KEY, OP), _named_columns),
     ((*_ALL_COLUMNS, KEY, OP), _options_of_kinds),
     ((KEY,), _tables),
-    ((_TABLES,), _together),
+    ((_TABLES,), _multi_table_commit),
     ((_TABLES, *_TOPICS, KEY, ORDER), _order),
     ((*_VALUE, _TABLES, ORDER), keep_mistakes),
     ((*_VALUE, _TABLES, *_TOPICS, ORDER, ("route_by",)), truncate_mistakes),

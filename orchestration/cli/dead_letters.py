@@ -18,7 +18,7 @@ from jobs.dead_letters.retry import retry as retry_letters
 from jobs.destinations.base import Merged
 from jobs.destinations.refused_rows import list_command
 from jobs.pipeline import Pipeline
-from jobs.replay.revise import together
+from jobs.replay.revise import combined
 from orchestration.cli import output
 from orchestration.cli.idle import each_when_idle
 from orchestration.files import each_pipeline, raise_worst
@@ -68,7 +68,7 @@ def retry(pipeline: str, no_wait: bool) -> None:
     stays a dead letter, and stops no other. May be repeated at any time, also after it was killed.
     """
     found, failed = each_when_idle(pipeline, not no_wait, lambda one: (retry_letters(one), retry_refused(one)))
-    done = _together([letters for letters, _ in found])
+    done = _combined([letters for letters, _ in found])
     refused = {table: rows for _, tables in found for table, rows in tables.items()}
     output.say(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")
     for letter in done.stay:
@@ -104,13 +104,13 @@ def _say_merged(table: str, batches: Sequence[LandedBatch], merged: Merged) -> N
     output.say(f"  {table}: batches {batches[0].number} to {batches[-1].number}: {numbers}")
 
 
-def _together(done: list[Retried]) -> Retried:
+def _combined(done: list[Retried]) -> Retried:
     """What retries of several topics did."""
     return Retried(
         sum(one.tried for one in done),
         sum(one.recovered for one in done),
         [letter for one in done for letter in one.stay],
-        together(one.applied for one in done),
+        combined(one.applied for one in done),
         sum(one.gone for one in done),
         next((one.first_gone for one in done if one.gone), ""),
     )

@@ -15,7 +15,7 @@ from jobs.pipeline import Pipeline
 from jobs.replay import ahead
 from jobs.replay.from_kafka import Wanted, from_offsets, from_time, ranges_ahead, reread_from_kafka
 from jobs.replay.landed import replay_batches
-from jobs.replay.revise import Applied, merge_tables, together
+from jobs.replay.revise import Applied, combined, merge_tables
 from orchestration.cli import output
 from orchestration.cli.idle import each_when_idle
 from orchestration.cli.instance import dagster_instance
@@ -154,7 +154,7 @@ def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
     for batch in (batch for batch, _ in found if batch):
         read, bad = batch.counts.read, batch.counts.quarantined
         output.say(f"batch {batch.number}: read {read:,} records again, {bad:,} of them are dead letters")
-    whole = together(applied for _, applied in found)
+    whole = combined(applied for _, applied in found)
     _show({table: one.merged if one else None for table, one in whole.merged.items()}, whole.failed, problems)
 
 

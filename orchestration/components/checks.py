@@ -130,7 +130,7 @@ def caught_up_result(
     return _result(CAUGHT_UP, key, wrong, known, dg.AssetCheckSeverity.WARN)
 
 
-def together(
+def combined_results(
     key: dg.AssetKey, specs: Sequence[dg.AssetCheckSpec], found: Mapping[str, Sequence[dg.AssetCheckResult]]
 ) -> list[dg.AssetCheckResult]:
     """The same checks of several tables as those of one asset: what is wrong anywhere, and of which table.

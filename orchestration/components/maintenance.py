@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import dagster as dg
 
 from jobs.destinations.base import Destination
-from jobs.maintenance.report import Done, together
+from jobs.maintenance.report import Done, combined
 from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, role_of
 from jobs.pipeline import Pipeline
 from jobs.side_by_side import Outcome
@@ -116,7 +116,7 @@ def _op(
             else:
                 outcomes = [Outcome(launch.name, done=tend(launch.open(context.run_id)))]
             done = [one for outcome in outcomes for one in outcome.done or ()]
-            shown = metadata(together(done) if many else done)
+            shown = metadata(combined(done) if many else done)
             context.log_event(dg.AssetObservation(key, metadata=shown))
             context.add_output_metadata(shown)
             for problem in [*(o.problem for o in outcomes), *(one.problem for one in done)]:

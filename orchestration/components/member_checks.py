@@ -35,7 +35,7 @@ def landing_results_of_topics(
     before = wrong_before(instance, dg.AssetCheckKey(key, checks.FIELDS)) - found.keys()
     again = [member for member in every.known() if member.topic in before]
     looked = {outcome.topic: outcome.done or [] for outcome in every.each("checks", again, look)}
-    return checks.together(key, checks.landing_checks(key), {**looked, **found})
+    return checks.combined_results(key, checks.landing_checks(key), {**looked, **found})
 
 
 def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[str]:

@@ -103,13 +103,13 @@ def run_merges_of_members(
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
     specs = checks.table_checks(key, launch.spec.tables[number], launch.spec.freshness)
-    results = checks.together(key, specs, {f"{one.topic} {one.table.table}": one.results for one in merged})
+    results = checks.combined_results(key, specs, {f"{one.topic} {one.table.table}": one.results for one in merged})
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=merged_metadata(merged, problems))
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
     if problems or before:
         with as_failures(launch.spec.retry, context.retry_number):
-            raise _together(launch, problems, before)
+            raise _combined_problem(launch, problems, before)
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) 
     return dict(said.value) if isinstance(said, dg.JsonMetadataValue) and isinstance(said.value, dict) else {}
 
 
-def _together(
+def _combined_problem(
     launch: Launch, problems: Mapping[str, BatchmergeError], before: Mapping[str, dict[str, Any]]
 ) -> BatchmergeError:
     """One error for all topics, or tables, that failed: transient only where each of them is."""

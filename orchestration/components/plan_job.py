@@ -34,7 +34,7 @@ def plan_job(launch: Launch) -> dg.JobDefinition:
 
 def _plan(launch: Launch, run_id: str) -> tuple[str, list[BatchmergeError]]:
     if launch.spec.source.for_each:
-        together = plan_members(launch.members(run_id))
-        return members_plan_text(together), together.problems
+        combined = plan_members(launch.members(run_id))
+        return members_plan_text(combined), combined.problems
     plan = plan_run(launch.open(run_id))
     return plan_text(plan), plan.problems

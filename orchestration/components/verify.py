@@ -124,7 +124,7 @@ def _compare_members(launch: Launch, members: Members, rows: int) -> Iterator[dg
         )
         found.setdefault(names.landing_key(launch.name), {})[outcome.topic] = [agree]
     for spec in _specs(launch):
-        yield from checks.together(spec.asset_key, [spec], found.get(spec.asset_key, {}))
+        yield from checks.combined_results(spec.asset_key, [spec], found.get(spec.asset_key, {}))
 
 
 def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | BatchmergeError:

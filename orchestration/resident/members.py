@@ -228,7 +228,7 @@ def _materialize_merged(
     rows = sum(merged.merged.counts.changes for merged in merges.values())
     merges.clear()
     specs = checks.table_checks(stay.key, stay.table, stay.launch.spec.freshness)
-    results = checks.together(stay.key, specs, {f"{one.topic} {one.table.table}": one.results for one in shown})
+    results = checks.combined_results(stay.key, specs, {f"{one.topic} {one.table.table}": one.results for one in shown})
     stay.materialize(merged_metadata(shown, problems), results, None, batches=batches, rows=rows)
 
 

@@ -111,7 +111,7 @@ def shop(connections: Connections, topic: Callable[..., str], monkeypatch: pytes
 @pytest.fixture
 def control(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> str:
     """The shop's control topic, which does not exist yet. Events are sent where they must, not every second."""
-    monkeypatch.setattr("jobs.events.together._EVERY", 3600.0)
+    monkeypatch.setattr("jobs.events.shared_events._EVERY", 3600.0)
     shop.control = {"topic": f"control-{uuid.uuid4().hex[:8]}"}
     return str(shop.control["topic"])
 
@@ -200,7 +200,7 @@ def test_what_was_not_told_is_told_with_the_next_batch(
 ) -> None:
     shop.make("a", "b")
     with monkeypatch.context() as broken:
-        broken.setattr("jobs.events.together.encode", lambda event: event.missing)
+        broken.setattr("jobs.events.shared_events.encode", lambda event: event.missing)
         shop.write([1], "first")
         assert shop.advance() == {"a": 1, "b": 1}, "events stop no data"
     assert len([line for line in caplog.messages if "commit events could not be published" in line]) == 2
@@ -216,7 +216,7 @@ def test_what_a_dead_run_has_not_told_is_told_without_a_batch(
     shop.write([1], "first")
     shop.advance()
     with monkeypatch.context() as broken:
-        broken.setattr("jobs.events.together.encode", lambda event: event.missing)
+        broken.setattr("jobs.events.shared_events.encode", lambda event: event.missing)
         shop.write([1], "second", "b")
         shop.advance()
     shop.transactions.clear()

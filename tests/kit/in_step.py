@@ -29,7 +29,7 @@ def assert_same(decoder: RowDecoder, records: Sequence[bytes | None], times: int
     # By text: equality of arrays does not tell -0.0 from 0.0, and takes NaN for unequal to itself.
     assert shown(together.values) == shown(alone.values)
     assert together.unknown == alone.unknown, (together.unknown, alone.unknown)
-    return sum(len(part.rows) for part in decoder.together(raw)) // times
+    return sum(len(part.rows) for part in decoder.bulk_parts(raw)) // times
 
 
 def shown(values: pa.Array) -> list[str]:

@@ -33,7 +33,9 @@ def test_a_check_of_many_topics_names_those_that_are_wrong(instance: dg.DagsterI
         name: [checks.fields_result(key, spec, [batch])]
         for name, batch in {"a": replace(landed(1), unknown={"new": 2}), "b": landed(1)}.items()
     }
-    found = {one.check_name: one for one in checks.together(key, checks.landing_checks(key), fields)}[checks.FIELDS]
+    found = {one.check_name: one for one in checks.combined_results(key, checks.landing_checks(key), fields)}[
+        checks.FIELDS
+    ]
     assert (found.passed, found.severity, found.metadata["looked at"].value) == (False, dg.AssetCheckSeverity.WARN, 2)
     assert str(found.description).startswith("a: no column takes the field new")
 

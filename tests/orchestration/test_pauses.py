@@ -70,9 +70,9 @@ def test_a_paused_table_is_left_out_and_the_others_go_on(instance: dg.DagsterIns
 
 
 def test_tables_that_commit_together_are_paused_together(instance: dg.DagsterInstance) -> None:
-    together = FLOW.spec.model_copy(update={"commit": "together"})
+    one_commit = FLOW.spec.model_copy(update={"commit": "together"})
     with pytest.raises(ConfigurationError, match="pause them all"):
-        pauses.pause(instance, "p", together, FIRST, "anna")
+        pauses.pause(instance, "p", one_commit, FIRST, "anna")
 
 
 WHOLE = Pauses("p", Pause(by="anna", since=NOW))

@@ -64,7 +64,7 @@ class Lists:
         cursors.refuse_some(rows)
         return False
 
-    def together(self, empty: pa.Array) -> tuple[pa.Array, pa.Array]:
+    def concatenated(self, empty: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Offsets, one more than records, and the items in the records' order."""
         items = pa.concat_arrays(self._items) if self._items else empty
         owners = np.concatenate(self._owners) if self._owners else np.zeros(0, np.int64)

@@ -170,7 +170,7 @@ def _blocks(cursors: Cursors, item: Callable[[Cursors], pa.Array]) -> tuple[pa.A
             open_[rows] = left[rows] != 0
         rows = np.flatnonzero((left > 0) & cursors.good)
         if not lists.goes_on(cursors, rows):
-            return lists.together(item(cursors.of(rows[:0])))
+            return lists.concatenated(item(cursors.of(rows[:0])))
         own = cursors.of(rows)
         lists.add(rows, item(own))
         cursors.put(rows, own)

@@ -19,7 +19,7 @@ _PADDING = 16  # so that a word, or the longest number, can be read at the last 
 _STOPS, _LOW, _ONES = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x0101010101010101)
 _BIT = np.uint64(1)
 # How the groups of 7 bits move together: which stay, which move, by how many bits.
-_TOGETHER = [
+_GROUP_MOVES = [
     (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
     (np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000), np.uint64(2)),
     (np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000), np.uint64(4)),
@@ -97,7 +97,7 @@ class Cursors:
         first = stops & (~stops + _BIT)
         own = first ^ (first - _BIT)
         value = word & own & _LOW
-        for stay, move, bits in _TOGETHER:
+        for stay, move, bits in _GROUP_MOVES:
             value = (value & stay) | ((value & move) >> bits)
         length = ((own & _ONES) * _ONES) >> np.uint64(56)
         long = np.flatnonzero(stops == 0)

@@ -203,7 +203,7 @@ class _Repeated:
         cursors.join(part)
 
     def column(self, cursors: Cursors, _oneofs: dict[str, Mask]) -> pa.Array:
-        offsets, items = self._lists.together(self._field.read(cursors.of(np.zeros(0, np.int64))))
+        offsets, items = self._lists.concatenated(self._field.read(cursors.of(np.zeros(0, np.int64))))
         return maps(cursors, offsets, items) if self._field.is_map else pa.ListArray.from_arrays(offsets, items)
 
 

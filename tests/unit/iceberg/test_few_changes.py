@@ -159,7 +159,7 @@ def numbers(count: int) -> list[pa.RecordBatch]:
 def test_many_batches_leave_what_they_say_in_few_files(
     lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("jobs.iceberg.folding._TOGETHER", 4)
+    monkeypatch.setattr("jobs.iceberg.folding._FILES_PER_FOLD", 4)
     dice, model, folds, dropped = random.Random(5), dict[int, str](), 0, 0
     landing, destination, schema = flow(lake, **layout)
     for number in range(1, 25):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.maintenance.report import Done, together
+from jobs.maintenance.report import Done, combined
 from resources.errors import TerminalError
 
 
@@ -13,4 +13,4 @@ def test_tasks_of_many_tables_are_told_once_and_failures_by_themselves() -> None
         Done("compaction", "b", {"files": 3}, seconds=1),
         failed,
     ]
-    assert together(done) == [Done("compaction", "", {"files": 5}, seconds=2.5), failed]
+    assert combined(done) == [Done("compaction", "", {"files": 5}, seconds=2.5), failed]

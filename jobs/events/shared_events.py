@@ -49,8 +49,8 @@ class _MemberEvents:
 _EventGroup = Sequence[_MemberEvents]
 
 
-class EventsTogether:
-    """One role of all members of a pipeline.
+class SharedEvents:
+    """The events of all members of a pipeline, published by one role.
 
     Args of the constructor:
         pipeline: that they are members of.
@@ -106,7 +106,7 @@ class EventsTogether:
             while not over.wait(_EVERY):
                 self.publish()
 
-        thread = Thread(target=go_on, daemon=True, name="batchmerge-events-together")
+        thread = Thread(target=go_on, daemon=True, name="batchmerge-shared-events")
         thread.start()
         try:
             yield
@@ -194,7 +194,7 @@ class EventsTogether:
 class SharedRole:
     """One member's part of the role."""
 
-    events: EventsTogether
+    events: SharedEvents
     pipeline: str
 
     @property

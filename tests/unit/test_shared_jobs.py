@@ -1,4 +1,4 @@
-"""Those who work side by side have done together what each wants; what fails for one of them fails for no other."""
+"""Topics share Spark jobs; what fails for one of them fails for no other."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from jobs.shared_jobs import Participant, SharedJobs
 from jobs.side_by_side import OneSession
-from jobs.together import Part, Together
 from resources.errors import BatchmergeError, Interrupted, TerminalError, Unavailable
 
 
 class Spark:
-    """Notes what was done together; what is wanted is a number, and so is the answer."""
+    """Notes the jobs that were run; what is wanted is a number, and so is the answer."""
 
     def __init__(self, *fails: int, problem: type[BatchmergeError] = TerminalError) -> None:
         self.jobs: list[list[int]] = []
@@ -35,14 +35,14 @@ def places(count: int) -> list[OneSession]:
 
 
 def done(
-    together: Together[int, int], numbers: Sequence[int], work: Callable[[Part[int, int], int], Any]
+    shared: SharedJobs[int, int], numbers: Sequence[int], work: Callable[[Participant[int, int], int], Any]
 ) -> dict[int, Any]:
     """What each of them has got, or what it failed with."""
 
     def one(number: int) -> Any:
         try:
-            with together.taking_part() as part:
-                return work(part, number)
+            with shared.join() as participant:
+                return work(participant, number)
         except BatchmergeError as problem:
             return str(problem)
 
@@ -54,9 +54,9 @@ def test_one_job_is_for_all_that_wait() -> None:
     spark = Spark()
     numbers = [1, 2, 3, 10, 20]
     found = done(
-        Together(len(numbers), places(2), spark),
+        SharedJobs(len(numbers), places(2), spark),
         numbers,
-        lambda part, number: [part(number) for _ in range(2 if number % 10 else 0)],
+        lambda participant, number: [participant(number) for _ in range(2 if number % 10 else 0)],
     )
     assert found == {1: [1, 1], 2: [2, 2], 3: [3, 3], 10: [], 20: []}
     assert spark.jobs == [[1, 2, 3], [1, 2, 3]]
@@ -64,7 +64,7 @@ def test_one_job_is_for_all_that_wait() -> None:
 
 def test_failure_is_of_those_who_have_caused_it() -> None:
     spark, numbers = Spark(2, 5), range(8)
-    found = done(Together(8, places(2), spark), numbers, lambda part, number: part(number))
+    found = done(SharedJobs(8, places(2), spark), numbers, lambda participant, number: participant(number))
     assert {number for number, said in found.items() if said == number} == {0, 1, 3, 4, 6, 7}
     assert ("cannot do {2}" in found[2], "cannot do {5}" in found[5]) == (True, True)
     assert len(spark.jobs) == 1 + 2 + 4 + 4
@@ -72,7 +72,7 @@ def test_failure_is_of_those_who_have_caused_it() -> None:
 
 def test_what_does_not_answer_is_not_asked_for_each() -> None:
     spark = Spark(2, problem=Unavailable)
-    found = done(Together(3, places(2), spark), [1, 2, 3], lambda part, number: part(number))
+    found = done(SharedJobs(3, places(2), spark), [1, 2, 3], lambda participant, number: participant(number))
     assert ["cannot do" in said for said in found.values()] == [True] * 3
     assert spark.jobs == [[1, 2, 3]]
 
@@ -80,50 +80,50 @@ def test_what_does_not_answer_is_not_asked_for_each() -> None:
 def test_nobody_waits_for_one_that_goes_alone() -> None:
     spark, others = Spark(), threading.Event()
 
-    def work(part: Part[int, int], number: int) -> int:
+    def work(participant: Participant[int, int], number: int) -> int:
         if number == 3:
-            part.goes_alone()
+            participant.runs_alone()
             others.wait()  # it has a place meanwhile, and the others are done before it
             return 0
-        found = part(number)
+        found = participant(number)
         if len(spark.jobs) == 1:
             others.set()
         return found
 
-    assert done(Together(3, places(2), spark), [1, 2, 3], work) == {1: 1, 2: 2, 3: 0}
+    assert done(SharedJobs(3, places(2), spark), [1, 2, 3], work) == {1: 1, 2: 2, 3: 0}
     assert spark.jobs == [[1, 2]]
 
 
 def test_no_two_at_work_have_the_same_place() -> None:
     at_work, lock = list[Any](), threading.Lock()
 
-    def here(part: Part[int, int]) -> None:
-        mine: Any = part.seat["any role"]
+    def here(participant: Participant[int, int]) -> None:
+        mine: Any = participant.slot["any role"]
         with lock:
             assert mine not in at_work
             at_work.append(mine)
         with lock:
             at_work.remove(mine)
 
-    def work(part: Part[int, int], number: int) -> int:
-        here(part)
-        found = part(number)
-        here(part)
+    def work(participant: Participant[int, int], number: int) -> int:
+        here(participant)
+        found = participant(number)
+        here(participant)
         return found
 
-    assert done(Together(20, places(3), Spark()), range(20), work) == dict(zip(range(20), range(20), strict=True))
+    assert done(SharedJobs(20, places(3), Spark()), range(20), work) == dict(zip(range(20), range(20), strict=True))
 
 
 def test_work_that_was_given_up_keeps_no_place() -> None:
-    together, answers = Together(3, places(1), Spark()), list[Any]()
-    with together.taking_part() as given_up:
+    shared, answers = SharedJobs(3, places(1), Spark()), list[Any]()
+    with shared.join() as given_up:
         thread = threading.Thread(target=lambda: answers.append(given_up(1)))
         thread.start()
-        while "landing" in given_up.seat:  # until it waits, and has left its place
+        while "landing" in given_up.slot:  # until it waits, and has left its place
             pass
-    assert done(together, [2, 3], lambda part, number: part(number)) == {2: 2, 3: 3}
+    assert done(shared, [2, 3], lambda participant, number: participant(number)) == {2: 2, 3: 3}
     thread.join()
     assert answers == [1]
-    assert "landing" not in given_up.seat
+    assert "landing" not in given_up.slot
     with pytest.raises(Interrupted, match="given up"):
-        given_up.seat["landing"]
+        given_up.slot["landing"]

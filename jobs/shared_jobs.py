@@ -1,4 +1,4 @@
-"""What those who work side by side have Spark do: they wait for each other there, and one job does it for all who wait.
+"""One Spark job for the work of many topics: they wait for each other, and one job serves all that wait.
 
 A Spark job costs more than the records of most of the members of a pipeline (`jobs.members`).
 """
@@ -27,10 +27,9 @@ A = TypeVar("A")
 _PATIENCE = 30.0
 
 
-class Seat(dict[str, SparkSession]):
-    """The Spark sessions of one of them, whatever the role is: those of the place that it has now. Who waits has none,
-    and gets any that is free after that.
-    """
+class Slot(dict[str, SparkSession]):
+    """The Spark sessions of a participant, for any role. While it waits for a shared job it has none; afterwards it
+    takes any that are free."""
 
     def __init__(self, free: SimpleQueue[OneSession]) -> None:
         super().__init__()
@@ -48,7 +47,7 @@ class Seat(dict[str, SparkSession]):
 
     @contextmanager
     def left(self) -> Iterator[None]:
-        """Others may have the place meanwhile."""
+        """Gives the sessions to others while the block runs."""
         self._leave()
         try:
             yield
@@ -79,14 +78,13 @@ class Seat(dict[str, SparkSession]):
             self._free.put(place)
 
 
-class Together(Generic[W, A]):
-    """Does for those who work side by side what each of them wants: in one go for all who wait, when nobody else is at
-    work.
+class SharedJobs(Generic[W, A]):
+    """Runs one job for all participants that wait, as soon as no other participant is at work.
 
     Args of the constructor:
-        expected: how many will take part.
-        places: so many of them work at a time, each in a session of its own; who waits does not count.
-        do: answers several of them.
+        expected: how many participants there will be.
+        places: so many participants work at a time, each in a session of its own; those that wait do not count.
+        do: runs one job for several requests, and returns the answers.
     """
 
     def __init__(self, expected: int, places: Sequence[OneSession], do: Callable[[Sequence[W]], list[A]]) -> None:
@@ -97,23 +95,23 @@ class Together(Generic[W, A]):
             self._free.put(place)
 
     @contextmanager
-    def taking_part(self) -> Iterator[Part[W, A]]:
-        """Everything that one of those who were expected does."""
-        part = Part(self, Seat(self._free))
+    def join(self) -> Iterator[Participant[W, A]]:
+        """One participant, for all of its work."""
+        participant = Participant(self, Slot(self._free))
         try:
-            yield part
+            yield participant
         finally:
-            part.seat.close()
-            part.goes_alone()
+            participant.slot.close()
+            participant.runs_alone()
 
     def leave(self) -> None:
-        """One less is waited for."""
+        """Lowers the number of participants that others wait for."""
         with self._changed:
             self._at_work -= 1
             self._changed.notify_all()
 
     def answer(self, wanted: W) -> A:
-        """When the others are there, or at work no more."""
+        """The answer, once every other participant waits too or has left."""
         answer: Future[A] = Future()
         mine = (wanted, answer)
         with self._changed:
@@ -123,15 +121,15 @@ class Together(Generic[W, A]):
             self._changed.wait_for(
                 lambda: mine not in self._waiting or len(self._waiting) >= self._at_work, timeout=_PATIENCE
             )
-            together = self._waiting if mine in self._waiting else []
-            self._waiting = [] if together else self._waiting
-        if together:
-            self._do_for(together)
+            batch = self._waiting if mine in self._waiting else []
+            self._waiting = [] if batch else self._waiting
+        if batch:
+            self._do_for(batch)
         return answer.result()
 
     def _do_for(self, waiting: Sequence[tuple[W, Future[A]]]) -> None:
-        """Answers all of them. What fails for several is done for each half of them, until it fails for those alone who
-        have caused it."""
+        """Answers all requests. A job that fails is run again for each half of them, until only the requests that cause
+        the failure fail."""
         try:
             found = self._do([wanted for wanted, _ in waiting])
         except BaseException as problem:
@@ -139,7 +137,7 @@ class Together(Generic[W, A]):
                 for _, answer in waiting:
                     answer.set_exception(problem)
                 return
-            _LOG.warning("what is done for %d together fails, and is done for each half of them", len(waiting))
+            _LOG.warning("the shared job of %d topics fails, and runs again for each half of them", len(waiting))
             self._do_for(waiting[: len(waiting) // 2])
             self._do_for(waiting[len(waiting) // 2 :])
             return
@@ -147,27 +145,27 @@ class Together(Generic[W, A]):
             answer.set_result(done)
 
 
-class Part(Generic[W, A]):
-    """The part of one of them."""
+class Participant(Generic[W, A]):
+    """One topic's way to the shared jobs."""
 
-    def __init__(self, together: Together[W, A], seat: Seat) -> None:
-        self._together, self._alone = together, False
-        self.seat = seat
+    def __init__(self, shared: SharedJobs[W, A], slot: Slot) -> None:
+        self._shared, self._alone = shared, False
+        self.slot = slot
 
     def __call__(self, wanted: W) -> A:
-        """Has it done with what the others want."""
-        with self.seat.left():
-            return self._together.answer(wanted)
+        """Runs the request in a job with those of the others."""
+        with self.slot.left():
+            return self._shared.answer(wanted)
 
-    def goes_alone(self) -> None:
-        """Nobody is to wait for it any more."""
+    def runs_alone(self) -> None:
+        """The others do not wait for it any more."""
         if not self._alone:
             self._alone = True
-            self._together.leave()
+            self._shared.leave()
 
 
 def _may_be_of_one(problem: BaseException) -> bool:
-    """Whether what one of them wants may be the cause."""
+    """Whether a single request may be the cause."""
     try:
         with spark_errors(""):
             raise problem
