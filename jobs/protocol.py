@@ -225,7 +225,7 @@ def _apply(pipeline: Pipeline, wanted: Pending, transaction: Transaction | None)
 
 
 def _publish_events(pipeline: Pipeline, wanted: Pending, done: MergedBatches | None) -> None:
-    """Also where there was nothing to merge: a run that died may have left events unpublished, or letters unsent."""
+    """Also where there was nothing to merge: a dead run may have left events unpublished, or dead letters unsent."""
     DeadLetterTopic(pipeline, wanted.destination).publish()
     if done is None:
         publish_table_events(pipeline, wanted.destination, wanted.landed)

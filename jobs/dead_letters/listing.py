@@ -30,7 +30,7 @@ def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
     return [*found, *(group for d in pipeline.destinations() for group in d.dead_letter_groups())]
 
 
-def letters(pipeline: Pipeline, most: int, values: bool = False) -> Iterator[DeadLetter]:
+def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> Iterator[DeadLetter]:
     """At most so many landed dead letters, in their order; with key and value where asked for."""
     table = _table(pipeline)
     if table is None:
@@ -47,7 +47,7 @@ def letters(pipeline: Pipeline, most: int, values: bool = False) -> Iterator[Dea
             yield DeadLetter(table=where, **fields)
 
 
-def open_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST) -> DataFrame | None:
+def open_dead_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST) -> DataFrame | None:
     """Rows of ``dead_letters.sql.j2`` with values and headers; None where nothing is landed."""
     table = _table(pipeline)
     if table is None:
@@ -57,7 +57,7 @@ def open_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: 
 
 
 def _of_open(pipeline: Pipeline, table: Table, template: str, **said: object) -> tuple[str, dict[str, str]]:
-    """A statement about letters whose records were not read again, and the topics that it is bound to."""
+    """A statement about dead letters whose records were not read again, and the topics that it is bound to."""
     recreated, path, revised = pipeline.intermediate.recreated(), pipeline.intermediate.path, _is_revised(table)
     text = render("spark", template, table=path, revised=revised, recreated=list(recreated.values()), **said)
     # Not bound where nothing was read again.

@@ -1,7 +1,7 @@
 """How many dead letters are open, without looking at them: `batchmerge status` asks no Spark.
 
 Landed batches say how many they have, and how many of earlier ones they have recovered. Of batches that retention has
-forgotten, and of letters that it has deleted, a property of the table keeps the balance.
+forgotten, and of dead letters that it has deleted, a property of the table keeps the balance.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Redecoded:
 def redecode(
     pipeline: Pipeline,
     spark: SparkSession,
-    letters: DataFrame,
+    dead_letters: DataFrame,
     committed: CommittedState,
     schema: pa.Schema,
     names: NameRule | None = None,
@@ -90,21 +90,21 @@ def redecode(
     """Decodes dead letters with the pipeline file as it is now; the view lives as long as the context.
 
     Args:
-        letters: rows of `sql/spark/dead_letters.sql.j2` with values and headers.
+        dead_letters: rows of `sql/spark/dead_letters.sql.j2` with values and headers.
         schema: of the table that they are in.
         names: where records name tables, what becomes of new names.
     """
     spark.catalog.dropTempView(VIEW)
-    counts = letters.groupBy("topic", "partition").count().collect()
+    counts = dead_letters.groupBy("topic", "partition").count().collect()
     if not counts:
         yield Redecoded(0, Counter(), Counter(), [])
         return
-    letters, lacking = _with_headers(pipeline, letters)
+    dead_letters, lacking = _with_headers(pipeline, dead_letters)
     partitions = [TopicPartition(row["topic"], row["partition"]) for row in counts]
     batch, brought = _as_batch(committed, partitions), TaskReport()
 
     def show(names: NameRule | None) -> None:
-        _shaped(pipeline, letters, batch, schema, names).createOrReplaceTempView(VIEW)
+        _shaped(pipeline, dead_letters, batch, schema, names).createOrReplaceTempView(VIEW)
         spark.catalog.cacheTable(VIEW)
 
     try:
@@ -121,14 +121,14 @@ def redecode(
         spark.sql(f"UNCACHE TABLE IF EXISTS {quote('spark', VIEW)}")
 
 
-def _with_headers(pipeline: Pipeline, letters: DataFrame) -> tuple[DataFrame, list[DeadLetter]]:
+def _with_headers(pipeline: Pipeline, dead_letters: DataFrame) -> tuple[DataFrame, list[DeadLetter]]:
     """The dead letters with headers where they are read; and the first of those landed without them."""
     if not reads_headers(pipeline.spec):
-        return letters.drop("headers"), []
-    lacking = _letters(pipeline, letters.where(F.col("headers").isNull()), F.lit(_NO_HEADERS))
-    letters = letters.where(F.col("headers").isNotNull())
+        return dead_letters.drop("headers"), []
+    lacking = _dead_letters(pipeline, dead_letters.where(F.col("headers").isNull()), F.lit(_NO_HEADERS))
+    dead_letters = dead_letters.where(F.col("headers").isNotNull())
     # As Kafka's reader gives them: null where a record has none.
-    return letters.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers"))), lacking
+    return dead_letters.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers"))), lacking
 
 
 def _outcome(pipeline: Pipeline, rows: DataFrame, tried: int, lacking: list[DeadLetter]) -> Redecoded:
@@ -141,18 +141,18 @@ def _outcome(pipeline: Pipeline, rows: DataFrame, tried: int, lacking: list[Dead
     bad = rows.where(F.col("error").isNotNull()).select(
         "kafka.*", F.col("batchNumber").alias("batch"), "i", "error.stage", "error.kind", "error.message"
     )
-    stay = [*lacking, *_letters(pipeline, bad, F.col("message"))][:_NAMED]
+    stay = [*lacking, *_dead_letters(pipeline, bad, F.col("message"))][:_NAMED]
     return Redecoded(tried, recovered, changed, stay)
 
 
-def landed_again(spark: SparkSession, letters: DataFrame, batch: Batch, columns: pa.Schema) -> DataFrame:
+def relanded(spark: SparkSession, dead_letters: DataFrame, batch: Batch, columns: pa.Schema) -> DataFrame:
     """The dead letters of the view that are good now or have another error, as rows that this batch lands.
 
     Args:
-        letters: those that were decoded: a letter that stays keeps its headers.
+        dead_letters: those that were decoded: a dead letter that stays keeps its headers.
         columns: of the table that the rows are for.
     """
-    headers = letters.select(F.col("batch").alias("batchNumber"), "i", F.col("headers").alias("__headers"))
+    headers = dead_letters.select(F.col("batch").alias("batchNumber"), "i", F.col("headers").alias("__headers"))
     rows = spark.table(VIEW).where("changed").join(headers, ["batchNumber", "i"], "left")
     own = {
         "landedAt": F.lit(datetime.fromtimestamp(batch.planned_at / 1000, UTC)),
@@ -201,62 +201,68 @@ def _brought(rows: DataFrame, names: NameRule) -> TaskReport:
 
 
 def _shaped(
-    pipeline: Pipeline, letters: DataFrame, batch: Batch, schema: pa.Schema, names: NameRule | None
+    pipeline: Pipeline, dead_letters: DataFrame, batch: Batch, schema: pa.Schema, names: NameRule | None
 ) -> DataFrame:
-    schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, letters)
+    schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, dead_letters)
     reader = record_reader(pipeline.spec, batch, schema, schemas, {}, names)
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
     columns = _columns(key, schema, names_unchanged=KEPT.name in schema.names)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)
     read, resolved = in_tasks(Redecoder(reader, tuple(columns.names))), pipeline.spec.source.resolved
     if resolved is None:
-        return letters.mapInArrow(read, kind)
+        return dead_letters.mapInArrow(read, kind)
 
     def evaluated(part: DataFrame, refused: Mapping[Coordinates, str]) -> DataFrame:
         return transformed(part, resolved, reader, refused, _CARRIED).mapInArrow(read, kind)
 
-    return evaluated(letters, _failing(letters, lambda part: evaluated(part, {})))
+    return evaluated(dead_letters, _failing(dead_letters, lambda part: evaluated(part, {})))
 
 
-def _failing(letters: DataFrame, evaluated: Callable[[DataFrame], DataFrame]) -> dict[Coordinates, str]:
+def _failing(dead_letters: DataFrame, evaluated: Callable[[DataFrame], DataFrame]) -> dict[Coordinates, str]:
     """The dead letters that Spark fails on in the transform, with its error class."""
 
     def evaluate(part: DataFrame) -> None:
         evaluated(part).agg(F.count(F.hash("value"))).collect()
 
     try:
-        evaluate(letters)
+        evaluate(dead_letters)
         return {}
     except PySparkException as problem:
         if error_class(problem) is None:
             raise
-    batches = sorted(row["batch"] for row in letters.select("batch").distinct().collect())
+    batches = sorted(row["batch"] for row in dead_letters.select("batch").distinct().collect())
     found: dict[Coordinates, str] = {}
-    for (batch,), _ in failing(batches, _halves, lambda part: evaluate(_between(letters, "batch", part[0], part[-1]))):
-        found |= _failing_in(letters.where(F.col("batch") == batch), evaluate)
+    for (batch,), _ in failing(
+        batches, _halves, lambda part: evaluate(_between(dead_letters, "batch", part[0], part[-1]))
+    ):
+        found |= _failing_in(dead_letters.where(F.col("batch") == batch), evaluate)
     _LOG.info("the transform fails on %d of the dead letters", len(found))
     return found
 
 
-def _failing_in(letters: DataFrame, evaluate: Callable[[DataFrame], None]) -> dict[Coordinates, str]:
-    """Those of one batch. The run holds the numbers of a few letters at a time."""
+def _failing_in(dead_letters: DataFrame, evaluate: Callable[[DataFrame], None]) -> dict[Coordinates, str]:
+    """Those of one batch. The run holds the numbers of a few dead letters at a time."""
     found: dict[Coordinates, str] = {}
-    some = _after(letters, -1)
+    some = _after(dead_letters, -1)
     while some:
-        for (i,), reason in failing(some, _halves, lambda part: evaluate(_between(letters, "i", part[0], part[-1]))):
-            for row in _between(letters, "i", i, i).select("topic", "partition", "offset").collect():
+        for (i,), reason in failing(
+            some, _halves, lambda part: evaluate(_between(dead_letters, "i", part[0], part[-1]))
+        ):
+            for row in _between(dead_letters, "i", i, i).select("topic", "partition", "offset").collect():
                 found[row["topic"], row["partition"], row["offset"]] = reason
-        some = _after(letters, some[-1])
+        some = _after(dead_letters, some[-1])
     return found
 
 
-def _after(letters: DataFrame, last: int) -> list[int]:
+def _after(dead_letters: DataFrame, last: int) -> list[int]:
     """The next numbers of letters in their batch."""
-    return [row["i"] for row in letters.where(F.col("i") > last).select("i").orderBy("i").limit(_AT_A_TIME).collect()]
+    return [
+        row["i"] for row in dead_letters.where(F.col("i") > last).select("i").orderBy("i").limit(_AT_A_TIME).collect()
+    ]
 
 
-def _between(letters: DataFrame, name: str, first: int, last: int) -> DataFrame:
-    return letters.where(F.col(name).between(F.lit(first).cast("bigint"), F.lit(last).cast("bigint")))
+def _between(dead_letters: DataFrame, name: str, first: int, last: int) -> DataFrame:
+    return dead_letters.where(F.col(name).between(F.lit(first).cast("bigint"), F.lit(last).cast("bigint")))
 
 
 def _halves(part: list[T]) -> list[list[T]]:
@@ -301,7 +307,7 @@ def _differs(batch: pa.RecordBatch, error: pa.Array) -> pa.Array:
     return pc.invert(pc.fill_null(pc.and_(pc.and_(same[0], same[1]), same[2]), False))
 
 
-def _letters(pipeline: Pipeline, rows: DataFrame, message: Column) -> list[DeadLetter]:
+def _dead_letters(pipeline: Pipeline, rows: DataFrame, message: Column) -> list[DeadLetter]:
     """The first of these dead letters."""
     columns = ("topic", "partition", "offset", "timestamp", "batch", "i", "stage", "kind")
     named = rows.orderBy("batch", "i").select(*columns, message.alias("message")).limit(_NAMED)

@@ -1,7 +1,7 @@
 """Retries the rows that tables refuse: their batches are replayed, with the tables' options as they are now.
 
-A replay judges rows anew and takes the letters away of those that the table holds now, or that it does not need any
-more because a newer change of the key is there (`jobs.destinations.refusal`). So this can be repeated at will.
+A replay judges rows again. It removes the dead letters of rows that the table holds now, or no longer needs because a
+newer change of the key is there (`jobs.destinations.refusal`). So this can be repeated at will.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from jobs.batch import Batch, CommittedState, Counts
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.dead_letter import DeadLetter
-from jobs.dead_letters.listing import open_letters
-from jobs.dead_letters.redecode import Redecoded, landed_again, redecode
+from jobs.dead_letters.listing import open_dead_letters
+from jobs.dead_letters.redecode import Redecoded, redecode, relanded
 from jobs.iceberg import spark_writes
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
@@ -85,56 +85,58 @@ def _land(pipeline: Pipeline) -> Redecoded | None:
         return None
     with spark_errors(place.identifier):
         spark = pipeline.spark("dead-letters", place.catalog)
-        letters = _letters(pipeline, spark, committed)
-        if letters is None:
+        dead_letters = _dead_letters(pipeline, spark, committed)
+        if dead_letters is None:
             return None
         table = place.catalog.require(place.identifier)
         names = name_rule(pipeline.spec, known_names(table.properties, pipeline.name))
-        with redecode(pipeline, spark, letters, committed, arrow_schema(table), names) as redecoded:
+        with redecode(pipeline, spark, dead_letters, committed, arrow_schema(table), names) as redecoded:
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
-                readings = _Letters(spark, letters, batch, redecoded)
+                readings = _DeadLetterReadings(spark, dead_letters, batch, redecoded)
                 place.revise(batch, committed, readings, pipeline.run_properties)
     return redecoded
 
 
-def _letters(pipeline: Pipeline, spark: SparkSession, committed: CommittedState) -> DataFrame | None:
+def _dead_letters(pipeline: Pipeline, spark: SparkSession, committed: CommittedState) -> DataFrame | None:
     """The open dead letters that can be tried."""
     # Of batches that retention has removed it is not known any more what came after them.
     known = pipeline.intermediate.landed().batches
-    return open_letters(pipeline, spark, known[0].number, committed.batch_number) if known else None
+    return open_dead_letters(pipeline, spark, known[0].number, committed.batch_number) if known else None
 
 
 def _gone(pipeline: Pipeline) -> tuple[int, str]:
-    """Of open letters that cannot be tried: how many there are, and where the first is."""
+    """Of open dead letters that cannot be tried: how many there are, and where the first is."""
     known = pipeline.intermediate.landed()
     if known.complete or not known.batches:
         return 0, ""
     with spark_errors(pipeline.intermediate.identifier):
-        letters = open_letters(
+        dead_letters = open_dead_letters(
             pipeline, pipeline.spark("dead-letters", pipeline.intermediate.catalog), 0, known.batches[0].number - 1
         )
-        if letters is None:
+        if dead_letters is None:
             return 0, ""
         place = F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("="), "offset")
-        found = letters.agg(F.count("*").alias("gone"), F.min_by(place, F.struct("batch", "i")).alias("first")).first()
+        found = dead_letters.agg(
+            F.count("*").alias("gone"), F.min_by(place, F.struct("batch", "i")).alias("first")
+        ).first()
     assert found is not None, "an aggregate has one row"
     return found["gone"], found["first"] or ""
 
 
 @dataclass(frozen=True)
-class _Letters:
+class _DeadLetterReadings:
     """Dead letters that have something new to say (`jobs.landing.readings.Readings`)."""
 
     spark: SparkSession
-    letters: DataFrame
+    dead_letters: DataFrame
     batch: Batch
     redecoded: Redecoded
-    from_letters: bool = True
+    from_dead_letters: bool = True
 
     def write(self, commit: Append | Attempt, selection: Selection) -> LandedRanges:
         assert isinstance(commit, Attempt), "letters are read by Spark, which writes to a branch"
-        rows = landed_again(self.spark, self.letters, self.batch, commit.schema)
+        rows = relanded(self.spark, self.dead_letters, self.batch, commit.schema)
         wanted = F.coalesce(F.col("op").isin(*selection.operations), F.lit(False))
         if selection.bad_records:
             wanted |= F.col("error").isNotNull()

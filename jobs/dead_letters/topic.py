@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.batch import CommittedState, LandedBatch
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.delivery import Delivery, DeliveryTask, raise_reported
-from jobs.dead_letters.listing import ALL, open_letters
+from jobs.dead_letters.listing import ALL, open_dead_letters
 from jobs.destinations.base import Destination
 from jobs.destinations.side_table import SideTable
 from jobs.events.pending import PublishedThrough, pending, published_through
@@ -69,12 +69,12 @@ class DeadLetterTopic:
             self._writer = None
 
     def first_unsent(self) -> int | None:
-        """The first batch with letters that are still to be sent; None where there is none, or no topic.
+        """The first batch with dead letters that are still to be sent; None where there is none, or no topic.
 
         Raises:
             BatchmergeError: it cannot be found out.
         """
-        landed, there = self._letters_by_batch() if self._options.topic else ([], ())
+        landed, there = self._dead_letters_by_batch() if self._options.topic else ([], ())
         if not landed or not there:
             return None
         newest = CommittedState.after(landed[-1])
@@ -82,7 +82,7 @@ class DeadLetterTopic:
         return next((batch.number for batch in unsent if batch.number in there), None)
 
     def _publish(self, topic: str) -> None:
-        landed, there = self._letters_by_batch()
+        landed, there = self._dead_letters_by_batch()
         if not landed:
             return
         newest, limit = CommittedState.after(landed[-1]), self._options.time_limit_seconds
@@ -109,23 +109,23 @@ class DeadLetterTopic:
             failpoint("dead-letters.sent")
 
     def _send(self, delivery: Delivery, batch: int) -> None:
-        """Has the letters of a batch sent by a task."""
+        """Has the dead letters of a batch sent by a task."""
         self._writer = None  # the task's writer fences it
         spark = self._pipeline.spark(f"{self._role} to the topic", self._pipeline.intermediate.catalog)
         with spark_errors(delivery.topic):
-            rows, messages = self._letters(spark, batch)
+            rows, messages = self._dead_letters(spark, batch)
             outcomes = task_reports(rows, DeliveryTask(delivery, messages))
         if not outcomes:  # none is left, so there was no task
             self._move(delivery)
         raise_reported(outcomes)
 
     def _move(self, delivery: Delivery) -> None:
-        """Moves the position past a batch without letters."""
+        """Moves the position past a batch without dead letters."""
         self._writer = self._writer or delivery.writer()
         delivery.send(self._writer)
 
-    def _letters_by_batch(self) -> tuple[Sequence[LandedBatch], Collection[int]]:
-        """The batches whose letters may be sent, and which of them have some; none of a table without any."""
+    def _dead_letters_by_batch(self) -> tuple[Sequence[LandedBatch], Collection[int]]:
+        """The batches whose dead letters may be sent, and which of them have some; none of a table without any."""
         if self._table is None:
             landed = self._pipeline.intermediate.landed().batches
             return landed, {b.number for b in landed if b.counts.quarantined}
@@ -136,17 +136,19 @@ class DeadLetterTopic:
         landed = self._pipeline.intermediate.landed().batches
         return [b for b in landed if b.number <= state.batch_number], refused.keys()
 
-    def _letters(self, spark: SparkSession, batch: int) -> tuple[DataFrame, Callable[[Batches], Iterator[Message]]]:
+    def _dead_letters(
+        self, spark: SparkSession, batch: int
+    ) -> tuple[DataFrame, Callable[[Batches], Iterator[Message]]]:
         """What goes into the one task that sends them, and how it makes messages of that."""
         name = self._pipeline.name
         if self._table is not None:
             return numbered(spark, 1), _Refused(name, self._table.side_tables(), batch)
-        letters = open_letters(self._pipeline, spark, batch, batch)
-        assert letters is not None, "a batch of it is landed"
-        return letters.drop("headers").repartition(1).sortWithinPartitions("i"), _Landed(name)
+        dead_letters = open_dead_letters(self._pipeline, spark, batch, batch)
+        assert dead_letters is not None, "a batch of it is landed"
+        return dead_letters.drop("headers").repartition(1).sortWithinPartitions("i"), _Landed(name)
 
     def _sent(self, newest: CommittedState) -> PublishedThrough | None:
-        """The position: up to where letters are sent."""
+        """The position: up to where dead letters are sent."""
         limit = self._options.time_limit_seconds
         return published_through(read_metadata(self._pipeline.kafka, self._group, newest.offsets, limit).values())
 
@@ -180,7 +182,7 @@ class _Refused:
     def __call__(self, batches: Batches) -> Iterator[Message]:
         del batches
         for side in self.sides:
-            for letter in side.letters(ALL, True, (self.batch, self.batch)):
+            for letter in side.dead_letters(ALL, True, (self.batch, self.batch)):
                 yield to_message(self.pipeline, letter)
 
 

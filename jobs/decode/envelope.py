@@ -210,12 +210,12 @@ def _operation(kind: str, envelope: pa.Array) -> pa.Array:
         return pc.if_else(pc.is_valid(envelope), found, pa.scalar(None, pa.string()))
     metadata = pc.struct_field(envelope, "metadata")
     name = pc.struct_field(metadata, "operation")
-    letters = pa.nulls(len(envelope), pa.string())
-    for word, letter in _DMS.items():
-        letters = pc.if_else(pc.fill_null(pc.equal(name, word), False), pa.scalar(letter), letters)
+    operations = pa.nulls(len(envelope), pa.string())
+    for word, operation in _DMS.items():
+        operations = pc.if_else(pc.fill_null(pc.equal(name, word), False), pa.scalar(operation), operations)
     # What DMS says of tables (create-table, add-column, …) is no change of a row.
-    control = pc.and_(pc.equal(pc.struct_field(metadata, "record-type"), "control"), pc.is_null(letters))
-    return pc.if_else(pc.fill_null(control, False), pa.scalar(_MESSAGE), letters)
+    control = pc.and_(pc.equal(pc.struct_field(metadata, "record-type"), "control"), pc.is_null(operations))
+    return pc.if_else(pc.fill_null(control, False), pa.scalar(_MESSAGE), operations)
 
 
 Tree = dict[str, Any]

@@ -277,14 +277,14 @@ class Destination(ABC):
         Args:
             batches: only those of the first to the second of these, both included.
         """
-        return chain.from_iterable(side.letters(most, values, batches) for side in self.side_tables())
+        return chain.from_iterable(side.dead_letters(most, values, batches) for side in self.side_tables())
 
     def dead_letter_groups(self) -> Iterator[DeadLetterGroup]:
         """The landed rows that the system refused, counted by what is wrong with them."""
         return chain.from_iterable(side.groups() for side in self.side_tables())
 
     def refused(self) -> Mapping[int, int]:
-        """How many landed rows the system refuses, by batch; the letters above are theirs."""
+        """How many landed rows the system refuses, by batch; the dead letters above are theirs."""
         return sum((Counter(side.by_batch()) for side in self.side_tables()), Counter[int]())
 
     def refused_places(self, spark: SparkSession) -> DataFrame | None:

@@ -4,9 +4,9 @@ One policy for every kind: a refused row is left out, whatever the mode, before 
 it never depends on how the log was cut. It becomes a dead letter in the table's side table (`on_bad_record:
 quarantine`), is only counted (`skip`), or stops the merge (`fail`, and the limits of `dead_letters`).
 
-A kind says what its columns hold (`HeldColumn`), sends what `Refusal.fit` leaves, and keeps the letters beside the
-table: `<table>__dead_letters`, one row a letter. Each attempt writes its letters under a name of its own. An attempt
-that has judged again what others had judged (a retry, a replay) takes their letters of it away at its end.
+A kind says what its columns hold (`HeldColumn`), sends what `Refusal.fit` leaves, and keeps the dead letters beside the
+table: `<table>__dead_letters`, one row a dead letter. Each attempt writes its dead letters under a name of its own. An
+attempt that has judged again what others had judged (a retry, a replay) removes their dead letters of it at its end.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ LANDED_AT: Mapping[str, tuple[str, ...]] = {
     BATCH: ("batchNumber",),
 }
 
-# Of the side table. `key` and `row` are JSON text, `attempt` is who wrote the letter.
-LETTERS = pa.schema(
+# Of the side table. `key` and `row` are JSON text, `attempt` is who wrote the dead letter.
+DEAD_LETTER_ROW = pa.schema(
     [
         pa.field("topic", pa.string()),
         pa.field("topic_id", pa.string()),
@@ -99,12 +99,12 @@ class Fit:
 
     Attributes:
         rows: those that the table holds, in their order.
-        letters: one of each of the others.
+        dead_letters: one of each of the others.
         set_to_fit: which of `rows` have a value that was set to fit.
     """
 
     rows: pa.Table
-    letters: pa.Table
+    dead_letters: pa.Table
     set_to_fit: Mask
 
     @property
@@ -119,7 +119,7 @@ class Refusal:
     Attributes:
         where: the table, for errors.
         on_bad_record: of the pipeline.
-        attempt: who writes the letters.
+        attempt: who writes the dead letters.
         topic_ids: by topic.
     """
 
@@ -131,7 +131,7 @@ class Refusal:
     topic_ids: Mapping[str, str]
 
     @property
-    def keeps_letters(self) -> bool:
+    def keeps_dead_letters(self) -> bool:
         return self.on_bad_record == "quarantine"
 
     def fit(self, rows: pa.Table) -> Fit:
@@ -140,7 +140,7 @@ class Refusal:
         Raises:
             BadRecords: one is refused, under the policy `fail`.
         """
-        letters, changed = LETTERS.empty_table(), np.zeros(rows.num_rows, dtype=bool)
+        dead_letters, changed = DEAD_LETTER_ROW.empty_table(), np.zeros(rows.num_rows, dtype=bool)
         for column in self.columns:
             if not column.may_refuse:
                 continue
@@ -149,17 +149,17 @@ class Refusal:
             for reason, flawed in self._flaws(rows, column):
                 kept, more = self.parted(rows, flawed, column, reason)
                 changed = changed if kept.num_rows == rows.num_rows else changed[~flawed]
-                rows, letters = kept, pa.concat_tables([letters, more])
-        return Fit(rows, letters, changed)
+                rows, dead_letters = kept, pa.concat_tables([dead_letters, more])
+        return Fit(rows, dead_letters, changed)
 
     def parted(self, rows: pa.Table, flawed: Mask, column: HeldColumn, reason: str) -> tuple[pa.Table, pa.Table]:
-        """Rows without those that are flawed in this column, and the letters of those.
+        """Rows without those that are flawed in this column, and the dead letters of those.
 
         Raises:
             BadRecords: there are some, under the policy `fail`.
         """
         if not flawed.any():
-            return rows, LETTERS.empty_table()
+            return rows, DEAD_LETTER_ROW.empty_table()
         bad, said = rows.filter(pa.array(flawed)), f"{type_name(column.declared)} to {column.type}"
         if self.on_bad_record == "fail":
             topic, partition, offset = (bad[name][0].as_py() for name in (TOPIC, PARTITION, OFFSET))
@@ -168,7 +168,7 @@ class Refusal:
                 where=self.where,
                 remedy="give the column a type that holds it, or allow dead letters with `on_bad_record: quarantine`",
             )
-        return rows.filter(pa.array(~flawed)), self._letters(bad, column, reason)
+        return rows.filter(pa.array(~flawed)), self._dead_letters(bad, column, reason)
 
     def _set_to_fit(self, rows: pa.Table, column: HeldColumn) -> tuple[pa.Table, Mask]:
         """The rows with values of this column brought into its range, and which rows that has changed."""
@@ -193,16 +193,16 @@ class Refusal:
             flawed = _judged(rows, column, column.held.unreadable(values))
             yield UNREADABLE, flawed[~(beyond | nulls)]
 
-    def _letters(self, rows: pa.Table, column: HeldColumn, reason: str) -> pa.Table:
+    def _dead_letters(self, rows: pa.Table, column: HeldColumn, reason: str) -> pa.Table:
         own = [c for c in self.columns if c.name in rows.column_names]
         values = {c.label: _plain(rows[c.name]) for c in own}
         keys = [c.label for c in own if c.is_key]
         places = rows.select(list(_PLACE.values())).to_pylist()
         deleted = rows[DELETED].to_pylist() if DELETED in rows.column_names else [0] * rows.num_rows
-        letters = []
+        dead_letters = []
         for number, place in enumerate(places):
             row = {name: array[number] for name, array in values.items()}
-            letters.append(
+            dead_letters.append(
                 {
                     **{name: place[given] for name, given in _PLACE.items()},
                     "topic_id": self.topic_ids.get(place[TOPIC], ""),
@@ -216,7 +216,7 @@ class Refusal:
                     "attempt": self.attempt,
                 }
             )
-        return pa.Table.from_pylist(letters, schema=LETTERS)
+        return pa.Table.from_pylist(dead_letters, schema=DEAD_LETTER_ROW)
 
 
 def certain(columns: Sequence[HeldColumn]) -> Iterator[str]:

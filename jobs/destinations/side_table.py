@@ -1,7 +1,7 @@
 """The side table of a destination table: landed rows that it refuses (`refusal`), as whoever asks for them sees them.
 
-`<table>__dead_letters` has one row a letter (`refusal.LETTERS`) and is made with the first of them; where it is not,
-there are no letters. How they get into it each kind decides: they have to be there before their batch is committed.
+`<table>__dead_letters` has one row a dead letter (`refusal.DEAD_LETTER_ROW`) and is made with the first of them. How
+they get into it each kind decides: they have to be there before their batch is committed.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
-from jobs.destinations.refusal import LETTERS
+from jobs.destinations.refusal import DEAD_LETTER_ROW
 from jobs.destinations.refused_rows import as_group, as_letter
 
 Parameters = Mapping[str, int | str | Sequence[str]]
 _ALL = (0, 2**62)
-PLACES = pa.schema([LETTERS.field(name) for name in ("topic", "partition", "offset", "batch")])
-WRITTEN = pa.schema([*PLACES, LETTERS.field("topic_id"), LETTERS.field("attempt")])
+PLACES = pa.schema([DEAD_LETTER_ROW.field(name) for name in ("topic", "partition", "offset", "batch")])
+WRITTEN = pa.schema([*PLACES, DEAD_LETTER_ROW.field("topic_id"), DEAD_LETTER_ROW.field("attempt")])
 
 
 class SideTable(ABC):
-    """Reads and tidies the letters of one table; of a table on several endpoints those of one of them.
+    """Reads and tidies the dead letters of one table; of a table on several endpoints those of one of them.
 
     It travels to Spark's tasks, which read the rows.
     """
@@ -35,7 +35,7 @@ class SideTable(ABC):
     @property
     @abstractmethod
     def stage(self) -> str:
-        """The destination's name, which its letters have as their stage."""
+        """The destination's name, which its dead letters have as their stage."""
 
     @abstractmethod
     def rows(self, template: str, given: Parameters, **said: object) -> Sequence[Mapping[str, object]]:
@@ -45,7 +45,7 @@ class SideTable(ABC):
     def change(self, template: str, given: Parameters, **said: object) -> None:
         """Runs a statement on the side table."""
 
-    def letters(self, most: int, values: bool, batches: tuple[int, int] | None = None) -> Iterator[DeadLetter]:
+    def dead_letters(self, most: int, values: bool, batches: tuple[int, int] | None = None) -> Iterator[DeadLetter]:
         """At most so many of these batches (the first, the last), in their order."""
         first, last = batches or _ALL
         for row in self.rows("side_table_rows", {"most": most, "first": first, "last": last}, values=values):
@@ -65,12 +65,12 @@ class SideTable(ABC):
         yield pa.Table.from_pylist(found, schema=PLACES)
 
     def written(self) -> Iterator[pa.Table]:
-        """`WRITTEN`: which attempt has a letter of which record."""
+        """`WRITTEN`: which attempt has a dead letter of which record."""
         found = [dict(row) for row in self.rows("side_table_written", {})]
         yield pa.Table.from_pylist(found, schema=WRITTEN)
 
     def attempts(self, first: int = _ALL[0], last: int = _ALL[1]) -> Sequence[str]:
-        """Who has written letters of these batches so far."""
+        """Who has written dead letters of these batches so far."""
         return [str(row["attempt"]) for row in self.rows("side_table_attempts", {"first": first, "last": last})]
 
     def forget(self, attempts: Sequence[str], first: int = _ALL[0], last: int = _ALL[1]) -> None:
@@ -83,9 +83,9 @@ class SideTable(ABC):
         """Takes away what these attempts have written of records that were judged by others, wherever they stand.
 
         Args:
-            places: ``batch/topic-partition@offset`` of letters.
+            places: ``batch/topic-partition@offset`` of dead letters.
             newest_by: this attempt has judged the newest change of each key only. Where it has refused that, the key's
-                other letters stay: those changes are still not in the table.
+                other dead letters stay: those changes are still not in the table.
         """
         given: Parameters = {"places": places, "attempts": attempts, "by": newest_by or ""}
         self.change("side_table_forget", given, by_place=True, newest_only=newest_by is not None)

@@ -89,7 +89,7 @@ class _Producer(_FastAppendFiles):
         kept, again = list[ManifestFile](), defaultdict[tuple[ManifestContent, int], list[ManifestEntry]](list)
         crowded = frozenset(m.manifest_path for m in crowd(known)) if self._merges_manifests else frozenset()
         for manifest in known:
-            if entries := self._to_write_again(manifest, manifest.manifest_path in crowded):
+            if entries := self._to_rewrite(manifest, manifest.manifest_path in crowded):
                 again[manifest.content, manifest.partition_spec_id] += entries
             else:
                 kept.append(manifest)
@@ -110,7 +110,7 @@ class _Producer(_FastAppendFiles):
         wanted = self._transaction.table_metadata.properties.get("commit.manifest-merge.enabled", "true")
         return wanted.lower() == "true"
 
-    def _to_write_again(self, manifest: ManifestFile, crowded: bool) -> list[ManifestEntry]:
+    def _to_rewrite(self, manifest: ManifestFile, crowded: bool) -> list[ManifestEntry]:
         """The entries of a manifest that names a removed file, of a crowd, and of a small one of deletes."""
         removed = self._removed_paths[manifest.content]
         of_deletes = manifest.content == ManifestContent.DELETES and bool(self.deletes or self.removed)

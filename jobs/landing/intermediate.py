@@ -248,7 +248,7 @@ class IntermediateTable:
     ) -> LandedBatch:
         keeps_bad = self.spec.on_bad_record != "skip"
         with spark_errors(self.identifier):
-            writes = Attempt if readings.from_letters else Append
+            writes = Attempt if readings.from_dead_letters else Append
             commit = writes(self.catalog, self.identifier, self.pipeline, committed)
             failpoint("land.begun")
             written = readings.write(commit, Selection(READINGS, keeps_bad))

@@ -14,7 +14,7 @@ class Readings(Protocol):
     """Records with the places that they have."""
 
     @property
-    def from_letters(self) -> bool:
+    def from_dead_letters(self) -> bool:
         """They are read from dead letters, not from Kafka."""
 
     def write(self, commit: Append | Attempt, selection: Selection) -> LandedRanges:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.dead_letters.listing import open_letters
+from jobs.dead_letters.listing import open_dead_letters
 from jobs.dead_letters.open_count import keep_count
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.lineage import RecreatedTopics, bound_topics
@@ -57,7 +57,7 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
     and the next maintenance deletes them. Whoever has forgotten a batch says so when it is asked for.
 
     Raises:
-        GaveWay: a table cannot be asked what it has merged, or Kafka which letters are sent, so everything stays.
+        GaveWay: a table cannot be asked what it has merged, or Kafka which dead letters are sent, so everything stays.
     """
     landed = pipeline.intermediate.landed().batches
     before = milliseconds_ago(timedelta(days=options.keep_days))
@@ -78,7 +78,7 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
         recreated=pipeline.intermediate.recreated(),
     )
     rows += _retire_dead_letters(spark, maintained, options)["rows deleted"]
-    _count_letters(spark, pipeline)
+    _count_dead_letters(spark, pipeline)
     return {"batches removed": len(landed) - len(known), "batches kept": len(known), "rows deleted": rows, **expired}
 
 
@@ -96,7 +96,7 @@ def _committed(pipeline: Pipeline) -> list[CommittedState | None]:
 
 
 def _unsent(pipeline: Pipeline) -> list[int]:
-    """The first batches with letters that are still to be sent: of landed ones, and of those of each table."""
+    """The first batches with dead letters that are still to be sent: of landed ones, and of those of each table."""
     if pipeline.spec.dead_letters.topic is None:
         return []
     try:
@@ -117,11 +117,11 @@ def _unsent(pipeline: Pipeline) -> list[int]:
     return first
 
 
-def _count_letters(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Notes how many more letters are open than the batches that are left tell of: `status` asks no Spark."""
+def _count_dead_letters(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Notes how many more dead letters are open than the batches that are left say: `status` asks no Spark."""
     with spark_errors(pipeline.intermediate.identifier):
-        letters = open_letters(pipeline, spark)
-        count = letters.count() if letters is not None else 0
+        dead_letters = open_dead_letters(pipeline, spark)
+        count = dead_letters.count() if dead_letters is not None else 0
     keep_count(pipeline.intermediate, count)
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.commit_loop import retry_on_conflict
-from jobs.dead_letters.listing import open_letters
+from jobs.dead_letters.listing import open_dead_letters
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.landing.batch_records import BatchRecords
@@ -165,7 +165,7 @@ class _KafkaRecords:
     batch: Batch
     ranges: Ranges
     places: Places
-    from_letters: bool = False
+    from_dead_letters: bool = False
 
     def write(self, commit: Append | Attempt, selection: Selection) -> LandedRanges:
         assert isinstance(commit, Append), "tasks write files of what they read"
@@ -184,17 +184,17 @@ class _KafkaRecords:
             revision=self.batch.number,
             schema_ids=known_ids(commit.properties, pipeline.name),
         )
-        recovered = self._letters(spark)
+        recovered = self._dead_letters(spark)
         landed = land_ranges(spark, records, commit, selection)
         if names := records.names_after(landed.report):
             commit.start_over()
             landed = land_ranges(spark, replace(records, names=names), commit, selection)
         return replace(landed, counts=replace(landed.counts, recovered=recovered))
 
-    def _letters(self, spark: SparkSession) -> int:
+    def _dead_letters(self, spark: SparkSession) -> int:
         """How many dead letters are of these records, also of batches that retention has removed."""
-        found = open_letters(self.pipeline, spark)
-        # Of a topic that was made anew the letters of the one before are of other records.
+        found = open_dead_letters(self.pipeline, spark)
+        # Of a topic that was made anew the dead letters of the one before are of other records.
         anew = {topic: numbers[-1] for topic, numbers in self.pipeline.intermediate.recreated().items()}
         wanted = [
             (*tp, offsets.start, offsets.end, anew.get(tp.topic, 0))

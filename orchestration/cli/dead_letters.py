@@ -11,10 +11,10 @@ from rich.table import Table
 
 from jobs.batch import LandedBatch
 from jobs.dead_letters.dead_letter import DeadLetter
-from jobs.dead_letters.listing import letters, summary
+from jobs.dead_letters.listing import list_dead_letters, summary
 from jobs.dead_letters.refused import retry_refused
 from jobs.dead_letters.retry import Retried
-from jobs.dead_letters.retry import retry as retry_letters
+from jobs.dead_letters.retry import retry as retry_dead_letters
 from jobs.destinations.base import Merged
 from jobs.destinations.refused_rows import list_command
 from jobs.pipeline import Pipeline
@@ -48,7 +48,7 @@ def list_(pipeline: str, rows: int | None, values: bool) -> None:
 
     def work(one: Pipeline) -> list[dict[str, object]]:
         if rows is not None:
-            return [_row(letter) for letter in _letters(one, rows, values)]
+            return [_row(letter) for letter in _dead_letters(one, rows, values)]
         return [asdict(group) for group in summary(one)]
 
     found, failed = each_pipeline(pipeline, load_connections(), work)
@@ -67,8 +67,8 @@ def retry(pipeline: str, no_wait: bool) -> None:
     Each takes the place that it would have had, so newer changes of the same key stay. One that still cannot be read
     stays a dead letter, and stops no other. May be repeated at any time, also after it was killed.
     """
-    found, failed = each_when_idle(pipeline, not no_wait, lambda one: (retry_letters(one), retry_refused(one)))
-    done = _combined([letters for letters, _ in found])
+    found, failed = each_when_idle(pipeline, not no_wait, lambda one: (retry_dead_letters(one), retry_refused(one)))
+    done = _combined([retried for retried, _ in found])
     refused = {table: rows for _, tables in found for table, rows in tables.items()}
     output.say(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")
     for letter in done.stay:
@@ -116,8 +116,8 @@ def _combined(done: list[Retried]) -> Retried:
     )
 
 
-def _letters(pipeline: Pipeline, most: int, values: bool) -> Iterator[DeadLetter]:
-    yield from letters(pipeline, most, values)
+def _dead_letters(pipeline: Pipeline, most: int, values: bool) -> Iterator[DeadLetter]:
+    yield from list_dead_letters(pipeline, most, values)
     for destination in pipeline.destinations():
         yield from destination.dead_letters(most, values)
 

@@ -67,15 +67,15 @@ def show(table: Table) -> None:
         console().print(table)
 
 
-def result(found: object, *, again: bool = False) -> None:
+def result(found: object, *, is_one_of_many: bool = False) -> None:
     """What the command has found or done, for programs: once, at its end.
 
     Args:
-        again: it is one of many values; each is a line.
+        is_one_of_many: it is one of many values; each is a line.
     """
     if _AS_JSON.get():
         _HAS_RESULT.set(True)
-        click.echo(json.dumps(_plain(found), indent=None if again else 2))
+        click.echo(json.dumps(_plain(found), indent=None if is_one_of_many else 2))
 
 
 def error(problem: BatchmergeError) -> None:

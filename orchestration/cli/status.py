@@ -54,7 +54,7 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
             click.clear()
         for line in lines:
             output.say(line)
-        output.result({"services": services, **found.model_dump(mode="json")}, again=watch)
+        output.result({"services": services, **found.model_dump(mode="json")}, is_one_of_many=watch)
         if not watch:
             break
         time.sleep(_AGAIN)

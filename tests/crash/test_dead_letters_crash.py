@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from resources.connections import Connections
+from tests.kit.dead_letters import read_all
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
-from tests.kit.letters import read_all
 from tests.kit.records import Record
 
 pytestmark = pytest.mark.crash

@@ -24,10 +24,10 @@ from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, load_connections
 from tests.kit import model
+from tests.kit.dead_letters import LARGE, read_all
 from tests.kit.events import check_all_published, check_groups, effective, events
 from tests.kit.flow import Flow
 from tests.kit.kinds import KINDS, runnable
-from tests.kit.letters import LARGE, read_all
 from tests.kit.model import Row
 from tests.kit.project import Project
 from tests.kit.records import COLUMNS, Record, bootstrap, produce, random_changes

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from jobs.dead_letters.listing import letters, summary
+from jobs.dead_letters.listing import list_dead_letters, summary
 from jobs.dead_letters.refused import retry_refused
 from jobs.dead_letters.retry import Retried, retry
 from resources.errors import BadRecords
 from tests.destinations.conftest import MakeStory
+from tests.kit.dead_letters import LARGE, read_all
 from tests.kit.interrupting import Died, at_failpoints
 from tests.kit.kind import KindUnderTest
 from tests.kit.kinds import KINDS
-from tests.kit.letters import LARGE, read_all
 from tests.kit.model import Row
 from tests.kit.records import COLUMNS, Record, put
 from tests.kit.story import TableUnderTest, Target, asked_for, on_targets
@@ -75,7 +75,7 @@ def test_dead_letters_are_mended_once(mended: Mended) -> None:
         (2, 1, 0),
         (3, 0, 3),
     ], "nothing landed is rewritten"
-    assert [letter.offset for letter in letters(pipeline, 10)] == [6]
+    assert [letter.offset for letter in list_dead_letters(pipeline, 10)] == [6]
 
 
 @on_targets(always="upsert_delete")
@@ -193,7 +193,7 @@ def test_letters_of_a_run_that_died_are_those_of_the_run_that_commits(
     table = unfit(kind, "quarantine", new_story)
 
     def die(name: str) -> None:
-        if name == kind.letters_written:
+        if name == kind.dead_letters_written:
             raise Died(name)
 
     with at_failpoints(die), pytest.raises(Died):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jobs.dead_letters.listing import letters
+from jobs.dead_letters.listing import list_dead_letters
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_window
 from resources.errors import ConfigurationError
@@ -178,9 +178,9 @@ def test_a_stricter_file_brings_nothing_back(target: Target, mended: tuple[Story
     table = tables[str(target)]
     pipeline = wide.engine.edited(tables=[table.entry for table in tables.values()]).pipeline
     if len(pipeline.intermediate.landed().batches) == 3:
-        assert not list(letters(pipeline, 9))
+        assert not list(list_dead_letters(pipeline, 9))
         from_kafka(narrow, tables)
-    assert len(list(letters(pipeline, 9))) == 2
+    assert len(list(list_dead_letters(pipeline, 9))) == 2
     assert table.merge()
     expected = model.expected([*OLD, *NEW], target.mode)
     assert table.rows() == expected

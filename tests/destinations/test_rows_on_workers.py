@@ -13,9 +13,9 @@ from jobs.destinations import shares
 from resources.errors import Unavailable
 from resources.spark import spark_errors
 from tests.destinations.conftest import MakeStory
+from tests.kit.dead_letters import read_all
 from tests.kit.kind import KindUnderTest
 from tests.kit.kinds import KINDS
-from tests.kit.letters import read_all
 from tests.kit.received import ROWS, check_no_rows, incompressible, received
 from tests.kit.records import COLUMNS, Record
 from tests.kit.story import Story, Target, on_targets

@@ -10,8 +10,8 @@ from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing, maintain_table
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from tests.destinations.conftest import MakeStory
+from tests.kit.dead_letters import LARGE
 from tests.kit.kinds import KINDS, runnable
-from tests.kit.letters import LARGE
 from tests.kit.received import ROWS, check_no_rows, incompressible, received
 from tests.kit.records import COLUMNS, Record
 from tests.kit.story import Story, TableUnderTest, Target, targets

@@ -141,7 +141,7 @@ def _advance(connections: Connections, flow: Flow) -> None:
     protocol.merge(pipeline, pipeline.destinations()[0])
 
 
-def _letters(server: ClickHouseServer, flow: Flow, mode: str = "append") -> list[dict[str, object]]:
+def _dead_letters(server: ClickHouseServer, flow: Flow, mode: str = "append") -> list[dict[str, object]]:
     return server.rows(f"SELECT * FROM {flow.table(mode)}__dead_letters ORDER BY topic, partition, offset, column")
 
 
@@ -152,7 +152,7 @@ def test_every_type_from_record_to_select(connections: Connections, topic: Calla
     _produce(connections, flow.topic, [{f"c{n}": case[2] for n, case in enumerate(ROUND_TRIPS)}])
     _advance(connections, flow)
     (server,) = servers(connections)
-    assert _letters(server, flow) == []
+    assert _dead_letters(server, flow) == []
     texts = ", ".join(f"toString(c{n}) AS c{n}" for n in range(len(ROUND_TRIPS)))
     (found,) = server.rows(f"SELECT {texts} FROM {flow.table('append')}")
     wrong = []
@@ -190,9 +190,9 @@ def test_what_does_not_fit_is_a_dead_letter(connections: Connections, topic: Cal
     (server,) = servers(connections)
     kept = [row["id"] for row in server.rows(f"SELECT id FROM {flow.table('append')} ORDER BY id")]
     assert kept == [0, len(MISFITS) + 1]
-    letters = _letters(server, flow)
-    assert [letter["offset"] for letter in letters] == list(range(1, len(MISFITS) + 1))
-    for n, (case, letter) in enumerate(zip(MISFITS, letters, strict=True)):
+    dead_letters = _dead_letters(server, flow)
+    assert [letter["offset"] for letter in dead_letters] == list(range(1, len(MISFITS) + 1))
+    for n, (case, letter) in enumerate(zip(MISFITS, dead_letters, strict=True)):
         assert letter["column"] == f"c{n}", case
         assert letter["declared"] == case[0]
         assert case[1] is None or letter["wanted"] == case[1]
@@ -220,7 +220,7 @@ def test_two_keys_never_become_one_row(connections: Connections, topic: Callable
     _advance(connections, flow)
     (server,) = servers(connections)
     assert len(server.rows(f"SELECT u FROM {flow.table('upsert')}")) == 1
-    assert [letter["column"] for letter in _letters(server, flow, "upsert")] == list(cases)
+    assert [letter["column"] for letter in _dead_letters(server, flow, "upsert")] == list(cases)
 
 
 def test_deletes_need_only_their_key(connections: Connections, topic: Callable[..., str]) -> None:
@@ -232,7 +232,7 @@ def test_deletes_need_only_their_key(connections: Connections, topic: Callable[.
     _produce(connections, flow.topic, [None, {"e": "a", "n": 2, "tags": []}])
     _advance(connections, flow)
     (server,) = servers(connections)
-    assert _letters(server, flow, "upsert_delete") == []
+    assert _dead_letters(server, flow, "upsert_delete") == []
     found = server.rows(f"SELECT id, n, tags FROM {flow.table('upsert_delete')} FINAL")
     assert found == [{"id": 1, "n": 2, "tags": []}]
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.listing import letters, summary
+from jobs.dead_letters.listing import list_dead_letters, summary
 from jobs.dead_letters.retry import retry
 from orchestration.cli import dead_letters as cli
 from orchestration.cli.output import with_json
@@ -18,9 +18,9 @@ from resources.connections import Connections
 from resources.errors import BadRecords, ConfigurationError
 from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
+from tests.kit.dead_letters import LARGE, narrowed, read_all
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
-from tests.kit.letters import LARGE, narrowed, read_all
 from tests.kit.records import Record, put
 
 Headers = list[tuple[str, bytes]]
@@ -129,7 +129,7 @@ def test_listing_shows_values_only_when_asked(
     engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
     engine.tell(put(1, "a"), Record(0, 2, "{secret"))
     engine.advance()
-    (plain,) = letters(engine.pipeline, 10)
+    (plain,) = list_dead_letters(engine.pipeline, 10)
     assert (plain.topic, plain.partition, plain.offset, plain.batch, plain.stage) == (
         engine.flow.topic,
         0,
@@ -139,5 +139,5 @@ def test_listing_shows_values_only_when_asked(
     )
     assert (plain.key, plain.value) == (None, None)
     assert "secret" not in plain.message
-    (full,) = letters(engine.pipeline, 10, values=True)
+    (full,) = list_dead_letters(engine.pipeline, 10, values=True)
     assert (json.loads(full.key or b""), full.value) == ({"id": 2}, b"{secret")

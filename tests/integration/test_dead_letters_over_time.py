@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.listing import letters
+from jobs.dead_letters.listing import list_dead_letters
 from jobs.dead_letters.open_count import open_count
 from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from resources.connections import Connections
+from tests.kit.dead_letters import LARGE, narrowed, read_all
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
-from tests.kit.letters import LARGE, narrowed, read_all
 from tests.kit.records import put
 
 _MAINTENANCE = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}
@@ -29,7 +29,7 @@ def retain(engine: Engine) -> int:
 
 
 def open_offsets(engine: Engine) -> list[int]:
-    found = [letter.offset for letter in letters(engine.pipeline, 9)]
+    found = [letter.offset for letter in list_dead_letters(engine.pipeline, 9)]
     assert open_count(engine.pipeline.intermediate) == len(found), "status and list say the same"
     return found
 

@@ -12,15 +12,15 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from jobs import offset_reset
-from jobs.dead_letters.listing import letters, summary
+from jobs.dead_letters.listing import list_dead_letters, summary
 from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
 from orchestration.cli import dead_letters as cli
 from resources.connections import Connections
 from resources.errors import TerminalError
+from tests.kit.dead_letters import LARGE, WHERE, narrowed
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
-from tests.kit.letters import LARGE, WHERE, narrowed
 from tests.kit.records import Record, bootstrap, put
 
 VALUE = {"id": "long", "name": "string", "amount": "string", "op": "string"}
@@ -54,7 +54,7 @@ def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
     list(maintain_landing(engine.pipeline))
     assert kept == {1, 2, 3, 4}
     assert {b.number for b in engine.pipeline.intermediate.landed().batches} == {4}
-    assert list(letters(engine.pipeline, 9)) == [], "nor is the letter open again"
+    assert list(list_dead_letters(engine.pipeline, 9)) == [], "nor is the letter open again"
 
 
 def test_dead_letters_of_another_meaning_take_their_place_too(
@@ -76,7 +76,7 @@ def test_dead_letters_of_another_meaning_take_their_place_too(
     done = retry(other.pipeline)
     assert (done.tried, done.recovered) == (2, 1)
     assert other.read("upsert") == [(1, "large", LARGE), (2, "fine", 1)]
-    assert [letter.offset for letter in letters(other.pipeline, 9)] == [2]
+    assert [letter.offset for letter in list_dead_letters(other.pipeline, 9)] == [2]
 
 
 def transforming(engine: Engine, sql: str) -> Engine:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.listing import letters
+from jobs.dead_letters.listing import list_dead_letters
 from resources.connections import Connections
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
@@ -60,7 +60,7 @@ def test_records_of_ten_megabytes_and_long_keys(connections: Connections, spark:
     (landed,) = engine.advance()
     assert (landed.counts.landed, landed.counts.quarantined) == (2, 1)
     assert [(row["id"], row["text"]) for row in table(engine)] == [("a", large), (key, "short")]
-    (letter,) = letters(engine.pipeline, 10, values=True)
+    (letter,) = list_dead_letters(engine.pipeline, 10, values=True)
     assert letter.value == bad
     assert len(letter.message) < 500
 
@@ -122,7 +122,7 @@ def test_strange_characters_and_dates(connections: Connections, spark: SparkSess
     }
     send(connections, name, *good.items(), *bad.items())
     (landed,) = engine.advance()
-    refused = {json.loads(letter.key or b"")["id"] for letter in letters(engine.pipeline, 100, values=True)}
+    refused = {json.loads(letter.key or b"")["id"] for letter in list_dead_letters(engine.pipeline, 100, values=True)}
     assert refused == set(bad)
     assert landed.counts.landed == len(good)
     rows = {row["id"]: row for row in table(engine)}

@@ -16,7 +16,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.listing import letters
+from jobs.dead_letters.listing import list_dead_letters
 from jobs.destinations.iceberg import destination as iceberg_destination
 from jobs.iceberg.branches import attempt_branch
 from jobs.maintenance import leftovers
@@ -111,7 +111,7 @@ def test_pipeline_goes_on_after_each_task(
     assert done[landing, "landed"].counts["batches removed"] == 5
     assert done[landing, "landed"].counts["batches kept"] == 1
     assert done[landing, "landed"].counts["rows deleted"] == 10
-    assert [letter.batch for letter in letters(one.pipeline, 9)] == [1], "a dead letter outlives its batch"
+    assert [letter.batch for letter in list_dead_letters(one.pipeline, 9)] == [1], "a dead letter outlives its batch"
     for mode in MODES:
         counts = {task: done[mode, task].counts for _, task in done if (mode, task) in done}
         assert counts["branches"] == {"branches removed": 1}, mode

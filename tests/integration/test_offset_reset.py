@@ -9,17 +9,17 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.listing import letters
+from jobs.dead_letters.listing import list_dead_letters
 from jobs.dead_letters.retry import retry
 from orchestration.cli.instance import dagster_instance
 from orchestration.names import PIPELINE_TAG
 from resources.connections import Connections
 from resources.errors import ConfigurationError, LineageBroken, TableReplaced, TopicRecreated
 from tests.kit.command import Command
+from tests.kit.dead_letters import narrowed
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.kinds import READ
-from tests.kit.letters import narrowed
 from tests.kit.model import Row
 from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, put, recreate
 
@@ -105,12 +105,12 @@ def test_dead_letter_of_a_recreated_topic_is_no_row_of_the_old_one(
     if "batch" not in columns:
         with pytest.raises(ConfigurationError, match="was recreated"):
             retry(engine.pipeline)
-        assert len(list(letters(engine.pipeline, 9))) == 1
+        assert len(list(list_dead_letters(engine.pipeline, 9))) == 1
         return
     for _ in range(2):
         retry(engine.pipeline)
         assert [engine.read(mode) for mode in modes] == [[*before, (9, "new", float(LARGE))]] * len(modes)
-        assert list(letters(engine.pipeline, 9)) == []
+        assert list(list_dead_letters(engine.pipeline, 9)) == []
     for mode in modes:
         engine.replay(mode, 1, 3)
         assert engine.read(mode) == [*before, (9, "new", float(LARGE))]

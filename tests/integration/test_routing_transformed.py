@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from jobs.dead_letters.listing import summary
 from jobs.dead_letters.retry import retry
 from resources.connections import Connections
+from tests.kit.dead_letters import WHERE
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow, rows
-from tests.kit.letters import WHERE
 from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, put
 
 EU, US, ALL = "eu", "us", "big"

@@ -33,9 +33,9 @@ from resources.topic_reading import read_to_end
 from tests.kit.certificates import Authority
 from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
+from tests.kit.dead_letters import read_all
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
-from tests.kit.letters import read_all
 from tests.kit.network import with_connection
 from tests.kit.records import COLUMNS, Record, bootstrap, produce
 from tests.kit.rest_catalog import rest_catalog

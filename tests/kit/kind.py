@@ -30,7 +30,7 @@ class KindUnderTest:
         unrepresentable: a column's type and a value that landing takes and a table of this kind cannot hold; None:
             it holds whatever can be landed.
         fitting: what Spark makes of that column `odd` so that the table holds it.
-        letters_written: the boundary after which its side table has the letters of rows that are not committed yet.
+        dead_letters_written: the boundary after which its side table has the dead letters of uncommitted rows.
         mended: options of a table that holds it, as it is or set to fit.
         needs_state: modes of which a table with rows whose state was lost is refused: its rows would come twice.
         topics_told_by: metadata columns that tell rows of a recreated topic from older ones (`tells_topics_apart`).
@@ -46,7 +46,7 @@ class KindUnderTest:
     unrepresentable: tuple[str, object] | None = None
     names: ClassVar[Sequence[str]] = ("raw-orders", "1_raw")
     fitting: str = ""
-    letters_written: str = ""
+    dead_letters_written: str = ""
     mended: ClassVar[Mapping[str, object]] = {}
     needs_state: ClassVar[Sequence[Mode]] = ()
     topics_told_by: ClassVar[Sequence[str]] = ("batch",)

@@ -72,7 +72,7 @@ class ClickHouse(KindUnderTest):
     unrepresentable = ("date", "9999-12-31")
     fitting = "least(odd, date '2100-01-01')"
     mended: ClassVar[Mapping[str, object]] = {"out_of_range": "clamp"}
-    letters_written = "clickhouse.inserted"
+    dead_letters_written = "clickhouse.inserted"
     topics_told_by = ()
     written = "clickhouse.inserted"
 
@@ -112,7 +112,7 @@ class BigQuery(KindUnderTest):
     unrepresentable = ("array<string>", ["a", None])
     fitting = "filter(odd, x -> x is not null)"
     mended: ClassVar[Mapping[str, object]] = {"null_elements": "drop"}
-    letters_written = "bigquery.letters"
+    dead_letters_written = "bigquery.letters"
     needs_state = ("append", "delete")
     written = "bigquery.submitted"
 

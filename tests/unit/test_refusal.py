@@ -45,7 +45,7 @@ def fit(rows: list[dict[str, Any]], out_of_range: OutOfRange = "refuse") -> Fit:
 
 
 def refused(found: Fit) -> list[tuple[int, str, str]]:
-    return [(row["offset"], row["column"], row["reason"]) for row in found.letters.to_pylist()]
+    return [(row["offset"], row["column"], row["reason"]) for row in found.dead_letters.to_pylist()]
 
 
 def test_one_letter_of_each_row_that_does_not_fit() -> None:
@@ -56,7 +56,7 @@ def test_one_letter_of_each_row_that_does_not_fit() -> None:
         (1, "n", "too much"),
         (3, "tags", "null in an array, map or tuple column"),
     ]
-    letter = found.letters.to_pylist()[1]
+    letter = found.dead_letters.to_pylist()[1]
     known = {name: letter[name] for name in ("topic", "topic_id", "batch", "declared", "wanted", "op", "attempt")}
     assert list(known.values()) == ["t", "id-of-t", 7, "long", "UInt8", "upsert", "me"]
     assert json.loads(letter["key"]) == {"id": 1}
@@ -66,7 +66,7 @@ def test_one_letter_of_each_row_that_does_not_fit() -> None:
 def test_a_delete_is_judged_by_its_key_alone() -> None:
     found = fit([{"c1": 300, "deleted": 1}, {"c0": 300, "deleted": 1}])
     assert (found.rows[OFFSET].to_pylist(), refused(found)) == ([0], [(1, "id", "too much")])
-    assert found.letters["op"].to_pylist() == ["delete"]
+    assert found.dead_letters["op"].to_pylist() == ["delete"]
 
 
 @pytest.mark.parametrize(("how", "value"), [("clamp", 255), ("null", None)])

@@ -24,7 +24,7 @@ class Judged:
 
     @staticmethod
     def attempt_of(labels: Mapping[str, str]) -> str:
-        """Whose letters are those of a load's rows."""
+        """Whose dead letters are those of a load's rows."""
         return labels.get(PREFIX + "attempt", "")
 
     def labels(self, attempt: str = "") -> dict[str, str]:

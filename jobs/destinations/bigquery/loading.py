@@ -61,7 +61,7 @@ class Loader:
     def fill(self, wanted: Flush, prefix: str) -> Filled:
         """Loads a flush, or finds what somebody else has loaded in its place.
 
-        Of its batches, letters of attempts that have not loaded it are taken away.
+        Of its batches, dead letters of attempts that have not loaded it are taken away.
 
         Args:
             prefix: of the job's id.
@@ -78,7 +78,7 @@ class Loader:
         self._forget_unloaded(flush, job, known, ours)
         judged = Judged.of(job.labels)
         # What a replay takes follows from what is landed, whoever has loaded it.
-        if self.rows.again is None:
+        if self.rows.replayed is None:
             rows = self.rows.count(flush) - judged.refused
             # What we have loaded ourselves we know; what others have loaded has to be there still.
             if not ours or _rows(job) != rows:
@@ -86,12 +86,12 @@ class Loader:
         return Filled(flush, judged, Judged.attempt_of(job.labels))
 
     def _forget_unloaded(self, flush: Flush, job: Job, known: Sequence[str], ours: bool) -> None:
-        """Takes letters away of attempts that died, or came too late, before they loaded the rows; ours may be one."""
+        """Removes dead letters of attempts that died or came too late to load the rows; ours may be one."""
         side, own = self.rows.side_table, self.rows.refusal.attempt
         loaded = Judged.attempt_of(job.labels)
         side.forget([attempt for attempt in known if attempt != loaded], flush.first.number, flush.last.number)
         if not ours and own in side.attempts():
-            # Of records that are read again letters are of earlier batches.
+            # Of records that are read again dead letters are of earlier batches.
             side.forget([own])
 
     def copy(self, flush: Flush, writes_dead_letters: bool = True) -> tuple[int, Judged]:

@@ -40,7 +40,7 @@ from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.state import StateRow, TableAt
 from jobs.destinations.bigquery.work import Work
-from jobs.destinations.judged_again import JudgedAgain
+from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import check_limits
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
@@ -63,8 +63,8 @@ class Merging(Work):
             CommitFailed: another run was faster, or had begun a flush of another range, which is then complete.
         """
         row = self.expect(committed)
-        again = self.again(context, batches) if batches[-1].batch.revises is not None else None
-        if not (context.due or again or is_due(self.table, batches, int(time.time() * 1000))):
+        replayed = self.replayed(context, batches) if batches[-1].batch.revises is not None else None
+        if not (context.due or replayed or is_due(self.table, batches, int(time.time() * 1000))):
             return None
         clock = Stages()
         failpoint("bigquery.begun")
@@ -72,15 +72,15 @@ class Merging(Work):
         attempts = self.attempts_on(row)
         job = attempts.closed(applies)
         if job is None:
-            loader = self.loader(context, row.intermediate, again)
+            loader = self.loader(context, row.intermediate, replayed)
             self.remember_deletes(self.loader(context, row.intermediate), row)
-            judged_again = JudgedAgain.of(context, again, self.side_table) if again else None
+            outdated = OutdatedDeadLetters.of(context, replayed, self.side_table) if replayed else None
             filled = clock.time("load", lambda: self._load(loader, row, wanted))
             flush, judged = filled.flush, filled.judged
             failpoint("bigquery.loaded")
             check_limits(self.spec, self.where, judged.refused, flush.rows, len(flush.batches))
-            if judged_again:
-                judged_again.forget(filled.attempt)
+            if outdated:
+                outdated.forget(filled.attempt)
             job = clock.time("merge", lambda: self._apply(loader, row, flush, judged))
         try:
             flush = adopted(job.labels, context.intermediate.landed().batches, self.where)

@@ -14,7 +14,7 @@ from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.state import StateRow
 from jobs.destinations.bigquery.tables import intermediate_table
 from jobs.destinations.bigquery.work import Work
-from jobs.destinations.judged_again import JudgedAgain
+from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
 from resources.bigquery import Job
@@ -34,12 +34,12 @@ class Replaying(Work):
         clock = Stages()
         newest = next(b for b in context.intermediate.landed().batches if b.number == committed.batch_number)
         flush = Flush((newest,))
-        again = self.again(context, batches, committed.batch_number)
-        judged_again = JudgedAgain.of(context, again, self.side_table)
+        replayed = self.replayed(context, batches, committed.batch_number)
+        outdated = OutdatedDeadLetters.of(context, replayed, self.side_table)
         self.remember_deletes(self.loader(context, row.intermediate), row)
         staging = self._replay_table(row)
         try:
-            loader = self.loader(context, staging, again)
+            loader = self.loader(context, staging, replayed)
             rows, judged = clock.time("load", lambda: loader.copy(flush))
             if self.keeps_deletes:
                 loader.copy_deletes(row.intermediate, committed.batch_number)
@@ -47,7 +47,7 @@ class Replaying(Work):
             job = clock.time("merge", lambda: self._replay(loader, row, flush))
         finally:
             self.bigquery.delete_table(staging)
-        judged_again.forget(loader.rows.refusal.attempt)
+        outdated.forget(loader.rows.refusal.attempt)
         return Merged(self.counts(job, rows, judged), str(job.job_id), clock.seconds)
 
     def _replay_table(self, row: StateRow) -> str:

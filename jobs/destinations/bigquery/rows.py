@@ -59,7 +59,7 @@ class RowShape:
             rows[DELETED] = pc.equal(rows["op"], "delete").cast(pa.int32())
         return pa.table(rows)
 
-    def again(self, spark: SparkSession, wanted: Reduction, batch: int) -> DataFrame:
+    def replayed(self, spark: SparkSession, wanted: Reduction, batch: int) -> DataFrame:
         """What a replay takes: rows of any batches, reduced.
 
         They come with the number of this batch, and an `i` that keeps their order; readings that a table of mode

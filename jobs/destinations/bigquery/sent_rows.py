@@ -54,7 +54,7 @@ class SentRows:
 
     Attributes:
         schema: the intermediate table's, as it is now.
-        again: instead of a flush's own rows what a replay takes (`RowShape.again`).
+        replayed: instead of a flush's own rows what a replay takes (`RowShape.replayed`).
         refusal: how rows are judged before they are loaded.
     """
 
@@ -68,7 +68,7 @@ class SentRows:
     where: str
     refusal: Refusal
     side_table: SideTable
-    again: Reduction | None = None
+    replayed: Reduction | None = None
 
     def count(self, flush: Flush) -> int:
         """How many landed rows of a flush the table takes."""
@@ -90,14 +90,14 @@ class SentRows:
 
     def load(self, job_id: str, flush: Flush, labels: Mapping[str, str], writes_dead_letters: bool) -> Job:
         """The load job of rows that tasks write; the job that has this id already, where there is one."""
-        writes_dead_letters = writes_dead_letters and self.refusal.keeps_letters
+        writes_dead_letters = writes_dead_letters and self.refusal.keeps_dead_letters
         folder = self._folder()
         if folder is None:
             return self._upload(job_id, flush, labels, writes_dead_letters)
         staged = self.stage(flush, folder, writes_dead_letters)
         failpoint("bigquery.staged")
         try:
-            self.side_table.add_files(staged.letters, labels, self.table.time_limit_seconds)
+            self.side_table.add_files(staged.dead_letters, labels, self.table.time_limit_seconds)
             said = {**labels, **staged.judged.labels(self.refusal.attempt)}
             job = self.bigquery.submit_load_from(job_id, staged.files, self.intermediate, self.schema, said)
             self.bigquery.wait(job, self.table.time_limit_seconds)
@@ -143,9 +143,9 @@ class SentRows:
     def _rows(self, flush: Flush, most_tasks: int | None = None) -> tuple[DataFrame, Parts]:
         """What goes into tasks, and how they make rows of it: of the files themselves, or of what Spark finds."""
         spark, shape = self.context.spark, self.shape
-        if self.again is not None:
+        if self.replayed is not None:
             with spark_errors(self.where):
-                found = shape.again(spark, self.again, flush.last.number)
+                found = shape.replayed(spark, self.replayed, flush.last.number)
             return found.coalesce(1) if most_tasks == 1 else found, _as_tables
         files = PlannedFiles.of(self.files(flush), flush.batches, shape.paths)
         first, last, tasks = flush.first.number, flush.last.number, most_tasks or self._tasks(files, flush)
@@ -191,7 +191,7 @@ class SentRows:
         try:
             with catalog_errors(self.where):
                 storage = self._storage(staged.files[0])
-                for path in (*staged.files, *staged.letters):
+                for path in (*staged.files, *staged.dead_letters):
                     storage.delete(path)
         except BatchmergeError as problem:
             _LOG.warning("%s: files that were loaded are left in the staging folder: %s", self.where, problem)

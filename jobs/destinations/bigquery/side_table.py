@@ -1,7 +1,7 @@
 """The side table of a BigQuery table.
 
 Letters of a load are loaded before its rows, under the name of the attempt. The load of the rows says in its labels
-which attempt made it, so whoever finds it there knows whose letters are true: those of others are taken away.
+which attempt made it, so whoever finds it there knows whose dead letters are true: those of others are taken away.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from google.cloud import bigquery as google
 from google.cloud.bigquery import SchemaField
 
 from jobs.destinations import side_table
-from jobs.destinations.bigquery.staged_files import letters_as_loaded
-from jobs.destinations.refusal import LETTERS
+from jobs.destinations.bigquery.staged_files import dead_letters_as_loaded
+from jobs.destinations.refusal import DEAD_LETTER_ROW
 from jobs.destinations.side_table import Parameters
 from jobs.failpoints import failpoint
 from resources.bigquery import BigQuery, Job
 from sql import render
 
 _TYPES = {pa.string(): "STRING", pa.int32(): "INTEGER", pa.int64(): "INTEGER"}
-_SCHEMA = [SchemaField(f.name, _TYPES[f.type]) for f in LETTERS]
+_SCHEMA = [SchemaField(f.name, _TYPES[f.type]) for f in DEAD_LETTER_ROW]
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class SideTable(side_table.SideTable):
     def name(self) -> str:
         return f"{self.table}__dead_letters"
 
-    def add(self, letters: pa.Table, labels: Mapping[str, str], time_limit: float) -> None:
-        """Loads letters. What a run that dies here has loaded is taken away by the next one."""
-        if not letters.num_rows:
+    def add(self, dead_letters: pa.Table, labels: Mapping[str, str], time_limit: float) -> None:
+        """Loads dead letters. What a run that dies here has loaded is taken away by the next one."""
+        if not dead_letters.num_rows:
             return
         self._make()
         file = io.BytesIO()
-        pq.write_table(letters_as_loaded(letters), file)
+        pq.write_table(dead_letters_as_loaded(dead_letters), file)
         file.seek(0)
         self._finish(self.bigquery.submit_load(self._job_id, file, self.name, _SCHEMA, labels), time_limit)
 
     def add_files(self, files: Sequence[str], labels: Mapping[str, str], time_limit: float) -> None:
-        """Loads letters that tasks have written where BigQuery reads them."""
+        """Loads dead letters that tasks have written where BigQuery reads them."""
         if files:
             self._make()
             job = self.bigquery.submit_load_from(self._job_id, files, self.name, _SCHEMA, labels)

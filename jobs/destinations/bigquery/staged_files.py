@@ -20,7 +20,7 @@ from pyiceberg.io import FileIO
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.staging import Stager, arrow_type
-from jobs.destinations.refusal import LETTERS, Fit, Refusal
+from jobs.destinations.refusal import DEAD_LETTER_ROW, Fit, Refusal
 from jobs.spark_tasks import Batches, report_row
 from resources.carried_errors import error_from_fields, error_to_fields, worst
 from resources.errors import BatchmergeError
@@ -36,18 +36,18 @@ class Staged:
 
     Attributes:
         rows: how many are in `files`.
-        files, letters: paths; of rows, and of the letters of those that are refused.
+        files, dead_letters: paths; of rows, and of the dead letters of those that are refused.
         job: the load job that a task has submitted.
     """
 
     rows: int = 0
     judged: Judged = field(default_factory=Judged)
     files: tuple[str, ...] = ()
-    letters: tuple[str, ...] = ()
+    dead_letters: tuple[str, ...] = ()
     job: str = ""
 
     def __add__(self, other: Staged) -> Staged:
-        both = (self.files + other.files, self.letters + other.letters)
+        both = (self.files + other.files, self.dead_letters + other.dead_letters)
         return Staged(self.rows + other.rows, self.judged + other.judged, *both, self.job or other.job)
 
     def report(self) -> pa.RecordBatch:
@@ -64,7 +64,7 @@ class Staged:
         if errors := [error_from_fields(*one["error"]) for one in found if "error" in one]:
             raise worst(errors)
         parts = [
-            cls(one["rows"], Judged(**one["judged"]), tuple(one["files"]), tuple(one["letters"]), one["job"])
+            cls(one["rows"], Judged(**one["judged"]), tuple(one["files"]), tuple(one["dead_letters"]), one["job"])
             for one in found
         ]
         whole = sum(parts, cls())
@@ -88,20 +88,20 @@ class RowsFile:
     refusal: Refusal | None
 
     def write(self, storage: FileIO, path: str, parts: Iterable[pa.Table]) -> tuple[Staged, pa.Table]:
-        """One file, however few rows there are; and the letters of what is refused.
+        """One file, however few rows there are; and the dead letters of what is refused.
 
         Raises:
             BadRecords: a row is, under the policy `fail`. StorageError, Unavailable: the file cannot be written.
         """
-        rows, judged, letters = 0, Judged(), list[pa.Table]()
+        rows, judged, dead_letters = 0, Judged(), list[pa.Table]()
 
         def shaped() -> Iterator[pa.Table]:
             nonlocal judged
             for part in parts:
-                whole = Fit(part, LETTERS.empty_table(), np.zeros(part.num_rows, np.bool_))
+                whole = Fit(part, DEAD_LETTER_ROW.empty_table(), np.zeros(part.num_rows, np.bool_))
                 fit = self.refusal.fit(part) if self.refusal else whole
-                judged += Judged(fit.letters.num_rows, fit.out_of_range)
-                letters.append(fit.letters)
+                judged += Judged(fit.dead_letters.num_rows, fit.out_of_range)
+                dead_letters.append(fit.dead_letters)
                 if fit.rows.num_rows:
                     yield pa.Table.from_batches([self.stager.shape(b) for b in fit.rows.combine_chunks().to_batches()])
 
@@ -113,7 +113,7 @@ class RowsFile:
                 rows += group.num_rows
             if writer is None:
                 _open(storage, path, pa.schema([_empty(f) for f in self.schema]), opened)
-        return Staged(rows, judged, (path,)), pa.concat_tables([LETTERS.empty_table(), *letters])
+        return Staged(rows, judged, (path,)), pa.concat_tables([DEAD_LETTER_ROW.empty_table(), *dead_letters])
 
 
 @dataclass(frozen=True)
@@ -135,17 +135,17 @@ class StagingTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         try:
-            written, letters = self.file.write(self.storage, self._new_path("rows"), self.parts(batches))
-            yield (written + Staged(letters=self._keep(letters))).report()
+            written, dead_letters = self.file.write(self.storage, self._new_path("rows"), self.parts(batches))
+            yield (written + Staged(dead_letters=self._keep(dead_letters))).report()
         except BatchmergeError as problem:
             yield error_report(problem)
 
-    def _keep(self, letters: pa.Table) -> tuple[str, ...]:
-        if not (self.writes_dead_letters and letters.num_rows):
+    def _keep(self, dead_letters: pa.Table) -> tuple[str, ...]:
+        if not (self.writes_dead_letters and dead_letters.num_rows):
             return ()
         path = self._new_path("letters")
         with catalog_errors(self.file.where), ExitStack() as opened:
-            plain = letters_as_loaded(letters)
+            plain = dead_letters_as_loaded(dead_letters)
             _open(self.storage, path, plain.schema, opened).write_table(plain)
         return (path,)
 
@@ -158,10 +158,10 @@ def error_report(problem: BatchmergeError) -> pa.RecordBatch:
     return report_row(json.dumps({"error": list(error_to_fields(problem))}))
 
 
-def letters_as_loaded(letters: pa.Table) -> pa.Table:
+def dead_letters_as_loaded(dead_letters: pa.Table) -> pa.Table:
     """As BigQuery's INTEGER is read from Parquet."""
-    fields = [f.with_type(pa.int64()) if pa.types.is_integer(f.type) else f for f in letters.schema]
-    return letters.cast(pa.schema(fields))
+    fields = [f.with_type(pa.int64()) if pa.types.is_integer(f.type) else f for f in dead_letters.schema]
+    return dead_letters.cast(pa.schema(fields))
 
 
 def _open(storage: FileIO, path: str, schema: pa.Schema, opened: ExitStack) -> pq.ParquetWriter:

@@ -23,8 +23,8 @@ class UploadTask:
 
     Attributes:
         labels: of the job, without the counts of refused rows.
-        attempt: who writes the letters.
-        seconds: how long the load of letters may take.
+        attempt: who writes the dead letters.
+        seconds: how long the load of dead letters may take.
     """
 
     file: RowsFile
@@ -42,9 +42,9 @@ class UploadTask:
         try:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "rows.parquet"
-                written, letters = self.file.write(load_file_io({}, str(path)), str(path), self.parts(batches))
+                written, dead_letters = self.file.write(load_file_io({}, str(path)), str(path), self.parts(batches))
                 if self.writes_dead_letters:
-                    self.side_table.add(letters, self.labels, self.seconds)
+                    self.side_table.add(dead_letters, self.labels, self.seconds)
                 labels = {**self.labels, **written.judged.labels(self.attempt)}
                 with path.open("rb") as rows:
                     job = self.bigquery.submit_load(self.job_id, rows, self.intermediate, self.file.schema, labels)

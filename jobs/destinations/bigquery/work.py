@@ -109,7 +109,7 @@ class Work:
         prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
         return JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
 
-    def loader(self, context: MergeContext, intermediate: str, again: Reduction | None = None) -> Loader:
+    def loader(self, context: MergeContext, intermediate: str, replayed: Reduction | None = None) -> Loader:
         schema, order = list(self.staged_table(intermediate).schema), self._order
         refusal = self._refusal(context.intermediate.landed().batches)
         rows = SentRows(
@@ -128,10 +128,10 @@ class Work:
             where=self.where,
             refusal=refusal,
             side_table=self.side_table,
-            again=again,
+            replayed=replayed,
         )
-        # Landed deletes may have a value: without `op` nothing would tell them from rows.
-        as_landed = again is None and self._takes_landed_rows and says_op(schema)
+        # Landed deletes may have a value: without `op` nothing would distinguish them from rows.
+        as_landed = replayed is None and self._takes_landed_rows and says_op(schema)
         return Loader(rows, as_landed)
 
     def _refusal(self, batches: Sequence[LandedBatch]) -> Refusal:
@@ -170,14 +170,14 @@ class Work:
                 merged[0].number if merged else row.next_batch,
             )
         if merged:
-            # What was refused of them was told when they were merged.
+            # Their refused rows were reported when they were merged.
             loader.copy(Flush(merged), writes_dead_letters=False)
         self.bigquery.update_table(*with_deletes(self.staged_table(loader.rows.intermediate)))
 
     def bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:
         """Rows without a unique key that come again are left out where the table has their coordinates."""
         coordinates, recreated = tuple[str, ...](), row.recreated
-        if loader.rows.again is not None and self.table.mode in ("append", "delete"):
+        if loader.rows.replayed is not None and self.table.mode in ("append", "delete"):
             wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
             coordinates = tuple(c.name for c in self.columns if c.source in wanted)
             landed = loader.rows.context.intermediate.landed().batches
@@ -194,8 +194,8 @@ class Work:
             truncates=CommittedState.after(flush.last).truncates(row.committed) is not None,
         )
 
-    def again(self, context: MergeContext, batches: Sequence[LandedBatch], until: int | None = None) -> Reduction:
-        """What comes again with these batches, up to the batch of this number or the last of them."""
+    def replayed(self, context: MergeContext, batches: Sequence[LandedBatch], until: int | None = None) -> Reduction:
+        """The changes that a replay of these batches takes, up to the batch of this number or the last of them."""
         columns, landed = renamed_columns(self.spec, self.table), context.intermediate
         until = batches[-1].number if until is None else until
         wanted = Reduction.of_replay(self.spec, self.table, columns, landed, until, batches)

@@ -62,14 +62,14 @@ class Advance:
             CommitFailed: the lease is no longer as it was seen. Interrupted: a newer run took it over.
             LineageBroken: offsets were moved by somebody else.
         """
-        again = bool(seen and seen.left_behind and seen.commit_id == steps[0].batch.commit_id)
-        held = self.take(seen, None if again else steps[0])
+        retries = bool(seen and seen.left_behind and seen.commit_id == steps[0].batch.commit_id)
+        held = self.take(seen, None if retries else steps[0])
         done = Inserted()
         for number, step in enumerate(steps):
-            held, inserted = self._apply(held, step, again)
+            held, inserted = self._apply(held, step, retries)
             done += inserted
             held = self._commit(held, step, steps[number + 1] if number + 1 < len(steps) else None)
-            again = False
+            retries = False
         return done
 
     def take(self, seen: Lease | None, step: Step | None) -> Lease:
@@ -94,7 +94,7 @@ class Advance:
         """Gives the lease back after work that commits nothing (replay)."""
         self.store.swap(held, replace(held, owner=""))
 
-    def _apply(self, held: Lease, step: Step, again: bool) -> tuple[Lease, Inserted]:
+    def _apply(self, held: Lease, step: Step, retries: bool) -> tuple[Lease, Inserted]:
         if step.resets:
             self._reset(held, step)
         if step.revises:
@@ -116,7 +116,7 @@ class Advance:
         begun = found.begun(step.spans)
         self.store.write(held, PartitionWrite(step.batch, Phase.BEFORE, begun), known)
         failpoint("clickhouse.before")
-        inserted = self.insert(held, step, _only(held, step, again))
+        inserted = self.insert(held, step, _only(held, step, retries))
         failpoint("clickhouse.inserted")
         confirmed = {tp: span for tp, span in step.spans.items() if tp not in found.beyond}
         self.store.write(held, PartitionWrite(step.batch, Phase.BEFORE, found.beyond), begun)
@@ -155,11 +155,11 @@ class Advance:
         )
 
 
-def _only(held: Lease, step: Step, again: bool) -> Only:
+def _only(held: Lease, step: Step, retries: bool) -> Only:
     # An older version has left no mark of the step in its rows.
-    if step.first <= held.refill_until or (again and not held.step):
+    if step.first <= held.refill_until or (retries and not held.step):
         return Only.RECORD
-    return Only.STEP if again else Only.ALL
+    return Only.STEP if retries else Only.ALL
 
 
 def _begun(lease: Lease, step: Step) -> Lease:

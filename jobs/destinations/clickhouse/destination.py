@@ -109,7 +109,7 @@ class ClickHouseDestination(Destination):
         return ClickHouseReader(values, self.layout, self.shards)
 
     def side_tables(self) -> Sequence[SideTable]:
-        return [shard.letters for shard in self.shards]
+        return [shard.dead_letters for shard in self.shards]
 
     def leases(self) -> list[LeaseState]:
         """What KeeperMap says of this table, per endpoint that has had a run; read only."""

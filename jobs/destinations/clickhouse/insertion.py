@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.spread import NUMBER, Spread
 from jobs.destinations.clickhouse.steps import Chunk
-from jobs.destinations.refusal import DELETED, LETTERS, Refusal
+from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED, Refusal
 from jobs.spark_tasks import in_tasks
 from resources.carried_errors import error_from_fields, error_to_fields, worst
 from resources.clickhouse import ClickHouseServer, retried, to_arrow_file
@@ -100,7 +100,7 @@ class Insertion:
         parameters: of the fence.
         token_prefix: pipeline/table/step.
         query_prefix: of the statements' ids: by it a newer owner finds and stops them.
-        letters_sql: the insert into the side table.
+        dead_letters_sql: the insert into the side table.
         fit_sql: per column of a named type what to ask whether values fit, and what they travel as.
         spread: which rows belong on this endpoint; None: all.
     """
@@ -116,7 +116,7 @@ class Insertion:
     token_prefix: str
     query_prefix: str
     refusal: Refusal
-    letters_sql: str
+    dead_letters_sql: str
     fit_sql: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     spread: Spread | None = None
 
@@ -142,37 +142,37 @@ class Insertion:
     def _insert(self, chunk: Chunk, rows: pa.Table) -> Inserted:
         fit = self.refusal.fit(rows)
         numbers = pa.array(np.arange(fit.rows.num_rows), pa.uint32())
-        good, letters = self._own(fit.rows.append_column(NUMBER, numbers), fit.letters)
+        good, dead_letters = self._own(fit.rows.append_column(NUMBER, numbers), fit.dead_letters)
         try:
-            written = self._send(chunk, good, letters)
+            written = self._send(chunk, good, dead_letters)
         except TerminalError as problem:
             good, more = self._mended(good, problem)
-            letters = pa.concat_tables([letters, more])
-            written = self._send(chunk, good, letters)
-        # After the rows: were it before, a crash in between could leave a letter of a row that a mended table takes.
-        self._keep(chunk, letters)
+            dead_letters = pa.concat_tables([dead_letters, more])
+            written = self._send(chunk, good, dead_letters)
+        # After the rows: otherwise a crash in between could leave a dead letter of a row that a fixed table takes.
+        self._keep(chunk, dead_letters)
         deletes = pc.sum(good[DELETED]).as_py() or 0 if DELETED in good.column_names else 0
         out_of_range = int(fit.set_to_fit[good[NUMBER].to_numpy()].sum())
-        return Inserted(good.num_rows, deletes, letters.num_rows, out_of_range, written)
+        return Inserted(good.num_rows, deletes, dead_letters.num_rows, out_of_range, written)
 
-    def _own(self, rows: pa.Table, letters: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The rows and the letters that belong on this endpoint."""
+    def _own(self, rows: pa.Table, dead_letters: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The rows and the dead letters that belong on this endpoint."""
         if self.spread is None:
-            return rows, letters
+            return rows, dead_letters
         try:
             own = self.spread.own(rows)
         except TerminalError as problem:
             rows, more = self._mended(rows, problem)
-            letters = pa.concat_tables([letters, more])
+            dead_letters = pa.concat_tables([dead_letters, more])
             own = self.spread.own(rows)
-        return own, self.spread.own_letters(letters)
+        return own, self.spread.own_dead_letters(dead_letters)
 
-    def _send(self, chunk: Chunk, rows: pa.Table, letters: pa.Table) -> int:
+    def _send(self, chunk: Chunk, rows: pa.Table, dead_letters: pa.Table) -> int:
         if not rows.num_rows:
             return 0
         body = to_arrow_file(rows.select(list(self.wire)))
         parameters = {**self.parameters, **_coordinates(chunk, self.coordinates)}
-        token = f"{self.token_prefix}/{chunk.name}{_without(letters)}"
+        token = f"{self.token_prefix}/{chunk.name}{_without(dead_letters)}"
         return retried(lambda: self.server.execute(self.sql, parameters, self._settings(token), body))
 
     def _settings(self, token: str) -> dict[str, object]:
@@ -180,30 +180,30 @@ class Insertion:
         query = f"{self.query_prefix}{uuid.uuid4().hex}"
         return {**self.settings, "insert_deduplication_token": token, "query_id": query}
 
-    def _keep(self, chunk: Chunk, letters: pa.Table) -> None:
-        """Writes letters under the attempt's own token, so that taking those of another attempt away leaves them."""
-        if letters.num_rows and self.refusal.keeps_letters:
-            token = f"{self.token_prefix}/{chunk.name}{_without(letters)}/{self.refusal.attempt}/dead"
+    def _keep(self, chunk: Chunk, dead_letters: pa.Table) -> None:
+        """Writes dead letters under the attempt's own token, so that removing another attempt's leaves them."""
+        if dead_letters.num_rows and self.refusal.keeps_dead_letters:
+            token = f"{self.token_prefix}/{chunk.name}{_without(dead_letters)}/{self.refusal.attempt}/dead"
             lease = {name: self.parameters[name] for name in ("lease", "owner")}
-            body = to_arrow_file(letters)
-            retried(lambda: self.server.execute(self.letters_sql, lease, self._settings(token), body))
+            body = to_arrow_file(dead_letters)
+            retried(lambda: self.server.execute(self.dead_letters_sql, lease, self._settings(token), body))
 
     def _mended(self, rows: pa.Table, problem: TerminalError) -> tuple[pa.Table, pa.Table]:
         """Without rows with values that the declared ClickHouse types cannot hold, and those rows' dead letters; raises
         the problem where that is not its cause."""
         if problem.facts.get("code") not in _DOES_NOT_FIT:
             raise problem
-        letters = LETTERS.empty_table()
+        dead_letters = DEAD_LETTER_ROW.empty_table()
         for column, held in zip(self.columns, self.refusal.columns, strict=True):
             if not column.declared:
                 continue
             mask = np.zeros(rows.num_rows, dtype=bool)
             mask[self._unfit(column, rows, np.arange(rows.num_rows))] = True
             rows, more = self.refusal.parted(rows, self._unless_deleted(mask, rows, column), held, _UNFIT)
-            letters = pa.concat_tables([letters, more])
-        if not letters.num_rows:
+            dead_letters = pa.concat_tables([dead_letters, more])
+        if not dead_letters.num_rows:
             raise problem
-        return rows, letters
+        return rows, dead_letters
 
     def _unfit(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> list[int]:
         """Numbers of the rows whose value cannot be converted, found by halving."""
@@ -256,11 +256,11 @@ def _coordinates(chunk: Chunk, only: Only | None) -> dict[str, object]:
     }
 
 
-def _without(letters: pa.Table) -> str:
+def _without(dead_letters: pa.Table) -> str:
     """Sets the token of an insert apart that leaves these rows out: with a mended type they are sent too."""
-    if not letters.num_rows:
+    if not dead_letters.num_rows:
         return ""
-    places = letters.select(["topic", "partition", "offset"]).to_pylist()
+    places = dead_letters.select(["topic", "partition", "offset"]).to_pylist()
     return f"/without-{hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]}"
 
 

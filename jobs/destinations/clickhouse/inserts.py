@@ -24,7 +24,7 @@ from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
 from jobs.destinations.clickhouse.tables import Present
-from jobs.destinations.judged_again import JudgedAgain
+from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import Refusal, check_limits
 from jobs.failpoints import failpoint
 from resources.clickhouse import retried
@@ -67,7 +67,7 @@ class Inserts:
     def of_step(self, held: Lease, step: Step, only: Only) -> Inserted:
         """The chunks of a step, or only what of them is not there yet."""
         shard = self.shard
-        inserted = self.again(held, step.last, step.batches) if step.revises else self._chunks(held, step, only)
+        inserted = self.replay(held, step.last, step.batches) if step.revises else self._chunks(held, step, only)
         below = CommittedState.after(step.batches[-1]).truncates(held.committed) if shard.table.loses_rows else None
         return inserted if below is None else inserted + self._truncate(held, below)
 
@@ -75,18 +75,18 @@ class Inserts:
         shard = self.shard
         insertion = self._insertion(held, step.batches, step.chunks, held.token, only, step.last)
         # What an earlier attempt at this step has refused, this one judges anew.
-        known = () if only is Only.ALL else shard.letters.attempts(step.first, step.last)
+        known = () if only is Only.ALL else shard.dead_letters.attempts(step.first, step.last)
         inserted = self._rows(step.batches).insert(insertion, shard.where)
         check_limits(shard.spec, shard.where, inserted.refused, inserted.rows + inserted.refused, len(step.batches))
-        shard.letters.forget(known, step.first, step.last)
+        shard.dead_letters.forget(known, step.first, step.last)
         return inserted
 
-    def again(self, held: Lease, until: int, batches: Sequence[LandedBatch]) -> Inserted:
+    def replay(self, held: Lease, until: int, batches: Sequence[LandedBatch]) -> Inserted:
         """What is missing of these batches (append), or of their keys the newest row up to the batch `until`."""
         shard = self.shard
         token = f"replay-{uuid.uuid4().hex}"
         wanted = Reduction.of_replay(shard.spec, shard.table, shard.rows, self.context.intermediate, until, batches)
-        judged_again = JudgedAgain.of(self.context, wanted, shard.letters)
+        outdated = OutdatedDeadLetters.of(self.context, wanted, shard.dead_letters)
         attempt = uuid.uuid4().hex
         if shard.table.mode == "append":
             done = self._missing(held, token, until, batches, attempt)
@@ -95,7 +95,7 @@ class Inserts:
             chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
             rows = NewestRows(self.context.spark, wanted, shard.order_by, until if wanted.revised else None)
             done = rows.insert(self._insertion(held, batches, chunks, token, attempt=attempt), shard.where)
-        judged_again.forget(attempt)
+        outdated.forget(attempt)
         return done
 
     def _missing(self, held: Lease, token: str, until: int, batches: Sequence[LandedBatch], attempt: str) -> Inserted:
@@ -175,7 +175,7 @@ class Inserts:
 
         Args:
             step: the number by which its rows are known, 0 for none.
-            attempt: who writes its letters; None: it alone.
+            attempt: who writes its dead letters; None: it alone.
         """
         shard = self.shard
         appends = shard.table.mode == "append"
@@ -201,7 +201,7 @@ class Inserts:
                 attempt=attempt or uuid.uuid4().hex,
                 topic_ids={topic: id_ for b in batches for topic, id_ in b.batch.topic_ids.items()},
             ),
-            letters_sql=shard.statements.insert_letters(),
+            dead_letters_sql=shard.statements.insert_dead_letters(),
             fit_sql=shard.statements.fits(),
             spread=shard.statements.spread(shard.server, shard.number - 1, endpoints) if endpoints > 1 else None,
         )

@@ -79,7 +79,7 @@ class Shard:
         return lease.committed
 
     @cached_property
-    def letters(self) -> SideTable:
+    def dead_letters(self) -> SideTable:
         return SideTable(self.server, self.statements.side_table, f"clickhouse {self.table.table}")
 
     def merge(
@@ -112,7 +112,7 @@ class Shard:
         inserts = Inserts(self, context, present)
         advance = self._advance(inserts)
         held = advance.take(lease, None)
-        done = inserts.again(held, committed.batch_number, batches)
+        done = inserts.replay(held, committed.batch_number, batches)
         advance.free(held)
         return done
 

@@ -45,7 +45,7 @@ class Spread:
         found = retried(lambda: self.server.beside(self.sql, asked, self.structure))
         return rows.filter(pa.array(np.isin(rows[NUMBER].to_numpy(), found[NUMBER].to_numpy())))
 
-    def own_letters(self, letters: pa.Table) -> pa.Table:
+    def own_dead_letters(self, dead_letters: pa.Table) -> pa.Table:
         """Of rows that were refused before they had a place, those that are kept here: each on one endpoint."""
-        places = letters["partition"].to_numpy() + letters["offset"].to_numpy()
-        return letters.filter(pa.array(places % self.endpoints == self.endpoint))
+        places = dead_letters["partition"].to_numpy() + dead_letters["offset"].to_numpy()
+        return dead_letters.filter(pa.array(places % self.endpoints == self.endpoint))

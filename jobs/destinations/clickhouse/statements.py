@@ -10,7 +10,7 @@ import pyarrow as pa
 from jobs.destinations.clickhouse.insertion import ORDER, POSITION, Only
 from jobs.destinations.clickhouse.spread import NUMBER, Spread
 from jobs.destinations.clickhouse.tables import Layout
-from jobs.destinations.refusal import DELETED, LETTERS
+from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED
 from resources.clickhouse import LEASE_LOST, ClickHouseServer
 from sql import quote, render
 
@@ -110,20 +110,20 @@ class Statements:
         """The table beside for rows that are refused."""
         return self.layout.path[0], f"{self.layout.path[1]}__dead_letters"
 
-    def insert_letters(self) -> str:
+    def insert_dead_letters(self) -> str:
         return render(
             "clickhouse",
             "side_table_insert",
             table=self.side_table,
-            columns=_LETTERS,
-            structure=_structure(_LETTERS),
+            columns=_DEAD_LETTER_COLUMNS,
+            structure=_structure(_DEAD_LETTER_COLUMNS),
             state_table=self.state_table,
             lease_lost=LEASE_LOST,
         )
 
     def add_to_side_table(self, present: Collection[str]) -> str | None:
         """Adds the columns that a side table of an older version lacks; None where it has them all."""
-        missing = {name: kind for name, kind in _LETTERS.items() if name not in present}
+        missing = {name: kind for name, kind in _DEAD_LETTER_COLUMNS.items() if name not in present}
         if not missing:
             return None
         return render(
@@ -136,7 +136,7 @@ class Statements:
             "clickhouse",
             "side_table_create",
             table=self.side_table,
-            columns=_LETTERS,
+            columns=_DEAD_LETTER_COLUMNS,
             cluster=self.layout.cluster,
             engine="ReplicatedMergeTree" if replicated else "MergeTree",
             window=("replicated" if replicated else "non_replicated") + "_deduplication_window",
@@ -144,7 +144,7 @@ class Statements:
 
 
 _IN_CLICKHOUSE = {pa.string(): "String", pa.int32(): "Int32", pa.int64(): "Int64"}
-_LETTERS = {f.name: _IN_CLICKHOUSE[f.type] for f in LETTERS}
+_DEAD_LETTER_COLUMNS = {f.name: _IN_CLICKHOUSE[f.type] for f in DEAD_LETTER_ROW}
 
 
 def _structure(types: dict[str, str]) -> str:

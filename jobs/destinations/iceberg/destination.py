@@ -88,7 +88,7 @@ class IcebergDestination(Destination):
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         state = CommittedState.after(batches[-1])
         if committed and batches[-1].batch.revises is not None:
-            return self._apply_again(context, committed, state, batches)
+            return self._replay_newest(context, committed, state, batches)
         wanted = Reduction.of_table(
             self.spec, self.table, self.columns, context.intermediate, batches[0].number, batches[-1]
         )
@@ -105,9 +105,9 @@ class IcebergDestination(Destination):
         return self._write(context, committed, state, changes, mirrored)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        return self._apply_again(context, committed, committed, batches)
+        return self._replay_newest(context, committed, committed, batches)
 
-    def _apply_again(
+    def _replay_newest(
         self, context: MergeContext, committed: CommittedState, state: CommittedState, batches: Sequence[LandedBatch]
     ) -> Merged:
         """For the keys that these batches name the newest landed change; rows without a unique key if they lack."""

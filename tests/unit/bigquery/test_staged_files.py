@@ -50,7 +50,7 @@ def reports(tmp_path: Path, *parts: pa.Table) -> list[str]:
 def test_rows_are_in_one_file_as_the_intermediate_table_has_them(tmp_path: Path) -> None:
     assert set(rows(0, 1).column_names) == set(RowShape(COLUMNS, None)._landed)
     staged = Staged.sum_of(reports(tmp_path, rows(0, 3), rows(3, 5)))
-    assert (staged.rows, staged.judged, staged.letters) == (5, Judged(), ())
+    assert (staged.rows, staged.judged, staged.dead_letters) == (5, Judged(), ())
     (path,) = staged.files
     found = pq.read_table(path.removeprefix("file://"))
     assert found.column_names == [field.name for field in FIELDS]

@@ -57,5 +57,5 @@ def test_row_with_such_a_text_becomes_a_letter() -> None:
     rows = {"c0": ["2024-01-01", "x", None], TOPIC: ["t"] * 3, PARTITION: [0] * 3, OFFSET: [0, 1, 2], BATCH: [1] * 3}
     found = Refusal("bigquery a.b", (column,), "quarantine", "clamp", "me", {}).fit(pa.table(rows))
     assert found.rows[OFFSET].to_pylist() == [0, 2]
-    (letter,) = found.letters.to_pylist()
+    (letter,) = found.dead_letters.to_pylist()
     assert (letter["offset"], letter["reason"]) == (1, "a text that is none of the column's type")

@@ -30,7 +30,7 @@ class Server(ClickHouseServer):
 
     most: int
     tokens: dict[str, int] = field(default_factory=dict)
-    letters: bool = True
+    dead_letters: bool = True
 
     def __post_init__(self) -> None:
         super().__init__("c", ClickHouseConnection(kind="clickhouse", endpoints=["h:1"]), "h:1")
@@ -47,7 +47,7 @@ class Server(ClickHouseServer):
         assert data
         rows = pa.ipc.open_file(data).read_all()
         token = str(settings["insert_deduplication_token"])
-        if sql == "letters" and not self.letters:
+        if sql == "dead_letters" and not self.dead_letters:
             raise KeyboardInterrupt
         if sql == "insert":
             self._check(rows)
@@ -82,7 +82,7 @@ def _insertion(server: Server, attempt: str = "first") -> Insertion:
         token_prefix="p/t/step",
         query_prefix="q-",
         refusal=Refusal("t", held, "quarantine", "refuse", attempt, {}),
-        letters_sql="letters",
+        dead_letters_sql="dead_letters",
         fit_sql={"n": ("fits", "n Int64")},
     )
 
@@ -98,11 +98,11 @@ def _rows() -> pa.Table:
 
 def test_rows_that_fit_once_a_type_is_mended_are_inserted() -> None:
     """The run died between the rows and their dead letters; the file's types were mended before the next."""
-    server = Server(most=255, letters=False)
+    server = Server(most=255, dead_letters=False)
     with pytest.raises(KeyboardInterrupt):
         list(_insertion(server).run([(0, _rows)]))
     assert list(server.tokens.values()) == [2]
-    server.most, server.letters = 1000, True
+    server.most, server.dead_letters = 1000, True
     list(_insertion(server, "second").run([(0, _rows)]))
     assert list(server.tokens.values()) == [2, 3], "under a token of its own, not deduplicated"
 

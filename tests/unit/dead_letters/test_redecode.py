@@ -29,7 +29,7 @@ def change(op: str, amount: object) -> bytes:
     return json.dumps({"op": op, "before": row, "after": None if op == "d" else row}).encode()
 
 
-def letters(*given: tuple[bytes | None, str]) -> pa.RecordBatch:
+def dead_letters(*given: tuple[bytes | None, str]) -> pa.RecordBatch:
     """Values, each with the message that its letter has."""
     records = kafka_records(
         *((b'{"id":1}', value) for value, _ in given), places=[("t", 0, 10 + n) for n in range(len(given))]
@@ -47,7 +47,7 @@ def letters(*given: tuple[bytes | None, str]) -> pa.RecordBatch:
 def tried(*given: tuple[bytes | None, str]) -> list[dict[str, Any]]:
     # As in a retry: the place of a letter is its own, whatever the ranges say.
     reader = record_reader(SPEC, batch(9, {P0: OffsetRange(0, 0)}), landing_schema(SPEC))
-    found: list[dict[str, Any]] = Redecoder(reader, NAMES).read(letters(*given)).to_pylist()
+    found: list[dict[str, Any]] = Redecoder(reader, NAMES).read(dead_letters(*given)).to_pylist()
     return found
 
 

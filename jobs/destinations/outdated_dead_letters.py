@@ -23,13 +23,13 @@ _CHARACTERS = 60_000
 
 
 @dataclass(frozen=True)
-class JudgedAgain:
-    """The letters that there are before anything is judged: what later runs write is theirs, should this one sleep.
+class OutdatedDeadLetters:
+    """The dead letters that exist before anything is judged; those of later runs stay, should this one sleep.
 
     Attributes:
         wanted: what is read again.
         batches: those that are landed, by number: they distinguish topics of one name.
-        known: who has written letters so far.
+        known: who has written dead letters so far.
     """
 
     spark: SparkSession
@@ -39,12 +39,12 @@ class JudgedAgain:
     known: frozenset[str]
 
     @classmethod
-    def of(cls, context: MergeContext, wanted: Reduction, side: SideTable) -> JudgedAgain:
+    def of(cls, context: MergeContext, wanted: Reduction, side: SideTable) -> OutdatedDeadLetters:
         batches = {landed.number: landed.batch for landed in context.intermediate.landed().batches}
         return cls(context.spark, wanted, side, batches, frozenset(side.attempts()))
 
     def forget(self, by: str) -> None:
-        """Takes the letters away that others than this attempt have written of the records that it has judged."""
+        """Takes the dead letters away that others than this attempt have written of the records that it has judged."""
         others = self.known - {by}
         if not others:
             return
@@ -53,13 +53,13 @@ class JudgedAgain:
             judged = self.spark.sql(self.wanted.judged_places, args=dict(self.wanted.parameters))
             written = rows_of(self.spark, [self.side.written], WRITTEN)
             found = written.join(judged, ["topic", "partition", "offset"]).toLocalIterator()
-            letters = (row for row in found if row["attempt"] in others and self._is_of(row))
-            for some in _pieces((_place(row), row["attempt"]) for row in letters):
+            dead_letters = (row for row in found if row["attempt"] in others and self._is_of(row))
+            for some in _pieces((_place(row), row["attempt"]) for row in dead_letters):
                 places, attempts = (sorted(set(values)) for values in zip(*some, strict=True))
                 self.side.forget_places(places, attempts, newest_by)
 
     def _is_of(self, row: Row) -> bool:
-        """Whether a letter is of the record that was judged, not of one of another topic of that name."""
+        """Whether a dead letter is of the record that was judged, not of one of another topic of that name."""
         if row["batch"] == row["stands_in"]:
             return True
         batch = self.batches.get(row["stands_in"])
@@ -70,9 +70,9 @@ def _place(row: Row) -> str:
     return f"{row['batch']}/{row['topic']}-{row['partition']}@{row['offset']}"
 
 
-def _pieces(letters: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+def _pieces(dead_letters: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
     piece, size = list[tuple[str, str]](), 0
-    for letter in letters:
+    for letter in dead_letters:
         piece.append(letter)
         size += sum(len(text) + 3 for text in letter)
         if size > _CHARACTERS:
