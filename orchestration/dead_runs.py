@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from orchestration.names import PIPELINE_TAG
-from orchestration.run_process import end_leftovers, fate, where, will_not_begin
+from orchestration.run_process import end_leftovers, process_state, where, will_not_begin
 
 # A step of a finished run may still be at its last words.
 _GRACE = 60
@@ -64,7 +64,7 @@ def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
     if record is None:
         return f"run {run_id[:8]} was deleted"
     run = record.dagster_run
-    ended = fate(run.tags, run_id) == "ended"
+    ended = process_state(run.tags, run_id) == "ended"
     if run.is_finished:
         if not ended and time.time() - (record.end_time or 0) < _GRACE:
             return None

@@ -32,7 +32,7 @@ from dagster._serdes import deserialize_value
 from dagster_shared.error import DagsterError
 
 from orchestration.names import LAUNCHER_TAG
-from orchestration.run_process import end_leftovers, fate, pid_of, process_tags
+from orchestration.run_process import end_leftovers, pid_of, process_state, process_tags
 from orchestration.warm.client import WarmProcesses
 
 # A code server that is only busy answers one of these.
@@ -70,7 +70,7 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
     def terminate(self, run_id: str) -> bool:
         run = self._instance.get_run_by_id(run_id)
         pid = pid_of(run.tags, run_id) if run else None
-        if run is None or pid is None or run.is_finished or fate(run.tags, run_id) != "alive":
+        if run is None or pid is None or run.is_finished or process_state(run.tags, run_id) != "alive":
             return bool(super().terminate(run_id))  # type: ignore[no-untyped-call]
         self._instance.report_run_canceling(run)
         with suppress(ProcessLookupError):  # it has ended meanwhile
@@ -89,12 +89,12 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         A server that does not answer is taken for dead: its runs are its children, and end with it. Should one live on,
         the next run beside it is as safe as any two at once.
         """
-        known_fate = fate(run.tags, run.run_id)
-        if known_fate == "ended":
+        state = process_state(run.tags, run.run_id)
+        if state == "ended":
             end_leftovers(run.run_id, run.tags)
             self._instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its process has ended")
-        if known_fate == "alive" or GRPC_INFO_TAG not in run.tags:
+        if state == "alive" or GRPC_INFO_TAG not in run.tags:
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         server = json.loads(run.tags[GRPC_INFO_TAG])
         for pause in _PAUSES:

@@ -97,7 +97,7 @@ def resident_job(pipeline: str) -> str:
 
 
 def resident_tables(spec: PipelineSpec) -> list[Table]:
-    """Those with a step of their own in a run that stays; tables that commit together have the first one's."""
+    """Those with a step of their own in a continuous run; tables that commit together have the first one's."""
     return spec.tables[:1] if spec.commit == "together" else list(spec.tables)
 
 

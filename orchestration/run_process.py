@@ -19,7 +19,7 @@ RUN_VARIABLE = "BATCHMERGE_RUN"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PATIENCE = 5
 
-Fate = Literal["alive", "ended", "unknown"]
+ProcessState = Literal["alive", "ended", "unknown"]
 
 
 def process_tags(run_id: str, pid: int | None = None, tag: str = PROCESS_TAG) -> dict[str, str]:
@@ -28,17 +28,17 @@ def process_tags(run_id: str, pid: int | None = None, tag: str = PROCESS_TAG) ->
     return {tag: f"{socket.gethostname()} {process.pid} {_started(process)} {run_id}"}
 
 
-def fate(tags: Mapping[str, str], run_id: str) -> Fate:
-    """What became of the run's process; unknown where nothing names it yet, or it is on another machine."""
-    return _fate(tags.get(PROCESS_TAG, ""), run_id)
+def process_state(tags: Mapping[str, str], run_id: str) -> ProcessState:
+    """The state of the run's process; unknown where nothing names it yet, or it is on another machine."""
+    return _state_of(tags.get(PROCESS_TAG, ""), run_id)
 
 
 def will_not_begin(tags: Mapping[str, str], run_id: str) -> bool:
     """Whether a run that has not begun has no process yet, and the one that was to start it has ended."""
-    return not _is_of(tags.get(PROCESS_TAG, ""), run_id) and _fate(tags.get(LAUNCHER_TAG, ""), run_id) == "ended"
+    return not _is_of(tags.get(PROCESS_TAG, ""), run_id) and _state_of(tags.get(LAUNCHER_TAG, ""), run_id) == "ended"
 
 
-def _fate(named: str, run_id: str) -> Fate:
+def _state_of(named: str, run_id: str) -> ProcessState:
     host, pid, start, _ = _parts(named)
     if host != socket.gethostname() or not _is_of(named, run_id):
         return "unknown"
@@ -69,7 +69,7 @@ def pid_of(tags: Mapping[str, str], run_id: str) -> int | None:
 def kill(tags: Mapping[str, str], run_id: str) -> None:
     """Ends the run's process, if it is on this machine and lives."""
     pid = pid_of(tags, run_id)
-    if pid and fate(tags, run_id) == "alive":
+    if pid and process_state(tags, run_id) == "alive":
         end([psutil.Process(pid)], _PATIENCE)
 
 

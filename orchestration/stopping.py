@@ -12,7 +12,7 @@ import dagster as dg
 from dagster_shared.error import DagsterError
 
 from orchestration.dead_runs import end_dead_runs, name_of
-from orchestration.run_process import end_leftovers, fate, kill, pid_of
+from orchestration.run_process import end_leftovers, kill, pid_of, process_state
 from resources.errors import Unavailable
 
 # Seconds that a run has to end by itself, before its process is killed; and that it then has to be gone.
@@ -32,7 +32,7 @@ def stop_runs(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun]) -> li
 
 def _ask(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     pid = pid_of(run.tags, run.run_id)
-    if pid and fate(run.tags, run.run_id) == "alive":
+    if pid and process_state(run.tags, run.run_id) == "alive":
         instance.report_run_canceling(run)
         with suppress(ProcessLookupError):  # it has ended meanwhile
             os.kill(pid, signal.SIGINT)
@@ -56,7 +56,7 @@ def _wait(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
 def _kill(instance: dg.DagsterInstance, run_id: str) -> str:
     run = instance.get_run_by_id(run_id)
     assert run
-    if fate(run.tags, run_id) == "unknown":
+    if process_state(run.tags, run_id) == "unknown":
         raise Unavailable(
             f"{name_of(run)} does not end, and its process is not on this machine",
             remedy="end it there, or mark it as failed in Dagster; then try again",

@@ -9,7 +9,7 @@ import dagster as dg
 from orchestration.components.launch import Launch
 from orchestration.executor import PRELOAD, step_processes
 from orchestration.names import ASKED_AT_TAG, FILE_TAG, PIPELINE_TAG
-from orchestration.resident import standing
+from orchestration.resident import current_run
 from orchestration.sensors.busy import free_to_advance
 from orchestration.sensors.idle import file_hash, idle_reason
 
@@ -48,7 +48,7 @@ def pipeline_schedule(
         tags={PIPELINE_TAG: launch.name},
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        standing.end(context.instance, launch.name)  # of a file that said `interval` until now
+        current_run.end(context.instance, launch.name)  # of a file that said `interval` until now
         free = free_to_advance(context.instance, launch.name, launch.spec)
         if reason := free.hold or idle_reason(context.instance, launch.name, launch.spec):
             return dg.SkipReason(reason)

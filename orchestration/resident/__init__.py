@@ -1,4 +1,4 @@
-"""The run that stays (`interval`): it lands and merges every few seconds, and is renewed about once an hour.
+"""The continuous run (`interval`): it lands and merges every few seconds, and is renewed about once an hour.
 
 ::
 

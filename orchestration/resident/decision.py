@@ -1,4 +1,4 @@
-"""Whether a run is to be started that stays, and which of its steps are to wait. Pure decisions."""
+"""Whether a continuous run is to be started, and which of its steps are to wait. Pure decisions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestration.sensors.cursor import SensorCursor
 # this did not live; a step that failed waits so long, at least and at most; and so long after a failure the next one
 # counts as the first again.
 RENEW, _LIVED, _SHORTEST, _LONGEST, _FORGOTTEN = 3300.0, 60.0, 5.0, 300.0, 1800.0
-State = Literal["waits", "stays", "ended", "died"]
+State = Literal["waits", "runs", "ended", "died"]
 # In the place of a step: the run itself, whose process ended.
 RUN = ""
 
@@ -46,7 +46,7 @@ class Cursor(SensorCursor):
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest run that stays, or was to.
+    """The newest continuous run, or one that was to be.
 
     Attributes:
         began: seconds since the epoch; None where it has not begun.
@@ -91,10 +91,10 @@ def reason_to_start(cursor: Cursor, newest: Newest | None, file: str, now: float
     reasons = {
         f"run {newest.run[:8]} has ended": newest.state in ("ended", "died")
         and (of_run is None or of_run.run != newest.run or now >= of_run.not_before),
-        f"a step of run {newest.run[:8]} has failed": newest.state == "stays" and bool(newest.failures),
-        f"steps of run {newest.run[:8]} have ended": newest.state == "stays" and newest.partly,
-        "the pipeline file has changed": newest.state == "stays" and newest.file != file,
-        f"run {newest.run[:8]} is old": newest.state == "stays" and now - (newest.began or now) > RENEW,
+        f"a step of run {newest.run[:8]} has failed": newest.state == "runs" and bool(newest.failures),
+        f"steps of run {newest.run[:8]} have ended": newest.state == "runs" and newest.partly,
+        "the pipeline file has changed": newest.state == "runs" and newest.file != file,
+        f"run {newest.run[:8]} is old": newest.state == "runs" and now - (newest.began or now) > RENEW,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

@@ -1,4 +1,4 @@
-"""The job of the run that stays: a step for the landing and one for each table, side by side.
+"""The job of the continuous run: a step for the landing and one for each table, side by side.
 
 With `commit: together` the first table's step commits them all.
 """
@@ -11,10 +11,10 @@ from jobs.spec.tables import Table
 from orchestration import names
 from orchestration.components.launch import Launch
 from orchestration.executor import PRELOAD, step_processes
-from orchestration.resident.landing import stay_landing
-from orchestration.resident.members import stay_landing_of_members, stay_merging_of_members
-from orchestration.resident.merging import stay_merging
-from orchestration.resident.staying import StayConfig, Staying
+from orchestration.resident.continuous_step import ContinuousStep, StepConfig
+from orchestration.resident.landing import land_continuously
+from orchestration.resident.members import land_members_continuously, merge_members_continuously
+from orchestration.resident.merging import merge_continuously
 from orchestration.sensors.idle import file_hash
 
 
@@ -22,8 +22,8 @@ def resident_job(launch: Launch) -> dg.JobDefinition:
     """Named ``<pipeline>_resident``. Its steps are no assets' own: each materializes its asset when it decides to."""
     name, spec = launch.name, launch.spec
     landing = names.landing_key(name)
-    land = stay_landing_of_members if spec.source.for_each else stay_landing
-    merge = stay_merging_of_members if spec.many_tables else stay_merging
+    land = land_members_continuously if spec.source.for_each else land_continuously
+    merge = merge_members_continuously if spec.many_tables else merge_continuously
     ops = [_op(launch, landing, names.pool(landing), None, land)]
     for table in names.resident_tables(spec):
         ops.append(_op(launch, names.table_key(table), names.table_pool(name, spec, table), table, merge))
@@ -49,12 +49,12 @@ def resident_job(launch: Launch) -> dg.JobDefinition:
 
 
 def _op(
-    launch: Launch, key: dg.AssetKey, pool: str, table: Table | None, work: Callable[[Staying], None]
+    launch: Launch, key: dg.AssetKey, pool: str, table: Table | None, work: Callable[[ContinuousStep], None]
 ) -> dg.OpDefinition:
-    """Without the pool: the step would hold it as long as it stays."""
+    """Without the pool: the step would hold it as long as it runs."""
 
     @dg.op(name=names.resident_op(launch.name, key), out=dg.Out(dg.Nothing))
-    def stay(context: dg.OpExecutionContext, config: StayConfig) -> None:
-        work(Staying(context, launch, config, key, pool, table))
+    def step(context: dg.OpExecutionContext, config: StepConfig) -> None:
+        work(ContinuousStep(context, launch, config, key, pool, table))
 
-    return stay
+    return step

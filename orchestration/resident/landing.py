@@ -1,4 +1,4 @@
-"""The landing of a run that stays."""
+"""The landing of a continuous run."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.landing import shown
 from orchestration.names import resident_tables, table_key
-from orchestration.resident.staying import Staying
+from orchestration.resident.continuous_step import ContinuousStep
 from resources.errors import CommitFailed
 
 # Runs by hand may land at the same moment. One that is refused so often in a row has another reason.
 _REFUSALS = 5
 
 
-def stay_landing(stay: Staying) -> None:
+def land_continuously(step: ContinuousStep) -> None:
     """Lands what is new in Kafka at every tick, in as many batches as it takes, until the step is over."""
-    with stay.at_work() as ticks:
+    with step.at_work() as ticks:
         # Opened at the first tick: a step that failed by a mistake in a file is to wait before it looks again.
         pipeline, done, refused, first = None, _Landed(), 0, True
         for _ in ticks:
-            pipeline = pipeline or stay.open()
+            pipeline = pipeline or step.open()
             # The first time also without changes: a run that died may have left events unpublished.
             if first or protocol.plan(pipeline).batch:
                 try:
-                    with stay.turn():
-                        _land(stay, pipeline, done)
+                    with step.turn():
+                        _land(step, pipeline, done)
                     refused = 0
                 except CommitFailed:
                     refused += 1
                     if refused == _REFUSALS:
                         raise
             first = False
-            if stay.is_due(bool(done.batches)):
-                _materialize(stay, pipeline, done)
+            if step.is_due(bool(done.batches)):
+                _materialize(step, pipeline, done)
         if pipeline and done.batches:
-            _materialize(stay, pipeline, done)
+            _materialize(step, pipeline, done)
 
 
 class _Landed:
@@ -56,31 +56,31 @@ class _Landed:
         self.before, self.batches, self.seconds = self.batches[-1:] or self.before, [], 0.0
 
 
-def _land(stay: Staying, pipeline: Pipeline, done: _Landed) -> None:
-    tables = [table_key(table) for table in resident_tables(stay.launch.spec)]
+def _land(step: ContinuousStep, pipeline: Pipeline, done: _Landed) -> None:
+    tables = [table_key(table) for table in resident_tables(step.launch.spec)]
 
     def work() -> None:
         for batch in protocol.land(pipeline, 0):
             done.batches.append(batch)
             newest = [*done.before, *done.batches][-2:]
-            if broken := [r for r in checks.landing_results(stay.key, newest) if not r.passed]:
-                stay.require(broken)
-            stay.ring(tables)
-            if stay.is_over():
+            if broken := [r for r in checks.landing_results(step.key, newest) if not r.passed]:
+                step.require(broken)
+            step.ring(tables)
+            if step.is_over():
                 return
 
     began = time.monotonic()
-    stay.limited(pipeline.spec.batch.time_limit_seconds, pipeline, ["landing"], work)
+    step.limited(pipeline.spec.batch.time_limit_seconds, pipeline, ["landing"], work)
     done.seconds += time.monotonic() - began
 
 
-def _materialize(stay: Staying, pipeline: Pipeline, done: _Landed) -> None:
-    results = checks.landing_results(stay.key, [*done.before, *done.batches])
-    results.append(checks.fields_result(stay.key, pipeline.spec, pipeline.intermediate.landed().batches))
+def _materialize(step: ContinuousStep, pipeline: Pipeline, done: _Landed) -> None:
+    results = checks.landing_results(step.key, [*done.before, *done.batches])
+    results.append(checks.fields_result(step.key, pipeline.spec, pipeline.intermediate.landed().batches))
     batches, rows = done.batches, metadata.total(done.batches).landed
     open_lineage.send_landed(pipeline, rows)
     shown_facts = shown(pipeline, batches, done.seconds)
     done.restart_period()
-    stay.observe_topics(len(batches), rows)
+    step.observe_topics(len(batches), rows)
     version = shown_facts.get("data_version", dg.DataVersion("")).value
-    stay.materialize(shown_facts["metadata"], results, version or None, batches=len(batches), rows=rows)
+    step.materialize(shown_facts["metadata"], results, version or None, batches=len(batches), rows=rows)

@@ -1,4 +1,4 @@
-"""The steps of a run that stays, where the pipeline has many tables (`for_each`, `new_tables`).
+"""The steps of a continuous run, where the pipeline has many tables (`for_each`, `new_tables`).
 
 At a tick only topics are looked at further that have moved since they had nothing left to do. One that fails stops no
 other: it waits, longer each time, and is tried again. For `topic` read the name, where records name tables.
@@ -35,8 +35,8 @@ from orchestration.components.member_steps import (
     seen_metadata,
 )
 from orchestration.components.merging import report, settled
+from orchestration.resident.continuous_step import ContinuousStep
 from orchestration.resident.decision import Failed
-from orchestration.resident.staying import Staying
 from resources.errors import BatchmergeError
 
 
@@ -71,24 +71,24 @@ class Topics:
             self.problems[topic] = problem
 
 
-def stay_landing_of_members(stay: Staying) -> None:
+def land_members_continuously(step: ContinuousStep) -> None:
     """Lands every topic that has something new at every tick, until the step is over."""
-    with stay.at_work() as ticks:
-        members, topics, done = stay.members(), Topics(), _LandedTopics()
+    with step.at_work() as ticks:
+        members, topics, done = step.members(), Topics(), _LandedTopics()
         for _ in ticks:
             seen, now = members.look(), time.time()
             due = [m for m in seen.members if topics.is_due(m.topic, seen.states[m.topic], now)]
             if due:
-                with stay.turn():
-                    outcomes = _land(stay, members, replace(seen, members=due, failed={}), done)
+                with step.turn():
+                    outcomes = _land(step, members, replace(seen, members=due, failed={}), done)
                 # What has landed a batch may have more to land: it is looked at once more.
                 stood = {m.topic: None if m.topic in outcomes else seen.states[m.topic] for m in due}
                 topics.took(stood, _problems(outcomes), now)
             done.see(seen)
-            if stay.is_due(bool(done.batches)):
-                _materialize_landed(stay, members, topics, done)
+            if step.is_due(bool(done.batches)):
+                _materialize_landed(step, members, topics, done)
         if done.batches:
-            _materialize_landed(stay, members, topics, done)
+            _materialize_landed(step, members, topics, done)
 
 
 @dataclass
@@ -102,9 +102,9 @@ class _LandedTopics:
     seen: Seen | None = None
     appeared: tuple[str, ...] = ()
 
-    def results(self, stay: Staying, topic: str) -> list[AssetCheckResult]:
+    def results(self, step: ContinuousStep, topic: str) -> list[AssetCheckResult]:
         known = [self.before[topic]] if topic in self.before else []
-        return checks.landing_results(stay.key, [*known, *self.batches[topic]])
+        return checks.landing_results(step.key, [*known, *self.batches[topic]])
 
     def restart_period(self) -> None:
         self.before |= {topic: batches[-1] for topic, batches in self.batches.items()}
@@ -114,56 +114,58 @@ class _LandedTopics:
         self.seen, self.appeared = seen, (*self.appeared, *seen.appeared)
 
 
-def _land(stay: Staying, members: Members, seen: Seen, done: _LandedTopics) -> dict[str, Outcome[list[LandedBatch]]]:
+def _land(
+    step: ContinuousStep, members: Members, seen: Seen, done: _LandedTopics
+) -> dict[str, Outcome[list[LandedBatch]]]:
     """Lands a batch of each of these members that have something new: no topic holds the others up for longer."""
     outcomes, began = dict[str, Outcome[list[LandedBatch]]](), time.monotonic()
-    tables = [names.table_key(table) for table in stay.launch.spec.tables]
+    tables = [names.table_key(table) for table in step.launch.spec.tables]
     for outcome in land(members, seen, 1):
         outcomes[outcome.topic] = outcome
         if outcome.done:
             done.batches.setdefault(outcome.topic, []).extend(outcome.done)
-            stay.require(_broken(done.results(stay, outcome.topic)))
-            stay.ring(tables)
+            step.require(_broken(done.results(step, outcome.topic)))
+            step.ring(tables)
     done.seconds += time.monotonic() - began
     return outcomes
 
 
-def _materialize_landed(stay: Staying, members: Members, topics: Topics, done: _LandedTopics) -> None:
+def _materialize_landed(step: ContinuousStep, members: Members, topics: Topics, done: _LandedTopics) -> None:
     outcomes = [Outcome(topic, done=batches) for topic, batches in done.batches.items()]
     refused = done.seen.failed if done.seen else {}
     problems = [Outcome[list[LandedBatch]](t, problem=p) for t, p in {**refused, **topics.problems}.items()]
-    found = {topic: done.results(stay, topic) for topic in done.batches}
+    found = {topic: done.results(step, topic) for topic in done.batches}
     for member in members.known():
         if landed := done.batches.get(member.topic):
             pipeline = members.open(member)
             every = pipeline.intermediate.landed().batches
-            found[member.topic].append(checks.fields_result(stay.key, pipeline.spec, every))
+            found[member.topic].append(checks.fields_result(step.key, pipeline.spec, every))
             open_lineage.send_landed(pipeline, metadata.total(landed).landed)
-    results = landing_results_of_topics(stay.context.instance, members, stay.key, found)
+    results = landing_results_of_topics(step.context.instance, members, step.key, found)
     appeared = replace(done.seen, appeared=done.appeared) if done.seen else None
-    shown = {**landed_metadata([*outcomes, *problems], done.seconds), **seen_metadata(stay.launch, appeared)}
+    shown = {**landed_metadata([*outcomes, *problems], done.seconds), **seen_metadata(step.launch, appeared)}
     batches = [batch for of_topic in done.batches.values() for batch in of_topic]
-    stay.observe_topics(len(batches), metadata.total(batches).landed)
+    step.observe_topics(len(batches), metadata.total(batches).landed)
     done.restart_period()
-    stay.materialize(shown, results, None, batches=len(batches), rows=metadata.total(batches).landed)
+    step.materialize(shown, results, None, batches=len(batches), rows=metadata.total(batches).landed)
 
 
-def stay_merging_of_members(stay: Staying) -> None:
+def merge_members_continuously(step: ContinuousStep) -> None:
     """Merges the tables of one entry whenever something is landed that they have not, until the step is over."""
-    assert stay.table
-    number = stay.launch.spec.tables.index(stay.table)
-    with stay.at_work() as ticks:
-        members, topics, merges = stay.members(), Topics(), dict[str, MergedBatches]()
+    assert step.table
+    number = step.launch.spec.tables.index(step.table)
+    with step.at_work() as ticks:
+        members, topics, merges = step.members(), Topics(), dict[str, MergedBatches]()
         for _ in ticks:
             due, now = _due(members, topics), time.time()
             if due:
-                with stay.turn():
-                    outcomes = _merge(stay, members, number, [member for member, _ in due], merges)
+                with step.turn():
+                    outcomes = _merge(step, members, number, [member for member, _ in due], merges)
                 topics.took({member.topic: landed for member, landed in due}, _problems(outcomes), now)
-            if stay.is_due(bool(merges)):
-                _materialize_merged(stay, members, number, topics, merges)
+            if step.is_due(bool(merges)):
+                _materialize_merged(step, members, number, topics, merges)
         if merges:
-            _materialize_merged(stay, members, number, topics, merges)
+            _materialize_merged(step, members, number, topics, merges)
 
 
 def _due(members: Members, topics: Topics) -> list[tuple[Member, str]]:
@@ -181,7 +183,7 @@ def _due(members: Members, topics: Topics) -> list[tuple[Member, str]]:
 
 
 def _merge(
-    stay: Staying, members: Members, number: int, due: list[Member], merges: dict[str, MergedBatches]
+    step: ContinuousStep, members: Members, number: int, due: list[Member], merges: dict[str, MergedBatches]
 ) -> dict[str, Outcome[MergedBatches]]:
     """Merges the tables of these members."""
     outcomes = dict[str, Outcome[MergedBatches]]()
@@ -194,16 +196,16 @@ def _merge(
     for outcome in members.each_merging(f"tables-{number}", due, work):
         outcomes[outcome.topic] = outcome
         if merged := outcome.done:
-            stay.require(_broken(checks.table_results(stay.key, merged.after, merged.batches, merged.batches)))
+            step.require(_broken(checks.table_results(step.key, merged.after, merged.batches, merged.batches)))
             merges[outcome.topic] = merged.since(merges.get(outcome.topic))
     return outcomes
 
 
 def _materialize_merged(
-    stay: Staying, members: Members, number: int, topics: Topics, merges: dict[str, MergedBatches]
+    step: ContinuousStep, members: Members, number: int, topics: Topics, merges: dict[str, MergedBatches]
 ) -> None:
     """What was done since the last time, with what takes a look at the tables themselves."""
-    assert stay.table
+    assert step.table
 
     def look(pipeline: Pipeline) -> MergedMember:
         topic = pipeline.only or pipeline.spec.source.topics[0]
@@ -217,19 +219,19 @@ def _materialize_merged(
     whose = [member for member in members.known() if member.topic in merges]
     at, ends = datetime.now(UTC), members.ends(whose)
     hour, shown, problems = f"{at:%Y-%m-%d-%H:00}", list[MergedMember](), dict(topics.problems)
-    with stay.turn():
+    with step.turn():
         for outcome in members.each(f"tables-{number}", whose, look):
             if outcome.done:
-                stay.context.log_event(materialization(outcome.done, hour))
+                step.context.log_event(materialization(outcome.done, hour))
                 shown.append(outcome.done)
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
     batches = sum(len(merged.batches) for merged in merges.values())
     rows = sum(merged.merged.counts.changes for merged in merges.values())
     merges.clear()
-    specs = checks.table_checks(stay.key, stay.table, stay.launch.spec.freshness)
-    results = checks.combined_results(stay.key, specs, {f"{one.topic} {one.table.table}": one.results for one in shown})
-    stay.materialize(merged_metadata(shown, problems), results, None, batches=batches, rows=rows)
+    specs = checks.table_checks(step.key, step.table, step.launch.spec.freshness)
+    results = checks.combined_results(step.key, specs, {f"{one.topic} {one.table.table}": one.results for one in shown})
+    step.materialize(merged_metadata(shown, problems), results, None, batches=batches, rows=rows)
 
 
 def _problems(outcomes: Mapping[str, Outcome[Any]]) -> dict[str, BatchmergeError]:

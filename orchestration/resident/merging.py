@@ -1,4 +1,4 @@
-"""Tables of a run that stays: merged whenever something is landed that they have not.
+"""Tables of a continuous run: merged whenever something is landed that they have not.
 
 Each has a step of its own and its own pace; with `commit: together` the first one's step commits them all.
 """
@@ -19,35 +19,35 @@ from orchestration.components.ends import Ends
 from orchestration.components.merging import Done, report, settled
 from orchestration.components.metadata import table_columns
 from orchestration.names import landing_key
-from orchestration.resident.staying import Staying
+from orchestration.resident.continuous_step import ContinuousStep
 
 
 @dataclass
 class _TableProgress:
     """A table of the step, and what was merged into it since its last materialization."""
 
-    stay: Staying
+    step: ContinuousStep
     destination: Destination
     merged: MergedBatches | None = None
 
 
-def stay_merging(stay: Staying) -> None:
+def merge_continuously(step: ContinuousStep) -> None:
     """Merges at every tick what is landed and not yet in the step's tables, until the step is over."""
-    with stay.at_work() as ticks:
+    with step.at_work() as ticks:
         # Opened at the first tick: a step that failed by a mistake in a file is to wait before it looks again.
         pipeline, tables, first = None, list[_TableProgress](), True
         for _ in ticks:
             if pipeline is None:
-                pipeline = stay.open()
-                tables = [_TableProgress(stay.of(table), pipeline.destination_of(table)) for table in stay.tables]
+                pipeline = step.open()
+                tables = [_TableProgress(step.of(table), pipeline.destination_of(table)) for table in step.tables]
             # The first time also without changes: a run that died may have left events unpublished.
             if first or _are_behind(pipeline, tables):
-                _merge(stay, pipeline, tables)
+                _merge(step, pipeline, tables)
             first = False
-            if stay.is_due(any(one.merged for one in tables)):
-                _materialize(stay, pipeline, tables)
+            if step.is_due(any(one.merged for one in tables)):
+                _materialize(step, pipeline, tables)
         if pipeline and any(one.merged for one in tables):
-            _materialize(stay, pipeline, tables)
+            _materialize(step, pipeline, tables)
 
 
 def _are_behind(pipeline: Pipeline, tables: Sequence[_TableProgress]) -> bool:
@@ -56,29 +56,29 @@ def _are_behind(pipeline: Pipeline, tables: Sequence[_TableProgress]) -> bool:
     return landed is not None and any(one.destination.lacks(landed.commit_id) for one in tables)
 
 
-def _merge(stay: Staying, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
+def _merge(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
     def work() -> list[MergedTable]:
-        _require_landed(stay, pipeline, tables)
+        _require_landed(step, pipeline, tables)
         if pipeline.spec.commit == "together":
             return protocol.merge_together(pipeline)
         return [MergedTable(one.destination, protocol.merge(pipeline, one.destination)) for one in tables]
 
-    with stay.turn():
-        done = stay.limited(_time_limit(tables), pipeline, _roles(tables), work)
+    with step.turn():
+        done = step.limited(_time_limit(tables), pipeline, _roles(tables), work)
     for one, table in zip(tables, done, strict=True):
         if merged := table.merged:
             one.merged = merged.since(one.merged)
-            results = checks.table_results(one.stay.key, one.destination.committed(), merged.batches, merged.batches)
+            results = checks.table_results(one.step.key, one.destination.committed(), merged.batches, merged.batches)
             if any(not result.passed for result in results):
-                one.stay.require(results)
+                one.step.require(results)
 
 
-def _require_landed(stay: Staying, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
+def _require_landed(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
     """Stops where the landing's checks fail: nobody merges a broken landing."""
     merged = min(state.batch_number if state else 0 for one in tables for state in one.destination.states())
     landed = _newest(pipeline.intermediate.landed().batches, merged)
     if any(not result.passed for result in checks.landing_results(landing_key(pipeline.name), landed)):
-        stay.require(checks.landing_results(landing_key(pipeline.name), landed))
+        step.require(checks.landing_results(landing_key(pipeline.name), landed))
 
 
 def _newest(landed: Sequence[LandedBatch], merged: int) -> list[LandedBatch]:
@@ -86,7 +86,7 @@ def _newest(landed: Sequence[LandedBatch], merged: int) -> list[LandedBatch]:
     return [batch for batch in landed if batch.number >= merged]
 
 
-def _materialize(stay: Staying, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
+def _materialize(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
     """What was done since the last time, with what takes a look at the tables themselves."""
 
     def look() -> list[Done]:
@@ -97,22 +97,22 @@ def _materialize(stay: Staying, pipeline: Pipeline, tables: Sequence[_TableProgr
             for one in tables
         ]
 
-    with stay.turn():
-        found = stay.limited(_time_limit(tables), pipeline, _roles(tables), look)
+    with step.turn():
+        found = step.limited(_time_limit(tables), pipeline, _roles(tables), look)
     ends = Ends.now(pipeline)
     for one, now in zip(tables, found, strict=True):
         _materialize_one(pipeline, one, now, ends)
 
 
 def _materialize_one(pipeline: Pipeline, one: _TableProgress, now: Done, ends: Ends) -> None:
-    table, counts = one.stay.table, now.merged.counts if now.merged else None
+    table, counts = one.step.table, now.merged.counts if now.merged else None
     assert table
-    results, shown = report(pipeline, one.stay.key, table, now, None, ends)
+    results, shown = report(pipeline, one.step.key, table, now, None, ends)
     written = counts.inserted + counts.updated if counts else 0
     open_lineage.send_merged(pipeline, one.destination, table_columns(pipeline.spec, table), written)
     one.merged = None
     version, rows = now.after.commit_id if now.after else None, counts.changes if counts else 0
-    one.stay.materialize(shown, results, version, batches=len(now.batches), rows=rows)
+    one.step.materialize(shown, results, version, batches=len(now.batches), rows=rows)
 
 
 def _time_limit(tables: Sequence[_TableProgress]) -> float:

@@ -1,4 +1,4 @@
-"""When a step that stays works: every interval, and when it is rung for."""
+"""When a continuous step works: at every interval, and whenever another step rings its bell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sees to it that a run stays: starts one where none does, and another one in its place when it is time."""
+"""Keeps a continuous run: starts one where there is none, and another one in its place when it is time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestration.names import (
     table_key,
 )
 from orchestration.pauses import read_pauses
-from orchestration.resident import standing
+from orchestration.resident import current_run
 from orchestration.resident.decision import Cursor, Newest, State, reason_to_start, remember, steps_that_wait
 from orchestration.sensors.busy import paused_reason
 from orchestration.sensors.idle import file_hash
@@ -36,14 +36,14 @@ _CANCELLED = (_STATUS.CANCELED, _STATUS.CANCELING)
 
 _SAYS: dict[State, str] = {
     "waits": "is about to begin",
-    "stays": "stays",
+    "runs": "runs",
     "ended": "has ended",
     "died": "died again soon after its start; another one is started after a pause",
 }
 
 
 def resident_sensor(name: str, spec: PipelineSpec, job: dg.JobDefinition) -> dg.SensorDefinition:
-    """Named as the job. What it does without a daemon is nothing: then no run stays."""
+    """Named as the job. What it does without a daemon is nothing: then there is no continuous run."""
 
     @dg.sensor(
         name=job.name,
@@ -63,7 +63,7 @@ def resident_sensor(name: str, spec: PipelineSpec, job: dg.JobDefinition) -> dg.
 def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str | None) -> dg.SensorResult:
     """One tick; the cursor's text is that of the last one."""
     if paused := paused_reason(read_pauses(instance, name, spec), spec):
-        standing.end(instance, name)
+        current_run.end(instance, name)
         return dg.SensorResult(skip_reason=paused, cursor=text)
     end_dead_runs(instance)
     newest, now, file = _newest(instance, name), time.time(), file_hash(spec)
@@ -88,7 +88,7 @@ def _newest(instance: dg.DagsterInstance, name: str) -> Newest | None:
         return None
     record = records[0]
     run = record.dagster_run
-    state: State = "waits" if run.status in _WAITS else "stays"
+    state: State = "waits" if run.status in _WAITS else "runs"
     if run.is_finished:
         state = "died" if run.status == _STATUS.FAILURE else "ended"
     ends = [

@@ -1,4 +1,4 @@
-"""A step that stays holds its table's pool only while it works, so that replays and maintenance get their turn."""
+"""A continuous step holds its table's pool only while it works, so that replays and maintenance get their turn."""
 
 from __future__ import annotations
 

@@ -122,5 +122,5 @@ def _selected(run: dg.DagsterRun, name: str, keys: set[dg.AssetKey]) -> set[dg.A
 
 def _named(run: dg.DagsterRun, name: str) -> str:
     if RESIDENT_TAG in run.tags:
-        return f"run {run.run_id[:8]} of {name} stays until it is paused (`batchmerge pause {name}`)"
+        return f"run {run.run_id[:8]} of {name} runs until it is paused (`batchmerge pause {name}`)"
     return f"run {run.run_id[:8]} of {name} is {run.status.value.lower()}"

@@ -1,4 +1,4 @@
-"""Commits every few seconds as people see them: the run that stays, its plots, a pause; and a database of a hundred
+"""Commits every few seconds as people see them: the continuous run, its plots, a pause; and a database of a hundred
 tables, which has to stay readable. `SCREENSHOTS=<folder>` keeps pictures of it.
 """
 

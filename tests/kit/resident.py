@@ -36,7 +36,7 @@ class Resident:
         return self.instance.get_runs(dg.RunsFilter(tags={RESIDENT_TAG: self.name}, statuses=list(statuses)))
 
     def stays(self, besides: str = "") -> dg.DagsterRun:
-        """The run that stays, or the one after this one."""
+        """The continuous run, or the one after this one."""
         self.until(lambda: [r for r in self.runs(STATUS.STARTED) if r.run_id != besides])
         return next(r for r in self.runs(STATUS.STARTED) if r.run_id != besides)
 

@@ -136,7 +136,7 @@ def test_a_step_of_many_topics_tells_of_each(instance: dg.DagsterInstance) -> No
     run = create_run_for_test(instance, job_name="p", tags={PIPELINE_TAG: "p"})
     batch, problem = landed(1), TerminalError("no")
     outcomes = [Outcome("a", done=[batch]), Outcome[list[LandedBatch]]("b", problem=problem)]
-    for number in (1, 2):  # a run that stays tells again and again
+    for number in (1, 2):  # a continuous run reports again and again
         shown = landed_metadata(outcomes, float(number))
         _report(instance, run, dg.AssetMaterialization(landing, metadata=shown))
     _report(instance, run, dg.AssetMaterialization(step, metadata={"inserted": 9}))

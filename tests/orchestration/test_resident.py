@@ -1,4 +1,4 @@
-"""A run that stays (`interval`), on a real daemon: what it commits, and what becomes of it."""
+"""A continuous run (`interval`), on a real daemon: what it commits, and what becomes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a run that stays is started, replaced and over; its bell, its turns and what it tells. Without services."""
+"""When a continuous run is started, replaced and over; its bell, its turns and what it reports. Without services."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from orchestration import pauses
 from orchestration.components import KafkaPipeline
 from orchestration.components.launch import Launch
 from orchestration.names import FILE_TAG, RESIDENT_TAG, landing_key, pool, resident_op, table_key
-from orchestration.resident import job, standing
+from orchestration.resident import current_run, job
+from orchestration.resident.continuous_step import ContinuousStep
 from orchestration.resident.decision import RENEW, RUN, Cursor, Newest, reason_to_start, remember, steps_that_wait
 from orchestration.resident.members import Topics
 from orchestration.resident.pace import Bell, ring, ticks
 from orchestration.resident.sensor import tick
-from orchestration.resident.staying import Staying
 from orchestration.sensors.idle import file_hash
 from resources.errors import Unavailable
 from tests.kit.flow import Flow
@@ -28,7 +28,7 @@ from tests.kit.flow import Flow
 FLOW = Flow("t", ["append", "upsert"], name="p", overrides={"interval": "1s"})
 STATUS = dg.DagsterRunStatus
 NOW = 1_000_000.0
-STAYS = Newest("one", "stays", NOW - 100, None, "file", {})
+RUNS = Newest("one", "runs", NOW - 100, None, "file", {})
 
 
 def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure() -> None:
@@ -48,15 +48,15 @@ def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure() 
     ("newest", "reason"),
     [
         (None, "none has stayed"),
-        (replace(STAYS, state="waits", began=None), None),
-        (STAYS, None),
-        (replace(STAYS, file="other"), "file has changed"),
-        (replace(STAYS, began=NOW - RENEW - 1), "is old"),
-        (replace(STAYS, failures={"landing": "refused"}), "has failed"),
-        (replace(STAYS, partly=True), "have ended"),
-        (replace(STAYS, state="ended", ended=NOW), "has ended"),
-        (replace(STAYS, state="died", ended=NOW), "has ended"),
-        (replace(STAYS, state="died", began=NOW - 5, ended=NOW), None),
+        (replace(RUNS, state="waits", began=None), None),
+        (RUNS, None),
+        (replace(RUNS, file="other"), "file has changed"),
+        (replace(RUNS, began=NOW - RENEW - 1), "is old"),
+        (replace(RUNS, failures={"landing": "refused"}), "has failed"),
+        (replace(RUNS, partly=True), "have ended"),
+        (replace(RUNS, state="ended", ended=NOW), "has ended"),
+        (replace(RUNS, state="died", ended=NOW), "has ended"),
+        (replace(RUNS, state="died", began=NOW - 5, ended=NOW), None),
     ],
 )
 def test_another_run_is_started_when_it_is_time(newest: Newest | None, reason: str | None) -> None:
@@ -79,15 +79,15 @@ def test_what_it_leaves_behind_is_bounded() -> None:
 def test_what_fails_again_and_again_waits_longer_and_holds_up_nothing_else() -> None:
     cursor, waits = Cursor(), []
     for number in range(9):
-        failed = replace(STAYS, run=str(number), failures={"table": "no"})
+        failed = replace(RUNS, run=str(number), failures={"table": "no"})
         cursor = remember(remember(cursor, failed, NOW), failed, NOW + 1)
         waits.append(cursor.failed["table"].not_before - NOW)
         assert list(steps_that_wait(cursor, ["landing", "table"], NOW)) == ["table"]
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
-    later = replace(STAYS, run="later", failures={"table": "no"})
+    later = replace(RUNS, run="later", failures={"table": "no"})
     assert remember(cursor, later, NOW + 7200).failed["table"].times == 1
     # A run that dies at once is started again after the same pauses.
-    dead = replace(STAYS, run="dead", state="died", began=NOW - 5, ended=NOW)
+    dead = replace(RUNS, run="dead", state="died", began=NOW - 5, ended=NOW)
     died = remember(Cursor(), dead, NOW)
     assert RUN in died.failed
     assert reason_to_start(died, dead, "file", NOW + 6)
@@ -108,11 +108,11 @@ def test_the_sensor_starts_one_and_holds_while_paused(instance: dg.DagsterInstan
 
 def test_only_the_newest_stays(instance: dg.DagsterInstance) -> None:
     now = datetime.now(UTC)
-    standing.begin(instance, "p", now)
-    standing.begin(instance, "p", now - timedelta(minutes=1))
-    assert standing.is_replaced(instance, "p", now - timedelta(minutes=1))
-    assert not standing.is_replaced(instance, "p", now)
-    assert not standing.is_replaced(instance, "q", now - timedelta(days=1))
+    current_run.begin(instance, "p", now)
+    current_run.begin(instance, "p", now - timedelta(minutes=1))
+    assert current_run.is_replaced(instance, "p", now - timedelta(minutes=1))
+    assert not current_run.is_replaced(instance, "p", now)
+    assert not current_run.is_replaced(instance, "q", now - timedelta(days=1))
 
 
 def test_a_bell_wakes_the_step_that_it_is_for() -> None:
@@ -158,7 +158,7 @@ def test_it_holds_the_pool_only_while_it_works(instance: dg.DagsterInstance, mon
     def claimed() -> int:
         return len(storage.get_concurrency_info(pool(landing)).claimed_slots)
 
-    def work(stay: Staying) -> None:
+    def work(stay: ContinuousStep) -> None:
         with stay.at_work() as ticks:
             for _ in ticks:
                 before = claimed()
@@ -169,8 +169,8 @@ def test_it_holds_the_pool_only_while_it_works(instance: dg.DagsterInstance, mon
                 if len(held) == 2:
                     pauses.pause(instance, "p", FLOW.spec, None, "anna")
 
-    monkeypatch.setattr(job, "stay_landing", work)
-    monkeypatch.setattr(job, "stay_merging", lambda _stay: None)
+    monkeypatch.setattr(job, "land_continuously", work)
+    monkeypatch.setattr(job, "merge_continuously", lambda _stay: None)
     storage.set_concurrency_slots(pool(landing), 1)
     made = job.resident_job(Launch("p", FLOW.spec)).execute_in_process(
         instance=instance, tags={"dagster/sensor_name": "p_resident"}

@@ -1,4 +1,4 @@
-"""A run that stays, of a pipeline with many tables (`interval` with `for_each`, `new_tables`), on a real daemon."""
+"""A continuous run, of a pipeline with many tables (`interval` with `for_each`, `new_tables`), on a real daemon."""
 
 from __future__ import annotations
 

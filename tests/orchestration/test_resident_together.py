@@ -1,4 +1,4 @@
-"""A run that stays and commits all tables of a batch at once (`interval` with `commit: together`), on a real daemon."""
+"""A continuous run that commits all tables of a batch at once (`interval` with `commit: together`), on a daemon."""
 
 from __future__ import annotations
 

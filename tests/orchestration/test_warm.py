@@ -17,7 +17,7 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from orchestration.cli.instance import SETTINGS
 from orchestration.names import LAUNCHER_TAG
-from orchestration.run_process import fate, pid_of
+from orchestration.run_process import pid_of, process_state
 from resources.local.ports import free_port
 from tests.kit.dagster_dev import ask, started
 from tests.kit.processes import lives
@@ -182,7 +182,7 @@ def test_a_forked_run_works_is_cancelled_dies_and_is_renewed(dagster: _Dagster, 
     os.kill(pid, signal.SIGKILL)
     dagster.until(lambda: not lives(step))
     dagster.until(lambda: dagster.run(killed).is_finished)
-    assert fate(dagster.run(killed).tags, killed) == "ended"
+    assert process_state(dagster.run(killed).tags, killed) == "ended"
     (dagster.pids / "hang").unlink()
     for again in dagster.instance.get_runs(dg.RunsFilter(statuses=[STATUS.QUEUED, STATUS.STARTED])):
         dagster.until(lambda: dagster.run(again.run_id).is_finished)  # noqa: B023  Dagster's own second try

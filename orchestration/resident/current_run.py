@@ -1,4 +1,4 @@
-"""Which run of a pipeline stays: the newest that was asked for and has begun. Kept in Dagster's instance."""
+"""Which continuous run of a pipeline is current: the newest that has begun. Kept in Dagster's instance."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_replaced(instance: dg.DagsterInstance, pipeline: str, asked_at: datetime)
 
 
 def end(instance: dg.DagsterInstance, pipeline: str) -> None:
-    """The run that stays ends, where there is one: the pipeline file does not want it any more."""
+    """Ends the continuous run, if there is one: the pipeline file does not want it any more."""
     stays = dg.RunsFilter(tags={RESIDENT_TAG: pipeline}, statuses=[dg.DagsterRunStatus.STARTED])
     if instance.get_runs(stays, limit=1):
         begin(instance, pipeline, datetime.now(UTC))

@@ -20,7 +20,7 @@ from orchestration import names
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch, asked_at
 from orchestration.components.progress import engine_log_in_run
-from orchestration.resident import standing
+from orchestration.resident import current_run
 from orchestration.resident.pace import Bell, ring, ticks
 from orchestration.resident.turns import Over, Turns
 from orchestration.sensors.idle import again_after
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _REPORT_EVERY, _CHECKS_EVERY, _WARN_EVERY = 60.0, 300.0, 60.0
 
 
-class StayConfig(dg.Config):
+class StepConfig(dg.Config):
     """What a step of a run that follows a failed one gets from the sensor."""
 
     not_before: float = 0.0
@@ -40,7 +40,7 @@ class StayConfig(dg.Config):
 
 
 @dataclass
-class Staying:
+class ContinuousStep:
     """One step.
 
     Attributes:
@@ -50,7 +50,7 @@ class Staying:
 
     context: dg.OpExecutionContext
     launch: Launch
-    config: StayConfig
+    config: StepConfig
     key: dg.AssetKey
     pool: str
     table: Table | None = None
@@ -75,16 +75,16 @@ class Staying:
             return []
         return list(self.launch.spec.tables) if self.launch.spec.commit == "together" else [self.table]
 
-    def of(self, table: Table) -> Staying:
+    def of(self, table: Table) -> ContinuousStep:
         """The same step, as it reports this one of its tables."""
         if table is self.table:
             return self
-        return Staying(self.context, self.launch, self.config, names.table_key(table), self.pool, table)
+        return ContinuousStep(self.context, self.launch, self.config, names.table_key(table), self.pool, table)
 
     @contextmanager
     def at_work(self) -> Iterator[Iterator[None]]:
         """The ticks at which there may be something to do. Our errors end the step as those of any run."""
-        standing.begin(self.context.instance, self.launch.name, self._asked_at)
+        current_run.begin(self.context.instance, self.launch.name, self._asked_at)
         interval = self.launch.spec.interval_seconds
         assert interval is not None
         with (
@@ -99,8 +99,8 @@ class Staying:
                 yield (tick for tick in ticks(interval, bell, self.is_over) if not self._waits())
 
     def is_over(self) -> bool:
-        """Another run stays in this one's place, or a person has paused the pipeline."""
-        if standing.is_replaced(self.context.instance, self.launch.name, self._asked_at):
+        """A newer continuous run has begun, or a person has paused the pipeline."""
+        if current_run.is_replaced(self.context.instance, self.launch.name, self._asked_at):
             self.context.log.info("a newer run goes on from here")
             return True
         if held := self.launch.held(self.context):
