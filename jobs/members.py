@@ -184,7 +184,7 @@ class Members:
             states: what Kafka has, by topic, where that is known.
         """
         at_once = max(1, min(self.spec.batch.at_once, len(members)))
-        sessions = [self._kept(f"{role}-{worker}") for worker in range(at_once)]
+        sessions = [self._shared_session(f"{role}-{worker}") for worker in range(at_once)]
         free: SimpleQueue[OneSession] = SimpleQueue()
         for one_of_them in sessions:
             free.put(one_of_them)
@@ -206,7 +206,7 @@ class Members:
         states: Mapping[str, TopicState],
     ) -> Iterator[Outcome[T]]:
         """As `each`, for work that reads Kafka: one Spark job reads for all that wait for records."""
-        session, events = self._kept(role), self._events(role)
+        session, events = self._shared_session(role), self._events(role)
 
         def one(member: Member, participant: Participant[WantedRead, list[TaskReport]]) -> T | None:
             reads: Reads = lambda _spark, wanted: participant(wanted)  # noqa: E731
@@ -226,8 +226,8 @@ class Members:
         work: Callable[[Pipeline], T | None],
     ) -> Iterator[Outcome[T]]:
         """As `each`, for work that merges: one Spark job does what takes one task of each table."""
-        shared = self._kept(f"{role}-shared")
-        places = [self._kept(f"{role}-{worker}") for worker in range(self.spec.batch.at_once)]
+        shared = self._shared_session(f"{role}-shared")
+        places = [self._shared_session(f"{role}-{worker}") for worker in range(self.spec.batch.at_once)]
         # Tables that records name have the same topics: each is a role of its own.
         events = None if self.spec.new_tables else self._events(role)
 
@@ -268,7 +268,7 @@ class Members:
     def _events(self, role: str) -> SharedEvents:
         return self._roles.setdefault(role, SharedEvents(self.name, self.spec.control, self._kafka, self.run_id, role))
 
-    def _kept(self, role: str) -> OneSession:
+    def _shared_session(self, role: str) -> OneSession:
         """For as long as the members are at work, which may be many times over."""
         return self._sessions.setdefault(role, OneSession(partial(self._session, role)))
 

@@ -20,8 +20,8 @@ class MergedBatches:
     def after(self) -> CommittedState:
         return CommittedState.after(self.batches[-1])
 
-    def beside(self, other: MergedBatches) -> MergedBatches:
-        """Both as one: they are of two parts of a table, which take rows of the same batches."""
+    def combined_with(self, other: MergedBatches) -> MergedBatches:
+        """Combines the merges of two parts of a table, which take rows of the same batches."""
         batches = {batch.number: batch for batch in (*self.batches, *other.batches)}
         first = min(self, other, key=lambda one: one.batches[0].number)
         mine, theirs = self.merged, other.merged
@@ -46,7 +46,7 @@ class Pending:
     """What a table has to get: the landed batches after its committed state.
 
     Attributes:
-        batches: those that are merged first, together.
+        batches: those that are merged next, in one step.
         more: others follow.
     """
 

@@ -25,7 +25,7 @@ from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.sample import sampled_columns, sampled_key, sampled_names
 from jobs.offsets import Offsets, TopicPartition
-from jobs.plan import TopicState, led_anew, plan_batch, refuse_cut_off
+from jobs.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.spark_tasks import OneTask
 from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_landed_columns
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
@@ -268,7 +268,7 @@ class Pipeline:
 
     def plan_batch(self, committed: CommittedState | None, topics: TopicState) -> Batch | None:
         """The next batch after the committed one."""
-        moved = led_anew(committed, topics)
+        moved = partitions_with_new_leader(committed, topics)
         if committed and moved:
             refuse_cut_off(committed, self.kafka.cut_off(moved))
         return plan_batch(

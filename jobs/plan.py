@@ -93,8 +93,10 @@ def plan_batch(
     )
 
 
-def led_anew(committed: CommittedState | None, topics: TopicState) -> dict[TopicPartition, tuple[int, int]]:
-    """Committed offset and leader epoch where another leader has taken over since: it may have cut the log off.
+def partitions_with_new_leader(
+    committed: CommittedState | None, topics: TopicState
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Committed offset and leader epoch of partitions with a new leader, which may have cut off the log.
 
     A leader that lacked the newest records (an unclean election) cuts them off, and others come to stand at their
     offsets. Once the log is longer again, the offsets alone do not show it.

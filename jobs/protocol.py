@@ -28,7 +28,7 @@ from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination, Transaction
 from jobs.destinations.refused_rows import log_refused
-from jobs.events.publishing import LandingEvents, open_beside, publish_table_events
+from jobs.events.publishing import LandingEvents, open_in_background, publish_table_events
 from jobs.failpoints import failpoint
 from jobs.lineage import next_batches, next_stretch
 from jobs.merged import MergedBatches, MergedTable, Pending
@@ -141,7 +141,7 @@ def _merge_parts(pipeline: Pipeline, parts: Sequence[Destination]) -> MergedBatc
     if failed:
         raise worst(failed)
     done = [merged for work in works if (merged := work.result())]
-    return reduce(MergedBatches.beside, done) if done else None
+    return reduce(MergedBatches.combined_with, done) if done else None
 
 
 def merge_together(pipeline: Pipeline) -> list[MergedTable]:
@@ -198,7 +198,7 @@ def _merge_once(
     found = [pending(pipeline, destination) for destination in destinations]
     for wanted in found if publish else ():
         if wanted.batches:
-            open_beside(pipeline, wanted.destination)
+            open_in_background(pipeline, wanted.destination)
     done = [_apply(pipeline, wanted, transaction) for wanted in found]
     if transaction:
         failpoint("together.written")

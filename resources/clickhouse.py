@@ -87,7 +87,7 @@ class ClickHouseServer:
         with clickhouse_errors(self.where), client.query_arrow_stream(sql, use_strings=True) as found:
             yield from found
 
-    def beside(self, sql: str, data: pa.Table, structure: str) -> pa.Table:
+    def select_with(self, sql: str, data: pa.Table, structure: str) -> pa.Table:
         """The rows of a SELECT over `data`, which is sent with it, its columns having these types."""
         client = self._client
         sent = ExternalData(data=to_arrow_file(data), file_name="data", fmt="Arrow", structure=structure)

@@ -60,7 +60,7 @@ ERROR = pa.struct(
 )
 # Stands in a value of which no column is known yet: there are no structs without a field in tables.
 NO_COLUMN = pa.field(added_columns.NO_COLUMN, pa.bool_())
-KEPT = pa.field("kept", pa.list_(pa.field("element", pa.string(), True)))
+UNCHANGED = pa.field("kept", pa.list_(pa.field("element", pa.string(), True)))
 REVISION = pa.field("revision", pa.int64())
 
 
@@ -82,7 +82,7 @@ def landing_schema(spec: PipelineSpec) -> pa.Schema:
             pa.field("landedAt", INSTANT),
             pa.field("kafka", kafka_type(spec)),
             pa.field("error", ERROR),
-            *([KEPT] if names_unchanged_columns(spec) else []),
+            *([UNCHANGED] if names_unchanged_columns(spec) else []),
             REVISION,
         ]
     )

@@ -177,7 +177,7 @@ class Reduction:
             mode=self.mode,
             touched=self.touched,
             route=self.route,
-            kept=self.unchanged,
+            unchanged=self.unchanged,
             last=self.last,
             revised=self.revised,
             has_revision=self.has_revision,
@@ -191,7 +191,7 @@ class Reduction:
 
         Asked before each merge, since most batches have none and then merge by a simpler statement.
         """
-        text = render("spark", "kept_columns", table=self.table, snapshot=self.snapshot)
+        text = render("spark", "unchanged_columns", table=self.table, snapshot=self.snapshot)
         names = {row["name"] for row in spark.sql(text, args={"first": self.first, "last": self.last}).collect()}
         return replace(self, unchanged=tuple(c for c in self.columns if c.path[0] == "value" and c.path[-1] in names))
 
@@ -202,7 +202,7 @@ class Reduction:
         may have a row as one of them says, and keeps it.
         """
         if self.unchanged:
-            rows = render("spark", "carried_forward", rows=rows, keys=self.keys, kept=self.unchanged)
+            rows = render("spark", "carried_forward", rows=rows, keys=self.keys, unchanged=self.unchanged)
         one_a_key = self.mode.startswith("upsert") and bool(self.keys)
         again = self.mode == "delete" or one_a_key
         superseded = self.revised and (again if self.touched else self.mode != "upsert_delete")

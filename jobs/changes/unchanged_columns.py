@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.changes.columns import KEPT
+from jobs.changes.columns import UNCHANGED
 from jobs.changes.landed_rows import LandedRows
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
@@ -18,7 +18,7 @@ def may_leave_unchanged(spec: PipelineSpec, table: Table, landed: LandedRows) ->
     """
     if not row_can_keep(spec, table):
         return False
-    return any(f.name == KEPT.name for f in landed.catalog.require(landed.identifier).schema().fields)
+    return any(f.name == UNCHANGED.name for f in landed.catalog.require(landed.identifier).schema().fields)
 
 
 def unchanged_parameters(names: Sequence[str]) -> dict[str, str]:

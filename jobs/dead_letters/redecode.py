@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch, CommittedState
-from jobs.changes.columns import ERROR, KEPT
+from jobs.changes.columns import ERROR, UNCHANGED
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.decode.base import DecodeError
 from jobs.iceberg.rows import with_all_columns
@@ -206,7 +206,7 @@ def _shaped(
     schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, dead_letters)
     reader = record_reader(pipeline.spec, batch, schema, schemas, {}, names)
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
-    columns = _columns(key, schema, names_unchanged=KEPT.name in schema.names)
+    columns = _columns(key, schema, names_unchanged=UNCHANGED.name in schema.names)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)
     read, resolved = in_tasks(Redecoder(reader, tuple(columns.names))), pipeline.spec.source.resolved
     if resolved is None:
@@ -292,7 +292,7 @@ def _columns(key: pa.DataType | None, table: pa.Schema, names_unchanged: bool) -
         "key": key,
         "value": table.field("value").type,
         "op": pa.string(),
-        KEPT.name: KEPT.type if names_unchanged else None,
+        UNCHANGED.name: UNCHANGED.type if names_unchanged else None,
         "kafka": table.field("kafka").type,
         "error": ERROR,
         "partitionTime": INSTANT,

@@ -23,8 +23,8 @@ from jobs.spec.tables import OutOfRange
 class RowValues:
     """How the values of a table's rows are compared; travels to Spark's tasks.
 
-    Most columns are compared by Spark, in their declared types. Those that are `apart` become texts that are the same
-    where two values mean the same (`comparable`).
+    Most columns are compared by Spark, in their declared types. Those that are `compared_in_python` become texts that
+    are the same where two values mean the same (`comparable`).
 
     Attributes:
         columns: of the table's rows, under their names there (`Kind.columns`).
@@ -41,7 +41,7 @@ class RowValues:
     out_of_range: OutOfRange = "refuse"
 
     @property
-    def apart(self) -> list[RowColumn]:
+    def compared_in_python(self) -> list[RowColumn]:
         """Nested columns, those of `named_types`, and those set to fit.
 
         Keys and coordinates are never among these: by them rows are looked up.
@@ -53,20 +53,20 @@ class RowValues:
     @property
     def schema(self) -> pa.Schema:
         """Of rows that were read (`as_read`)."""
-        apart = {c.name for c in self.apart}
-        return pa.schema([(c.name, pa.string() if c.name in apart else c.type) for c in self.columns])
+        compared_in_python = {c.name for c in self.compared_in_python}
+        return pa.schema([(c.name, pa.string() if c.name in compared_in_python else c.type) for c in self.columns])
 
     def as_read(self, rows: pa.Table) -> pa.Table:
         """Rows as the system gives them, in `schema`."""
-        apart = {c.name for c in self.apart}
+        compared_in_python = {c.name for c in self.compared_in_python}
         made = [
-            self._texts(rows[c.name].to_pylist()) if c.name in apart else rows[c.name].cast(c.type)
+            self._texts(rows[c.name].to_pylist()) if c.name in compared_in_python else rows[c.name].cast(c.type)
             for c in self.columns
         ]
         return pa.table(made, schema=self.schema)
 
     def differ(self, column: RowColumn, expected: pa.Array, found: pa.Array) -> Mask:
-        """Which values of a column that is `apart` are not the ones that the landed changes make of them.
+        """Which values of a column that is `compared_in_python` are not the ones that the landed changes make of them.
 
         Args:
             expected: in the declared type. found: texts of `as_read`, of the same rows.
@@ -78,7 +78,7 @@ class RowValues:
         return np.fromiter((one != other for one, other in pairs), bool, len(expected))
 
     def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
-        """These values of a column that is `apart`, as its system gives them when a table holds them."""
+        """These values of a column that is `compared_in_python`, as its system gives them when a table holds them."""
         del column
         return list(values.to_pylist())
 

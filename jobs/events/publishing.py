@@ -85,8 +85,8 @@ def publish_table_events(
     _quietly(pipeline, name, destination.name, publish)
 
 
-def open_beside(pipeline: Pipeline, destination: Destination) -> None:
-    """Begins to open what publishes the table's events, while the table is merged."""
+def open_in_background(pipeline: Pipeline, destination: Destination) -> None:
+    """Opens the table's event publisher in a thread, while the table is merged."""
     if pipeline.spec.control.enabled and not pipeline.events:
         role = role_of(pipeline, table_role(pipeline, destination.table))
         threading.Thread(target=_opened, args=(role,), daemon=True, name="batchmerge-events").start()

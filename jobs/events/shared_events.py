@@ -65,7 +65,7 @@ class SharedEvents:
         self._lock, self._publishing = Lock(), Lock()
         self._unpublished, self._moved = list[_EventGroup](), dict[TopicPartition, int]()
         # The writer has failed in this block; it was opened in an earlier one, and not used in this one.
-        self._failed, self._kept = False, False
+        self._failed, self._is_reused = False, False
         self._all_published = False
 
     def _new_writer(self) -> ControlWriter:
@@ -100,7 +100,7 @@ class SharedEvents:
     def published(self) -> Iterator[None]:
         """Publishes every second the events that the block adds, and the rest after it. After a problem,
         which is a warning, nothing more in this block."""
-        self._failed, self._kept, over = False, self._writer.is_open, Event()
+        self._failed, self._is_reused, over = False, self._writer.is_open, Event()
 
         def go_on() -> None:
             while not over.wait(_EVERY):
@@ -137,11 +137,11 @@ class SharedEvents:
         try:
             self._send(groups)
         except Interrupted:
-            if not self._kept:
+            if not self._is_reused:
                 raise
             self._writer = self._new_writer()
             self._send(groups)
-        self._kept = False
+        self._is_reused = False
 
     def _send(self, groups: Sequence[_EventGroup]) -> None:
         if not self._writer.is_open:

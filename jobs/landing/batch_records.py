@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
-from jobs.changes.columns import KEPT, landing_schema
+from jobs.changes.columns import UNCHANGED, landing_schema
 from jobs.decode.registered import Ids
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.new_tables import NameRule
@@ -107,8 +107,8 @@ class BatchRecords:
         schema = landing_schema(self.spec)
         for name in ("value", "kafka"):
             schema = schema.set(schema.get_field_index(name), self.table.field(name))
-        if KEPT.name in self.table.names and KEPT.name not in schema.names:
-            schema = schema.append(KEPT)
+        if UNCHANGED.name in self.table.names and UNCHANGED.name not in schema.names:
+            schema = schema.append(UNCHANGED)
         return schema
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from jobs.batch import Batch
-from jobs.changes.columns import KEPT, value_fields
+from jobs.changes.columns import UNCHANGED, value_fields
 from jobs.changes.routing import route_filters
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
@@ -73,7 +73,7 @@ def record_reader(
         kafka_type=table.field("kafka").type,
         landed_at=batch.planned_at,
         metadata=tuple(landed_on_request(spec)),
-        names_unchanged=KEPT.name in table.names,
+        names_unchanged=UNCHANGED.name in table.names,
         truncation=_truncation(spec),
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),

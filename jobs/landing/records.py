@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.changes.columns import ERROR, KEPT, LEFT_OUT
+from jobs.changes.columns import ERROR, LEFT_OUT, UNCHANGED
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
@@ -151,7 +151,7 @@ class RecordReader:
         columns["kafka"] = with_fields(kafka_struct(batch, self.metadata, self.landed_at), self.kafka_type)
         columns["error"] = _error_column(batch, verdicts.errors)
         if self.names_unchanged:
-            columns[KEPT.name] = _listed(verdicts.unchanged, batch.num_rows)
+            columns[UNCHANGED.name] = _listed(verdicts.unchanged, batch.num_rows)
         report = TaskReport(
             fields=verdicts.unknown,
             names={name: position[row].as_py() for name, row in named.items()},
@@ -281,7 +281,11 @@ def _error_column(batch: pa.RecordBatch, errors: Mapping[int, DecodeError]) -> p
 
 
 def _listed(unchanged: Mapping[int, tuple[str, ...]], rows: int) -> pa.Array:
-    return pa.array([unchanged.get(row) for row in range(rows)], KEPT.type) if unchanged else pa.nulls(rows, KEPT.type)
+    return (
+        pa.array([unchanged.get(row) for row in range(rows)], UNCHANGED.type)
+        if unchanged
+        else pa.nulls(rows, UNCHANGED.type)
+    )
 
 
 def _only(values: pa.Array, good: pa.Array | None) -> pa.Array:

@@ -148,8 +148,8 @@ def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tu
     """The records with `result`, a struct of the transform's columns; null for tombstones, bad and filtered ones."""
     own = [F.col("row.*"), *([F.col(KEY)] if has_key else [])]
     places = [F.col(n.removeprefix("_")).alias(n) for n in METADATA if n.removeprefix("_") in decoded.columns]
-    kept_columns = (*RAW, *carried, *(["headers"] if "headers" in decoded.columns else []))
-    raw = [F.col(name).alias(f"__raw_{name}") for name in kept_columns]
+    carried_columns = (*RAW, *carried, *(["headers"] if "headers" in decoded.columns else []))
+    raw = [F.col(name).alias(f"__raw_{name}") for name in carried_columns]
     usable = F.col("row").isNotNull() & F.col("problem").isNull() & ~F.col("skipped")
     state = [*(F.col(name).alias(f"__{name}") for name in COLUMNS.names), usable.alias("__usable")]
     records = decoded.select(*own, *places, *raw, *state).alias(RECORDS)
@@ -161,7 +161,7 @@ def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tu
     good: Column = F.col("__usable") & F.col("__kept")
     judged = checked.withColumn("__refused", F.when(good, refused.cast("string"))).alias(RECORDS)
     return judged.select(
-        *(F.col(f"__raw_{name}").alias(name) for name in kept_columns),
+        *(F.col(f"__raw_{name}").alias(name) for name in carried_columns),
         *([F.col(KEY)] if has_key else []),
         F.when(good & F.col("__refused").isNull(), made).alias("result"),
         F.when(

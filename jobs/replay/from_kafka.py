@@ -194,10 +194,10 @@ class _KafkaRecords:
     def _dead_letters(self, spark: SparkSession) -> int:
         """How many dead letters are of these records, also of batches that retention has removed."""
         found = open_dead_letters(self.pipeline, spark)
-        # Of a topic that was made anew the dead letters of the one before are of other records.
-        anew = {topic: numbers[-1] for topic, numbers in self.pipeline.intermediate.recreated().items()}
+        # Dead letters of a recreated topic's predecessor are of other records.
+        restarted = {topic: numbers[-1] for topic, numbers in self.pipeline.intermediate.recreated().items()}
         wanted = [
-            (*tp, offsets.start, offsets.end, anew.get(tp.topic, 0))
+            (*tp, offsets.start, offsets.end, restarted.get(tp.topic, 0))
             for tp, offsets in self.ranges.items()
             if tp in self.places.stretches
         ]

@@ -129,9 +129,9 @@ def new_tables_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
         return
     if spec.route_by is None:
         yield Mistake(("new_tables",), "no field names the tables", "name it in `route_by`", at_key=True)
-    beside = {
+    excluded = {
         "source.for_each": spec.source.for_each,
         "commit: together": spec.commit == "together",
     }
-    for other in (other for other, there in beside.items() if there):
+    for other in (other for other, there in excluded.items() if there):
         yield Mistake(("new_tables",), f"it does not go with `{other}`", "leave one of them out", at_key=True)

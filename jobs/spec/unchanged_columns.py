@@ -31,7 +31,7 @@ def can_keep(table: Table) -> bool:
 
 def row_can_keep(spec: PipelineSpec, table: Table) -> bool:
     """Whether changes of this pipeline may leave columns of the table's rows as they were."""
-    return can_keep(table) and bool(kept_columns(spec)) and spec.changes.ordered_by is None
+    return can_keep(table) and bool(unchanged_columns(spec)) and spec.changes.ordered_by is None
 
 
 def unavailable(spec: PipelineSpec) -> Literal["refuse", "null", "keep"]:
@@ -55,7 +55,7 @@ def keep_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
         yield Mistake(("source", "value", "envelope", "unavailable"), f"`keep` {text}", _REMEDY)
 
 
-def kept_columns(spec: PipelineSpec) -> tuple[str, ...]:
+def unchanged_columns(spec: PipelineSpec) -> tuple[str, ...]:
     """Columns of the value that a change may leave as they were; empty where the envelope is not Debezium's.
 
     A column that is `not null` is not among them: where no row was before, it would be null.
@@ -77,7 +77,7 @@ def envelope_rules(spec: PipelineSpec) -> EnvelopeRules | None:
     return replace(
         envelope.rules,
         unavailable="null" if wanted == "null" else "refuse",
-        may_stay=frozenset(kept_columns(spec) if wanted == "keep" else ()),
+        may_stay=frozenset(unchanged_columns(spec) if wanted == "keep" else ()),
     )
 
 

@@ -34,8 +34,8 @@ class Judged:
 def judged(rows: DataFrame, values: RowValues) -> Judged:
     """What becomes of rows of ``compared_rows.sql.j2``; only sums of them come back."""
     names = ["unknown", "deleted", *(f"differs_{n}" for n in range(len(values.columns)))]
-    if values.apart:
-        rows = reshaped(rows, _Apart(values), pa.schema([(name, pa.bool_()) for name in names]))
+    if values.compared_in_python:
+        rows = reshaped(rows, _PythonComparison(values), pa.schema([(name, pa.bool_()) for name in names]))
     found = rows.agg(F.count("*").alias("rows"), *(F.count_if(F.col(name)).alias(name) for name in names)).first()
     assert found is not None, "an aggregate has one row"
     differs = {column.name: int(found[f"differs_{n}"]) for n, column in enumerate(values.columns)}
@@ -43,16 +43,16 @@ def judged(rows: DataFrame, values: RowValues) -> Judged:
 
 
 @dataclass(frozen=True)
-class _Apart:
+class _PythonComparison:
     """Compares the columns that Spark does not; travels to its tasks."""
 
     values: RowValues
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        apart = {column.name for column in self.values.apart}
+        compared_in_python = {column.name for column in self.values.compared_in_python}
         made = {name: rows[name] for name in ("unknown", "deleted")}
         for n, column in enumerate(self.values.columns):
-            if column.name not in apart:
+            if column.name not in compared_in_python:
                 made[f"differs_{n}"] = rows[f"differs_{n}"]
                 continue
             known = rows[f"known_{n}"].to_numpy()

@@ -77,7 +77,7 @@ class _Comparison:
         self._reader = destination.read(self._spark)
         self._columns = list(self._reader.values.columns)
         # Columns that some changes leave as they were.
-        self._kept: tuple[RowColumn, ...] = ()
+        self._unchanged: tuple[RowColumn, ...] = ()
         self._refused = destination.refused_places(self._spark)
         self._keys = _keys(self._columns, destination.table)
         # Rows of records that have several readings are as one of them says.
@@ -121,14 +121,14 @@ class _Comparison:
         self._stays_as_read = reduction.revised and not newest_wins
         if may_leave_unchanged(spec, table, landed):
             reduction = reduction.with_unchanged(self._spark)
-            self._kept = reduction.unchanged
+            self._unchanged = reduction.unchanged
         text, refused = reduction.landed, self._refused
         if refused is not None:
             refused.createOrReplaceTempView(_REFUSED)
             text = render("spark", "without_refused", rows=text, refused=[_REFUSED])
         text = reduction.of(text)
         names = [c.name for c in self._columns]
-        text = render("spark", "expected_rows", rows=text, columns=names, kept=bool(self._kept))
+        text = render("spark", "expected_rows", rows=text, columns=names, unchanged=bool(self._unchanged))
         rows = self._spark.sql(text, args=dict(reduction.parameters))
         self._spark.catalog.dropTempView(_EXPECTED)
         rows.createOrReplaceTempView(_EXPECTED)
@@ -144,9 +144,9 @@ class _Comparison:
             expected=[_EXPECTED],
             spans=spans,
             columns=[c.name for c in values.columns],
-            apart=[c.name for c in values.apart],
+            compared_in_python=[c.name for c in values.compared_in_python],
             keys=self._keys,
-            kept=[c.name for c in self._kept],
+            unchanged=[c.name for c in self._unchanged],
         )
         with self._reader.rows(self._spark, limit) as rows:
             rows.createOrReplaceTempView(_FOUND)

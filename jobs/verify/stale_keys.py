@@ -52,7 +52,7 @@ def stale_keys(
             refused=[_REFUSED] if places is not None else None,
             mode=destination.table.mode,
             route=route,
-            keeps=may_leave_unchanged(pipeline.spec, destination.table, pipeline.intermediate),
+            leaves_unchanged=may_leave_unchanged(pipeline.spec, destination.table, pipeline.intermediate),
         )
         bound = {"first": landed[0].number, "last": landed[-1].number, **(route.parameters if route else {})}
         found = spark.sql(text, args=bound).first()

@@ -56,7 +56,7 @@ class Flights:
         if self._is_unfinished():
             say("the topic is complete and the table is not: going on where the last demo was interrupted")
             return
-        self._begin_anew(say)
+        self._restart(say)
         with click.progressbar(length=self.records, label="sending", file=sys.stderr) as bar:
             sent = produce_flights(
                 self._bootstrap,
@@ -76,7 +76,7 @@ class Flights:
         states = [destination.committed() for destination in self.pipeline.destinations()]
         return not all(state and dict(state.offsets) == dict(ends) for state in states)
 
-    def _begin_anew(self, say: Callable[[str], None]) -> None:
+    def _restart(self, say: Callable[[str], None]) -> None:
         landing = self.pipeline.intermediate
         gone = [landing.catalog.drop(landing.identifier)]
         for destination in self.pipeline.destinations():

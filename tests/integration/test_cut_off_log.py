@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.offsets import TopicPartition
 from jobs.pipeline import look
-from jobs.plan import led_anew, refuse_cut_off
+from jobs.plan import partitions_with_new_leader, refuse_cut_off
 from resources.connections import KafkaConnection, load_connections
 from resources.errors import OffsetsGone, Unavailable
 from resources.kafka import KafkaCluster
@@ -43,12 +43,12 @@ def test_cut_off_log_is_told_from_one_that_only_has_another_leader(
         assert after.leader_epochs[P] > before.leader_epochs[P]
 
         state = replace(committed(2), offsets={P: 10}, topic_ids=before.topic_ids, leader_epochs=before.leader_epochs)
-        moved = led_anew(state, after)
+        moved = partitions_with_new_leader(state, after)
         assert moved == {P: (10, before.leader_epochs[P])}
         assert cluster.cut_off(moved) == {}, "nothing was lost"
 
         lost = replace(state, offsets={P: 20})
-        cut = cluster.cut_off(led_anew(lost, after))
+        cut = cluster.cut_off(partitions_with_new_leader(lost, after))
         assert cut == {P: 10}
         with pytest.raises(OffsetsGone, match="cut the log off at offset 10"):
             refuse_cut_off(lost, cut)

@@ -74,7 +74,7 @@ def test_spark_and_arrow_decide_alike(pattern: str, spark: SparkSession) -> None
     text = render(
         "spark",
         "landed_rows",
-        kept=(),
+        unchanged=(),
         columns=[],
         order_by=None,
         table=["nasty"],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobs.batch import Batch, CommittedState
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
-from jobs.plan import TopicState, bound, led_anew, plan_batch, refuse_cut_off
+from jobs.plan import TopicState, bound, partitions_with_new_leader, plan_batch, refuse_cut_off
 from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecreated
 from tests.kit.batches import P0, P1, TOPIC_IDS, committed
 
@@ -186,11 +186,13 @@ def test_new_topic_is_no_growth() -> None:
 def test_only_what_another_leader_has_is_asked_about() -> None:
     state = replace(committed(2), leader_epochs={P0: 4, P1: 4})
     kafka = topics({P0: 25, P1: 25, P2: 3})
-    assert led_anew(state, replace(kafka, leader_epochs={P0: 4, P1: 5, P2: 9})) == {P1: (20, 4)}
-    assert led_anew(state, kafka) == {}, "brokers that say no epoch"
-    assert led_anew(committed(2), replace(kafka, leader_epochs={P0: 5})) == {}, "a state of before epochs were stored"
+    assert partitions_with_new_leader(state, replace(kafka, leader_epochs={P0: 4, P1: 5, P2: 9})) == {P1: (20, 4)}
+    assert partitions_with_new_leader(state, kafka) == {}, "brokers that say no epoch"
+    assert partitions_with_new_leader(committed(2), replace(kafka, leader_epochs={P0: 5})) == {}, (
+        "a state of before epochs were stored"
+    )
     shorter = replace(topics({P0: 15, P1: 25}), leader_epochs={P0: 5, P1: 4})
-    assert led_anew(state, shorter) == {}, "the plan refuses it by the offsets"
+    assert partitions_with_new_leader(state, shorter) == {}, "the plan refuses it by the offsets"
     made = plan(state, replace(kafka, leader_epochs={P0: 5, P1: 5, P2: 0, U0: 3}))
     assert made is not None
     assert made.leader_epochs == {P0: 5, P1: 5, P2: 0}

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from jobs.changes.columns import KEPT
+from jobs.changes.columns import UNCHANGED
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.names import column_names
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -211,13 +211,13 @@ def _repeated(field: Field) -> Field:
 
 
 def intermediate_fields(
-    columns: Sequence[Column], order_by: Column | None, keeps: bool = False, says_op: bool = False
+    columns: Sequence[Column], order_by: Column | None, names_unchanged: bool = False, says_op: bool = False
 ) -> list[Field]:
     """The intermediate table's schema (`docs/internals.md`, BigQuery connector).
 
     Args:
         order_by: the column by which changes are ordered; `orderBy` has its values.
-        keeps: changes may leave columns as they were; `kept` has the names of those, as they are landed.
+        names_unchanged: changes may leave columns as they were; `kept` has the names of those, as they are landed.
         says_op: `op` says what a change does, as it is landed; otherwise a delete has no value.
     """
     keys = [c.staged for c in columns if c.is_key]
@@ -233,5 +233,5 @@ def intermediate_fields(
         Field("i", "INTEGER", mode="REQUIRED"),
         Field("batchNumber", "INTEGER", mode="REQUIRED"),
         *([Field(OP, "STRING")] if says_op else []),
-        *([Field(KEPT.name, "STRING", mode="REPEATED")] if keeps else []),
+        *([Field(UNCHANGED.name, "STRING", mode="REPEATED")] if names_unchanged else []),
     ]

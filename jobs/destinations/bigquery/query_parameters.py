@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from jobs.changes.columns import KEPT
+from jobs.changes.columns import UNCHANGED
 from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.destinations.bigquery.columns import OP, Column
 from jobs.destinations.bigquery.field import AnyField
@@ -19,9 +19,9 @@ from resources.bigquery import BigQuery
 Values = dict[str, str | int | float | None]
 
 
-def has_kept(schema: Sequence[AnyField]) -> bool:
+def has_unchanged(schema: Sequence[AnyField]) -> bool:
     """Whether an intermediate table has the names of columns that changes leave as they were."""
-    return any(field.name == KEPT.name for field in schema)
+    return any(field.name == UNCHANGED.name for field in schema)
 
 
 def says_op(schema: Sequence[AnyField]) -> bool:
@@ -70,8 +70,8 @@ class Binding:
         if truncated_below is not None:
             wanted, values["below"] = replace(wanted, truncated=True, truncates=truncates), truncated_below
         values |= {f"recreated_{n}": topic for n, topic in enumerate(recreated)}
-        if row_can_keep(self.spec, self.table) and has_kept(staged):
-            names = [row["name"] for row in self.bigquery.read(wanted.kept_text(), values, self.where)]
+        if row_can_keep(self.spec, self.table) and has_unchanged(staged):
+            names = [row["name"] for row in self.bigquery.read(wanted.unchanged_columns_text(), values, self.where)]
             wanted = wanted.keeping(names)
         if wanted.bounds:
             found = self.bigquery.read(wanted.bounds_text(), values, self.where)[0]
@@ -79,4 +79,4 @@ class Binding:
                 wanted = wanted.unbounded()
             else:
                 values |= {name: found[name] for b in wanted.bounds for name in (b.low, b.high)}
-        return wanted.text(), values | unchanged_parameters([c.source[-1] for c in wanted.kept])
+        return wanted.text(), values | unchanged_parameters([c.source[-1] for c in wanted.unchanged])

@@ -56,8 +56,8 @@ class BigQueryValues(RowValues):
 
     def texts(self) -> Mapping[str, str]:
         """Columns that are read as text, with their types in the table."""
-        apart = {c.name for c in self.apart}
-        return {c.name: c.field.field_type for c in self.own if c.conversion and c.name in apart}
+        compared_in_python = {c.name for c in self.compared_in_python}
+        return {c.name: c.field.field_type for c in self.own if c.conversion and c.name in compared_in_python}
 
     def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
         own = next(c for c in self.own if c.name == column.name)

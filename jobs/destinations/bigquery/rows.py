@@ -11,7 +11,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.changes.columns import KEPT
+from jobs.changes.columns import UNCHANGED
 from jobs.changes.files import LandedSlice
 from jobs.changes.reduction import Reduction
 from jobs.destinations.bigquery.columns import Column
@@ -30,13 +30,13 @@ class RowShape:
 
     Attributes:
         order_by: path of the named order in a landed row, None without.
-        keeps: the changes say which columns they leave as they were.
+        names_unchanged: the changes say which columns they leave as they were.
         judged: rows are judged before they are loaded: they also say where they are from, as `Refusal.fit` needs it.
     """
 
     columns: Sequence[Column]
     order_by: tuple[str, ...] | None
-    keeps: bool = False
+    names_unchanged: bool = False
     judged: bool = False
 
     @property
@@ -44,7 +44,7 @@ class RowShape:
         """Where in a landed row each of them is."""
         rows = {f"c{n}": c.source for n, c in enumerate(self.columns)}
         order = {"orderBy": self.order_by} if self.order_by else {}
-        kept = {KEPT.name: (KEPT.name,)} if self.keeps else {}
+        kept = {UNCHANGED.name: (UNCHANGED.name,)} if self.names_unchanged else {}
         places = LANDED_AT if self.judged else {}
         return {**rows, "op": ("op",), **order, **kept, **{name: (name,) for name in _LANDED}, **places}
 
@@ -65,7 +65,7 @@ class RowShape:
         They come with the number of this batch, and an `i` that keeps their order; readings that a table of mode
         `delete` may have of its rows (``stays``) with a negative one.
         """
-        if self.keeps:
+        if self.names_unchanged:
             wanted = wanted.with_unchanged(spark)
         kept = [F.when(F.col(f"__kept.c{n}"), F.lit(c.path[-1])) for n, c in enumerate(wanted.unchanged)]
         names = F.filter(F.array(*kept), lambda name: name.isNotNull()) if kept else F.lit(None).cast("array<string>")
@@ -74,7 +74,7 @@ class RowShape:
             *(_payload(c).alias(f"c{n}") for n, c in enumerate(wanted.columns)),
             F.col("__op").alias("op"),
             *([F.col("__order").alias("orderBy")] if self.order_by else []),
-            *([names.alias(KEPT.name)] if self.keeps else []),
+            *([names.alias(UNCHANGED.name)] if self.names_unchanged else []),
             F.col("__time").alias("partitionTime"),
             F.when(F.col("__op") == "stays", -1 - place).otherwise(place).alias("i"),
             F.lit(batch).cast("bigint").alias("batchNumber"),

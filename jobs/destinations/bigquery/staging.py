@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.changes.columns import KEPT
+from jobs.changes.columns import UNCHANGED
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.names import column_name
@@ -54,7 +54,7 @@ class Stager:
                 ]
                 names = [f.name for f in field.fields]
                 array = pa.StructArray.from_arrays(children, names, mask=deleted if field.name == "value" else None)
-            elif field.name == KEPT.name and KEPT.name not in batch.schema.names:
+            elif field.name == UNCHANGED.name and UNCHANGED.name not in batch.schema.names:
                 array = pa.nulls(len(batch), arrow_type(field))
             else:
                 array = batch.column(field.name).cast(arrow_type(field))

@@ -49,7 +49,7 @@ class Statement:
         bounds: for key columns that lay the table out.
         by_record_time: HOUR, DAY, MONTH or YEAR where a row's partition follows its record; else None.
         says_op: the staged changes say whether they delete.
-        kept: columns that some of the changes leave as they were.
+        unchanged: columns that some of the changes leave as they were.
         truncated: changes of a smaller order than `@below` are left out.
         truncates: rows of a smaller order go.
         coordinates: columns by which rows are known that the table has already (replay); else empty.
@@ -69,7 +69,7 @@ class Statement:
     coordinates: tuple[str, ...] = ()
     recreated: tuple[tuple[int, ...], ...] = ()
     says_op: bool = False
-    kept: tuple[Column, ...] = ()
+    unchanged: tuple[Column, ...] = ()
     truncated: bool = False
     truncates: bool = False
 
@@ -94,12 +94,14 @@ class Statement:
     def bounds_text(self) -> str:
         return render("bigquery", "key_bounds", intermediate=self.intermediate, bounds=self.bounds)
 
-    def kept_text(self) -> str:
-        return render("bigquery", "kept_columns", intermediate=self.intermediate)
+    def unchanged_columns_text(self) -> str:
+        return render("bigquery", "unchanged_columns", intermediate=self.intermediate)
 
     def keeping(self, landed: Collection[str]) -> Statement:
         """Where some changes leave these columns, by their names as landed, as they were."""
-        return replace(self, kept=tuple(c for c in self.others if c.source[0] == "value" and c.source[-1] in landed))
+        return replace(
+            self, unchanged=tuple(c for c in self.others if c.source[0] == "value" and c.source[-1] in landed)
+        )
 
     def unbounded(self) -> Statement:
         """Where a key may be null, its bounds say nothing; the whole table has to be looked at."""

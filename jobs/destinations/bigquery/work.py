@@ -25,7 +25,7 @@ from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.names import merge_prefix
-from jobs.destinations.bigquery.query_parameters import Binding, Values, has_kept, says_op
+from jobs.destinations.bigquery.query_parameters import Binding, Values, has_unchanged, says_op
 from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.side_table import SideTable
@@ -76,7 +76,7 @@ class Work:
         return intermediate_fields(
             self.columns,
             self._order,
-            keeps=can_keep(self.table) and names_unchanged_columns(self.spec),
+            names_unchanged=can_keep(self.table) and names_unchanged_columns(self.spec),
             says_op=self._takes_landed_rows,
         )
 
@@ -121,7 +121,8 @@ class Work:
             shape=RowShape(
                 columns=self.columns,
                 order_by=order.source if order else None,
-                keeps=has_kept(schema) and may_leave_unchanged(self.spec, self.table, context.intermediate),
+                names_unchanged=has_unchanged(schema)
+                and may_leave_unchanged(self.spec, self.table, context.intermediate),
                 judged=any(column.may_refuse for column in refusal.columns),
             ),
             table=self.table,

@@ -210,7 +210,7 @@ class Insertion:
         values = rows.select([column.name]).take(numbers)
         sql, structure = self.fit_sql[column.name]
         try:
-            retried(lambda: self.server.beside(sql, values, structure))
+            retried(lambda: self.server.select_with(sql, values, structure))
         except TerminalError as problem:
             if problem.facts.get("code") not in _DOES_NOT_FIT:
                 raise

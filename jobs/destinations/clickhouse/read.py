@@ -27,7 +27,7 @@ _MOST_COUNTED = 5_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class ClickHouseValues(RowValues):
-    """The server itself shows what it makes of a value; columns that are `apart` are read as texts.
+    """The server itself shows what it makes of a value; columns that are `compared_in_python` are read as texts.
 
     Attributes:
         own: the table's columns.
@@ -38,9 +38,9 @@ class ClickHouseValues(RowValues):
 
     def texts(self) -> Mapping[str, str]:
         """Columns that are read as text, with their types in the table."""
-        types, apart = {c.name: c.type for c in self.own}, {c.name for c in self.apart}
+        types, compared_in_python = {c.name: c.type for c in self.own}, {c.name for c in self.compared_in_python}
         # A key of a named type is looked up as what it was declared as.
-        return {c.name: types[c.name] for c in self.columns if c.name in apart or self._is_renamed_text(c)}
+        return {c.name: types[c.name] for c in self.columns if c.name in compared_in_python or self._is_renamed_text(c)}
 
     def _is_renamed_text(self, column: RowColumn) -> bool:
         return column.name in self.named_types and pa.types.is_string(column.type)
@@ -50,7 +50,7 @@ class ClickHouseValues(RowValues):
         rows = pa.table({own.name: values, _ROW: pa.array(range(len(values)), pa.int64())})
         text = render("clickhouse", "stored_values", column=own)
         structure = f"{quote('clickhouse', own.name)} {own.wire}, {_ROW} Int64"
-        answer: list[object] = self.server.beside(text, rows, structure)["stored"].to_pylist()
+        answer: list[object] = self.server.select_with(text, rows, structure)["stored"].to_pylist()
         return answer
 
 

@@ -42,7 +42,7 @@ class Spread:
         if not rows.num_rows:
             return rows
         asked = rows.select([*self.columns, NUMBER])
-        found = retried(lambda: self.server.beside(self.sql, asked, self.structure))
+        found = retried(lambda: self.server.select_with(self.sql, asked, self.structure))
         return rows.filter(pa.array(np.isin(rows[NUMBER].to_numpy(), found[NUMBER].to_numpy())))
 
     def own_dead_letters(self, dead_letters: pa.Table) -> pa.Table:

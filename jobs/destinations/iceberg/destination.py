@@ -101,7 +101,9 @@ class IcebergDestination(Destination):
         if self.table.mode == "append":
             landed = partial(files_to_copy, context.intermediate, wanted, batches)
             return self._append(context, committed, state, changes, mirrored, landed)
-        changes = replace(changes, few=partial(few_changes, context.intermediate, wanted, batches, changes.keeps))
+        changes = replace(
+            changes, few=partial(few_changes, context.intermediate, wanted, batches, changes.leaves_unchanged)
+        )
         return self._write(context, committed, state, changes, mirrored)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
@@ -154,7 +156,7 @@ class IcebergDestination(Destination):
             wanted=wanted,
             tombstones=(self.catalog.name, *self.tombstones.split(".")) if self.tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
-            keeps=may_leave_unchanged(self.spec, self.table, context.intermediate),
+            leaves_unchanged=may_leave_unchanged(self.spec, self.table, context.intermediate),
         )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.batch import LandedBatch
-from jobs.changes.columns import CHANGES, KEPT, ROWS
+from jobs.changes.columns import CHANGES, ROWS, UNCHANGED
 from jobs.changes.files import LandedFiles
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.last_changes import LastChanges
@@ -26,7 +26,7 @@ def few_changes(
         return None
     operations = CHANGES if wanted.mode == "upsert_delete" else ROWS
     taken = LandedFiles.up_to(batches[-1], landed).taking(operations, wanted.route)
-    paths = [*(c.path for c in wanted.columns), *([(KEPT.name,)] if may_keep else [])]
+    paths = [*(c.path for c in wanted.columns), *([(UNCHANGED.name,)] if may_keep else [])]
     files = PlannedFiles.of(taken, batches, paths, landed.catalog.require(landed.identifier))
     if files.bytes is None or files.bytes > _MOST_BYTES:
         return None

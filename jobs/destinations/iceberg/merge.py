@@ -57,7 +57,7 @@ class Changes:
         tombstones: table that remembers the order of deletes; None where no order is named.
         null_safe: null equals null in a key.
         one_task: does what takes one task of Spark.
-        keeps: changes may leave columns as they were.
+        leaves_unchanged: changes may leave columns as they were.
         missing: only rows that the table lacks; for replay of tables without a unique key.
         truncated_below: the table has rows of a smaller order, which go; None: it has none.
         few: gives the same changes where they are so few and plain that one task can read and apply them.
@@ -69,7 +69,7 @@ class Changes:
     tombstones: tuple[str, ...] | None
     null_safe: bool
     one_task: OneTask
-    keeps: bool = False
+    leaves_unchanged: bool = False
     missing: bool = False
     truncated_below: int | None = None
     few: Callable[[], LastChanges | None] | None = None
@@ -169,7 +169,7 @@ class Changes:
         if not columns.issuperset(self.wanted.keys):
             return None
         order = [self.wanted.order_by] if self.wanted.order_by else []
-        others = [*order, *self._kept, *(_COORDINATES if self._names_rows else ())]
+        others = [*order, *self._unchanged, *(_COORDINATES if self._names_rows else ())]
         search = delta.search_by(self.wanted.keys, [name for name in others if name in columns])
         if search is None:
             return None
@@ -236,12 +236,12 @@ class Changes:
 
     @cached_property
     def _reduction(self) -> Reduction:
-        if not self.keeps:
+        if not self.leaves_unchanged:
             return self.wanted
         return self.wanted.with_unchanged(self.spark)
 
     @property
-    def _kept(self) -> list[str]:
+    def _unchanged(self) -> list[str]:
         return [c.name for c in self._reduction.unchanged]
 
     @property
@@ -282,7 +282,7 @@ class Changes:
             named=self._names_rows,
             null_safe=self.null_safe,
             order_by=self.wanted.order_by,
-            kept=self._kept,
+            unchanged=self._unchanged,
             truncated_below=self.truncated_below,
             **{"bounded": {}, **more},
         )

@@ -28,7 +28,7 @@ def statement(spec: PipelineSpec, table: IcebergTable) -> str:
         null_safe=key.nulls == "match",
         bounded={},
         order_by=spec.changes.ordered_by,
-        kept=(),
+        unchanged=(),
         truncated_below=None,
     )
     return text if table.write == "copy_on_write" else f"{text}\n{_ELSE}"

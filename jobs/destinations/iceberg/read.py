@@ -54,4 +54,4 @@ class IcebergReader(TableReader):
     def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:
         names = [c.name for c in self.values.columns]
         found = spark.sql(self._text("some_rows", columns=names, limit=limit))
-        yield reshaped(found, self.values.as_read, self.values.schema) if self.values.apart else found
+        yield reshaped(found, self.values.as_read, self.values.schema) if self.values.compared_in_python else found

@@ -156,7 +156,7 @@ def made(
 
 def parameters(found: Statement) -> dict[str, str]:
     bounds = {name: "STRING" for b in found.bounds for name in (b.low, b.high)}
-    kept = dict.fromkeys(unchanged_parameters([c.name for c in found.kept]), "STRING")
+    kept = dict.fromkeys(unchanged_parameters([c.name for c in found.unchanged]), "STRING")
     recreated = {f"recreated_{n}": "STRING" for n, _ in enumerate(found.recreated)}
     below = {"below": "INTEGER"} if found.truncated else {}
     return {"first": "INTEGER", "last": "INTEGER", **below, **bounds, **kept, **recreated}
@@ -186,8 +186,8 @@ def test_statement_is_accepted_by_googles_analyzer(case: str, analyze: Callable[
     analyze(found.text(), tables, parameters(found))
     if found.bounds:
         analyze(found.bounds_text(), tables, parameters(found))
-    if found.kept:
-        analyze(found.kept_text(), tables, parameters(found))
+    if found.unchanged:
+        analyze(found.unchanged_columns_text(), tables, parameters(found))
 
 
 @pytest.mark.parametrize(

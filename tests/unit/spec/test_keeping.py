@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobs.changes.columns import KEPT, landing_schema
+from jobs.changes.columns import UNCHANGED, landing_schema
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.unchanged_columns import envelope_rules, kept_columns, unavailable
+from jobs.spec.unchanged_columns import envelope_rules, unavailable, unchanged_columns
 from tests.kit import specs
 
 ICEBERG = specs.table(mode="upsert_delete")
@@ -56,7 +56,7 @@ TRANSFORMED = {"transform": "select * from records"}
 )
 def test_what_becomes_of_a_value_that_is_left_out(made: PipelineSpec, wanted: str) -> None:
     assert unavailable(made) == wanted
-    assert (KEPT in list(landing_schema(made))) == (wanted == "keep")
+    assert (UNCHANGED in list(landing_schema(made))) == (wanted == "keep")
     rules = envelope_rules(made)
     assert rules is not None
     assert rules.unavailable == ("null" if wanted == "null" else "refuse")
@@ -65,10 +65,10 @@ def test_what_becomes_of_a_value_that_is_left_out(made: PipelineSpec, wanted: st
 
 def test_pipeline_without_an_envelope_is_as_it_was() -> None:
     plain = spec(ICEBERG, source={"value": {"columns": COLUMNS}})
-    assert (unavailable(plain), kept_columns(plain), envelope_rules(plain)) == ("refuse", (), None)
+    assert (unavailable(plain), unchanged_columns(plain), envelope_rules(plain)) == ("refuse", (), None)
     assert "kept" not in landing_schema(plain).names
 
 
 def test_columns_that_may_be_kept() -> None:
     """None of the key, none that is required, none of a type that Debezium does not leave out."""
-    assert kept_columns(spec(ICEBERG)) == ("name", "raw", "tags")
+    assert unchanged_columns(spec(ICEBERG)) == ("name", "raw", "tags")

@@ -46,7 +46,7 @@ MERGE: dict[str, Any] = {
     "null_safe": False,
     "bounded": {0: "string", 1: "int"},
     "order_by": None,
-    "kept": [],
+    "unchanged": [],
     "truncated_below": None,
 }
 ROWS: dict[str, Any] = {
@@ -57,7 +57,7 @@ ROWS: dict[str, Any] = {
     "mode": "upsert_delete",
     "touched": None,
     "route": None,
-    "kept": [],
+    "unchanged": [],
     "last": 7,
     "revised": False,
     "has_revision": True,
@@ -83,26 +83,32 @@ LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
 OPEN: dict[str, Any] = {"revised": True, "recreated": [[2, 7], [3]]}
 AT = {"table": LANDED, "snapshot": 42, "until": 9, "revision": 7}
 VERSION: dict[str, Any] = {"order_by": ("value", "version"), "touched": (6, 7)}
-COMPARED: dict[str, Any] = {"found": ["f"], "expected": ["e"], "columns": ["id", "it's `q`"], "keys": KEYS, "kept": []}
+COMPARED: dict[str, Any] = {
+    "found": ["f"],
+    "expected": ["e"],
+    "columns": ["id", "it's `q`"],
+    "keys": KEYS,
+    "unchanged": [],
+}
 SORTED = {**COMPACTION, "strategy": "sort", "sort_by": ["id", "it's `q`"], "target_file_mb": 64}
 
 # The fullest form of every template, and others where parts exclude each other.
 CASES: list[tuple[str, dict[str, Any]]] = [
-    ("carried_forward", {**REDUCED, "kept": LEFT}),
+    ("carried_forward", {**REDUCED, "unchanged": LEFT}),
     ("count_rows", {"table": BRANCH}),
-    ("compared_rows", {**COMPARED, "spans": None, "apart": ["it's `q`"], "kept": ["it's `q`"]}),
-    ("compared_rows", {**COMPARED, "spans": ["s"], "apart": [], "keys": ["_t", "_p", "_o"]}),
+    ("compared_rows", {**COMPARED, "spans": None, "compared_in_python": ["it's `q`"], "unchanged": ["it's `q`"]}),
+    ("compared_rows", {**COMPARED, "spans": ["s"], "compared_in_python": [], "keys": ["_t", "_p", "_o"]}),
     ("dead_letters", {"table": LANDED, "values": True, "headers": True, **OPEN}),
     ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False, **OPEN}),
     ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
-    ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "it's `q`"], "kept": True}),
+    ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "it's `q`"], "unchanged": True}),
     ("keep_tombstones", {**MERGE, "tombstones": TOMBSTONES, "order_by": "version"}),
-    ("kept_columns", AT),
+    ("unchanged_columns", AT),
     ("judged_places", {**ROWS, "first": 3, "touched": (6, 7)}),
     ("judged_places", {**ROWS, "first": 3, "touched": (6, 7), "has_revision": False}),
     ("judged_places", {**ROWS, "first": 3, "mode": "append"}),
     ("key_bounds", {"keys": KEYS, "changes": ["batchmerge_changes"]}),
-    ("landed_rows", {**ROWS, "columns": [*COLUMNS, LEFT[0]], "kept": LEFT}),
+    ("landed_rows", {**ROWS, "columns": [*COLUMNS, LEFT[0]], "unchanged": LEFT}),
     ("landed_rows", {**ROWS, **VERSION, "truncated_below": 7}),
     ("landed_rows", {**ROWS, "revised": True, "touched": (6, 7)}),
     (
@@ -116,7 +122,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("last_delete_per_key", {**REDUCED, "order_by": "version"}),
     ("last_delete_per_key", {**REDUCED, "revised": True}),
     ("merge", {**MERGE, "order_by": "version", "truncated_below": 7}),
-    ("merge", {**MERGE, "columns": [*MERGE["columns"], "body"], "kept": ["body", "delay`s"]}),
+    ("merge", {**MERGE, "columns": [*MERGE["columns"], "body"], "unchanged": ["body", "delay`s"]}),
     ("merge", {**MERGE, "mode": "upsert"}),
     ("merge", {**MERGE, "mode": "delete"}),
     ("merge", {**MERGE, "mode": "delete", "named": True}),
@@ -130,13 +136,16 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("quarantined", {"table": LANDED, **OPEN}),
     ("quarantined", {"table": LANDED, "revised": False, "recreated": []}),
     ("revised_spans", AT),
-    ("row_delta", {**DELTA, "order_by": "delay`s", "kept": ["new", "delay`s"], "broadcast": False}),
+    ("row_delta", {**DELTA, "order_by": "delay`s", "unchanged": ["new", "delay`s"], "broadcast": False}),
     ("row_delta", {**DELTA, "mode": "delete", "order_by": "new"}),
     ("row_delta", {**DELTA, "mode": "delete", "named": True}),
-    ("row_delta", {**DELTA, "target": None, "kept": ["delay`s"]}),
+    ("row_delta", {**DELTA, "target": None, "unchanged": ["delay`s"]}),
     ("some_rows", {"table": BRANCH, "columns": ["id", "it's `q`"], "limit": 10}),
-    ("stale_keys", {**AT, "revised": False, "refused": ["x"], "mode": "upsert", "route": None, "keeps": False}),
-    ("stale_keys", {**AT, "revised": True, "refused": None, "mode": "upsert", "route": None, "keeps": True}),
+    (
+        "stale_keys",
+        {**AT, "revised": False, "refused": ["x"], "mode": "upsert", "route": None, "leaves_unchanged": False},
+    ),
+    ("stale_keys", {**AT, "revised": True, "refused": None, "mode": "upsert", "route": None, "leaves_unchanged": True}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "touched": (6, 7)}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete"}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete", "touched": (6, 7)}),
@@ -147,7 +156,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ON_FILE: dict[str, tuple[str, dict[str, Any]]] = {
     "merge.null_safe": ("merge", {**MERGE, "null_safe": True, "bounded": {}}),
     "expire_snapshots": ("expire_snapshots", {**KEPT, "snapshots": [5, 7]}),
-    "remove_orphan_files": ("remove_orphan_files", {**KEPT, "older_than": "2026-01-01 00:00:00", "by_prefix": False}),
+    "remove_orphan_files": (
+        "remove_orphan_files",
+        {**KEPT, "older_than": "2026-01-01 00:00:00", "by_prefix": False},
+    ),
     "rewrite_data_files": ("rewrite_data_files", {**KEPT, **COMPACTION}),
     "rewrite_data_files.sorted": ("rewrite_data_files", {**KEPT, **SORTED}),
     "rewrite_manifests": ("rewrite_manifests", KEPT),
