@@ -75,7 +75,7 @@ def plan_evolution(
         raise SchemaRefused(
             "; ".join(refused),
             where=table,
-            remedy="mend the declared columns, or change the table by hand, then run again",
+            remedy="correct the declared columns, or change the table by hand, then run again",
             table=table,
         )
     return allowed

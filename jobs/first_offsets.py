@@ -40,6 +40,6 @@ def _named(pipeline: str, start: FromOffsets, partitions: list[TopicPartition], 
         raise ConfigurationError(
             f"`source.start.offsets` names {', '.join(map(str, unknown[:5]))}, which Kafka does not have",
             where=f"pipeline {pipeline}",
-            remedy="mend the topic or partition in `source.start.offsets`",
+            remedy="correct the topic or partition in `source.start.offsets`",
         )
     return {tp: named.get(tp, topics.first[tp]) for tp in partitions}

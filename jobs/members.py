@@ -327,6 +327,6 @@ def _missing(topic: str, pipeline: str) -> TopicMissing:
     return TopicMissing(
         f"topic {topic!r} does not exist, or this user may not see it",
         where=f"pipeline {pipeline}",
-        remedy="create the topic, or mend `source.topics` or the permissions",
+        remedy="create the topic, or correct `source.topics` or the permissions",
         topic=topic,
     )

@@ -75,7 +75,7 @@ def side_by_side(
     members: Sequence[Member], at_once: int, one: Callable[[Member], Outcome[T]], sessions: Sequence[OneSession]
 ) -> Iterator[Outcome[T]]:
     """The outcomes of those that had something to do, or failed, as they come. After a failure sessions are opened
-    anew: it may be one of Spark's."""
+    again: it may be one of Spark's."""
     pool = ThreadPoolExecutor(at_once, "batchmerge-member")
     failed = False
     try:

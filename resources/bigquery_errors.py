@@ -1,4 +1,4 @@
-"""BigQuery's errors in our tree: what to try again, what somebody else won, what a person must mend.
+"""BigQuery's errors in our tree: what to try again, what somebody else won, what a person must fix.
 
 5xx, lost connections, rate limits and quotas become `Unavailable`; 412 and a serialization conflict `CommitFailed`; a
 missing table `TableReplaced`; refused credentials and permissions `ConfigurationError`; everything else is terminal.

@@ -229,7 +229,7 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
     elif code in RETRIABLE_CODES:
         found = Unavailable(f"ClickHouse asks to try again ({label})", where=where)
     elif code in _STORAGE_CODES:
-        found = StorageError(f"{_STORAGE_CODES[code]} ({label})", where=where, remedy="mend the disk, then run again")
+        found = StorageError(f"{_STORAGE_CODES[code]} ({label})", where=where, remedy="repair the disk, then run again")
     elif code in _ACCESS_CODES:
         found = ConfigurationError(f"access denied ({label})", where=where, remedy="check user, password and grants")
     else:

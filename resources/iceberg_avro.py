@@ -1,4 +1,4 @@
-"""What pyiceberg works out anew for each manifest and list of manifests, remembered: schemas, readers and writers.
+"""What pyiceberg works out again for each manifest and list of manifests, remembered: schemas, readers and writers.
 
 They follow from schemas that all of them have in common, and take ten times as long as the few entries of one.
 """

@@ -51,7 +51,7 @@ def catalog_errors(where: str) -> Iterator[None]:
             raise ConfigurationError(
                 f"the catalog's database refuses access: {problem.orig}",
                 where=where,
-                remedy="mend user and password in `uri` of the connection, or the user's rights",
+                remedy="correct user and password in `uri` of the connection, or the user's rights",
             ) from None
         # str(problem) would repeat the statement and its parameters; the driver's own text is enough.
         raise Unavailable(
@@ -80,7 +80,7 @@ def catalog_errors(where: str) -> Iterator[None]:
         raise ConfigurationError(
             f"the catalog refuses access ({type(problem).__name__})",
             where=where,
-            remedy="mend `credential` of its connection (or the token in `properties`), or the user's rights",
+            remedy="correct `credential` of its connection (or the token in `properties`), or the user's rights",
         ) from None
     except RESTError as problem:  # its text is the server's, which may repeat what it was sent
         raise ConfigurationError(
@@ -108,18 +108,18 @@ _NETWORK = {
 
 
 def storage_error(problem: OSError, where: str) -> StorageError | Unavailable:
-    """What a failed read or write of the warehouse means: it may pass, or somebody has to mend it."""
+    """What a failed read or write of the warehouse means: it may pass, or somebody has to correct it."""
     if _ENDED.search(str(problem)):
         return Unavailable(
             "the credentials that the catalog gave for the table have ended",
             where=where,
-            remedy="run again: others are asked for; if it stays, let the catalog give them for longer",
+            remedy="run again: others are asked for; if it happens again, let the catalog give them for longer",
         )
     if problem.errno in _NETWORK or _BUSY.search(str(problem)):
         return Unavailable(
             f"the object store does not do what it is asked: {problem.strerror or problem}",
             where=where,
-            remedy="run again; if it stays, check the store, the network, and its limits of requests",
+            remedy="run again; if it happens again, check the store, the network, and its limits of requests",
         )
     remedy = {
         errno.ENOSPC: "free space on the warehouse's disk",

@@ -104,7 +104,7 @@ class KafkaCluster:
                 raise TopicMissing(
                     f"topic {name!r} does not exist, or this user may not see it",
                     where=f"connection {self.name}",
-                    remedy="create the topic, or mend `source.topics` or the permissions",
+                    remedy="create the topic, or correct `source.topics` or the permissions",
                     topic=name,
                 )
         return sorted(names)

@@ -1,4 +1,4 @@
-"""Kafka's errors in our tree: what to try again, what a newer run took over, what a person must mend.
+"""Kafka's errors in our tree: what to try again, what a newer run took over, what a person must fix.
 
 Codes: librdkafka's page "Error codes", those without an underscore Kafka's own.
 """
@@ -85,7 +85,7 @@ def _classified(error: KafkaError, where: str) -> BatchmergeError:
             f"Kafka refuses access: {error.name()}", where=where, remedy="check credentials and permissions"
         )
     if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        return TopicMissing("a topic is gone", where=where, remedy="create it again, or mend the pipeline file")
+        return TopicMissing("a topic is gone", where=where, remedy="create it again, or correct the pipeline file")
     return Unavailable(
         f"Kafka does not answer as it should: {error.name()}, {error.str()}",
         where=where,

@@ -77,7 +77,7 @@ def _content(file: str) -> bytes:
         raise ConfigurationError(
             f"cannot be read: {problem.strerror}",
             where=file,
-            remedy="mend the path or its permissions in the connections file",
+            remedy="correct the path or its permissions in the connections file",
         ) from None
 
 
@@ -89,7 +89,7 @@ def _plain_key(file: str, password: str) -> str:
         raise ConfigurationError(
             "not a private key in PEM, or not this key's password",
             where=file,
-            remedy="mend `key_file` or `key_password` in the connections file",
+            remedy="correct `key_file` or `key_password` in the connections file",
         ) from None
     form = serialization.PrivateFormat.PKCS8
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()

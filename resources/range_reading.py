@@ -189,7 +189,7 @@ class _Reading:
         return place
 
     def _judged(self, error: KafkaError, before: KafkaError) -> KafkaError:
-        """What is raised when nothing comes any more; most problems of connections librdkafka mends by itself."""
+        """What is raised when nothing comes any more; most problems of connections librdkafka fixes by itself."""
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return before  # librdkafka looks for the group's coordinator, whom nobody needs here
         if error.code() in REFUSED:

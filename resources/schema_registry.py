@@ -159,7 +159,7 @@ class SchemaRegistry:
             raise ConfigurationError(
                 f"a TLS file cannot be used: {problem.strerror or problem}",
                 where=self._where,
-                remedy="mend `ca_file`, `certificate_file` or `key_file`",
+                remedy="correct `ca_file`, `certificate_file` or `key_file`",
             ) from None
 
     def _content(self, answer: httpx.Response) -> Any:
@@ -169,7 +169,7 @@ class SchemaRegistry:
             raise ConfigurationError(
                 f"the registry refuses the credentials (status {answer.status_code})",
                 where=self._where,
-                remedy="mend `username`, `password` or `token` of the connection",
+                remedy="correct `username`, `password` or `token` of the connection",
             )
         if answer.status_code != 200:
             raise TerminalError(

@@ -153,7 +153,7 @@ def _check_reachable(remote: str) -> None:
         raise Unavailable(
             f"no Spark Connect server answers: {problem.strerror or problem}",
             where=remote,
-            remedy="start it (`batchmerge up` for local services), or mend the Spark connection",
+            remedy="start it (`batchmerge up` for local services), or correct the Spark connection",
         ) from None
 
 
@@ -189,7 +189,7 @@ def _unclassified(problem: Exception, where: str) -> BatchmergeError:
         return TransientError(
             f"Spark could not finish the work: {_first_line(problem)}",
             where=where,
-            remedy="run again; if it stays, see the Spark server's log",
+            remedy="run again; if it happens again, see the Spark server's log",
         )
     return TerminalError(
         f"Spark refused the work: {_first_line(problem)}", where=where, remedy="see the Spark server's log"
@@ -197,7 +197,7 @@ def _unclassified(problem: Exception, where: str) -> BatchmergeError:
 
 
 # Iceberg's words for a commit that lost (a newer run may also have swept the attempt's branch away), not its
-# ValidationException: that is also raised for what no retry mends.
+# ValidationException: that is also raised for what no retry fixes.
 _CONFLICT = (
     "CommitFailedException",
     "Cannot commit",

@@ -54,7 +54,7 @@ def last_of_each(keys: list[pa.ChunkedArray]) -> pa.Array:
     numbers = np.zeros(len(keys[0]), np.int64)
     for column in keys:
         coded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
-        # Numbered anew after each column, so that they stay small.
+        # Numbered again after each column, so that they stay small.
         _, numbers = np.unique(numbers * len(coded.dictionary) + coded.indices.to_numpy(), return_inverse=True)
     _, from_the_end = np.unique(numbers[::-1], return_index=True)
     return pa.array(np.sort(len(numbers) - 1 - from_the_end))

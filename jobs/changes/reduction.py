@@ -163,7 +163,7 @@ class Reduction:
 
     @property
     def judged_places(self) -> str:
-        """Records whose rows are judged anew with these changes: ``topic, partition, offset, stands_in`` (a batch)."""
+        """Records whose rows are judged again with these changes: ``topic, partition, offset, stands_in`` (a batch)."""
         return self._render("judged_places", first=self.first)
 
     def _render(self, template: str, **more: object) -> str:

@@ -63,10 +63,10 @@ def _json(text: str, where: str) -> dict[str, str]:
     try:
         document = json.loads(text)
     except ValueError as problem:
-        raise ConfigurationError(f"not JSON: {problem}", where=where, remedy="mend the file") from None
+        raise ConfigurationError(f"not JSON: {problem}", where=where, remedy="correct the file") from None
     inner = document.get("config", document)
     if not isinstance(inner, dict):
-        raise ConfigurationError("`config` is no object", where=where, remedy="mend the file")
+        raise ConfigurationError("`config` is no object", where=where, remedy="correct the file")
     named = {"name": document["name"]} if "config" in document and "name" in document else {}
     return {**named, **{k: _text(v) for k, v in inner.items() if v is not None}}
 

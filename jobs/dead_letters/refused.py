@@ -58,7 +58,7 @@ def _retry(pipeline: Pipeline, destination: Destination) -> RetriedRows | None:
         except BatchmergeError as failed:
             problem = failed
     tried, stay = sum(refused.values()), sum(destination.refused().values())
-    _LOG.info("%s: %d of %d refused rows are mended", destination.name, tried - stay, tried)
+    _LOG.info("%s: %d of %d refused rows are recovered", destination.name, tried - stay, tried)
     return RetriedRows(tried, stay, replayed, problem)
 
 

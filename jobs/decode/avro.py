@@ -204,5 +204,5 @@ def parsed(texts: Sequence[str], named: dict[str, Any]) -> Any:
         for text in texts:
             found = fastavro.parse_schema(plain(json.loads(text)), named_schemas=named)
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, ValueError) as problem:
-        raise ConfigurationError(f"not an Avro schema: {problem}", remedy="mend the schema") from None
+        raise ConfigurationError(f"not an Avro schema: {problem}", remedy="correct the schema") from None
     return found

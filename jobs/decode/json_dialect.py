@@ -46,10 +46,10 @@ class JsonDialect:
             return found
         open_ = np.zeros(len(values), np.bool_)
         open_[rows] = True
-        mended, errors = decode_each(values.filter(arrow(open_)), one_by_one)
+        decoded, errors = decode_each(values.filter(arrow(open_)), one_by_one)
         for index, error in errors.items():
             refuse(int(np.flatnonzero(open_)[index]), error)
-        return pc.replace_with_mask(found, arrow(open_), pa.array(mended, column.type))
+        return pc.replace_with_mask(found, arrow(open_), pa.array(decoded, column.type))
 
     def _read_as(self, kind: pa.DataType) -> pa.DataType | None:
         if pa.types.is_timestamp(kind) and self.timestamps != "ms":

@@ -110,7 +110,7 @@ class Destination(ABC):
     no longer `committed`, be it that another run was faster or that this one slept: a compare-and-set inside the
     commit, never a look before it.
 
-    Errors are those of `resources.errors`: what may pass is a `TransientError`, what a person has to mend a
+    Errors are those of `resources.errors`: what may pass is a `TransientError`, what a person has to fix a
     `TerminalError` that names where and the remedy.
 
     Attributes:

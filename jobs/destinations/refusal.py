@@ -1,4 +1,4 @@
-"""Rows that a table's system cannot hold: found before they are sent, set to fit where the file says so, else refused.
+"""Rows that a table's system cannot hold: found before they are sent, adjusted where the file says so, else refused.
 
 One policy for every kind: a refused row is left out, whatever the mode, before changes are reduced to one per key. So
 it never depends on how the log was cut. It becomes a dead letter in the table's side table (`on_bad_record:
@@ -70,7 +70,7 @@ class HeldColumn:
     Attributes:
         name: in the rows. label: in the table, for people.
         type: of the table's column, in the words of its system.
-        fixed: a value that is set to fit would be another key, or another place in the order.
+        fixed: an adjusted value would be another key, or another place in the order.
     """
 
     name: str
@@ -88,7 +88,7 @@ class HeldColumn:
         return self.held.unreadable is not None or _has_limits(self.declared, self.held)
 
     @property
-    def may_be_set_to_fit(self) -> bool:
+    def may_be_adjusted(self) -> bool:
         """Values outside of its range may be clamped or nulled, where the file says so."""
         return not self.is_key and not self.fixed and _has_ranges(self.declared, self.held)
 
@@ -100,16 +100,16 @@ class Fit:
     Attributes:
         rows: those that the table holds, in their order.
         dead_letters: one of each of the others.
-        set_to_fit: which of `rows` have a value that was set to fit.
+        adjusted: which of `rows` have a value that was clamped or set to null.
     """
 
     rows: pa.Table
     dead_letters: pa.Table
-    set_to_fit: Mask
+    adjusted: Mask
 
     @property
     def out_of_range(self) -> int:
-        return int(self.set_to_fit.sum())
+        return int(self.adjusted.sum())
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Refusal:
         for column in self.columns:
             if not column.may_refuse:
                 continue
-            rows, adjusted = self._set_to_fit(rows, column)
+            rows, adjusted = self._adjusted_values(rows, column)
             changed |= adjusted
             for reason, flawed in self._flaws(rows, column):
                 kept, more = self.parted(rows, flawed, column, reason)
@@ -170,10 +170,10 @@ class Refusal:
             )
         return rows.filter(pa.array(~flawed)), self._dead_letters(bad, column, reason)
 
-    def _set_to_fit(self, rows: pa.Table, column: HeldColumn) -> tuple[pa.Table, Mask]:
+    def _adjusted_values(self, rows: pa.Table, column: HeldColumn) -> tuple[pa.Table, Mask]:
         """The rows with values of this column brought into its range, and which rows that has changed."""
         unchanged = np.zeros(rows.num_rows, dtype=bool)
-        if self.out_of_range == "refuse" or not column.may_be_set_to_fit:
+        if self.out_of_range == "refuse" or not column.may_be_adjusted:
             return rows, unchanged
         before = _judged(rows, column, out_of_range(whole(rows[column.name]), column.held))
         if not before.any():
@@ -232,14 +232,14 @@ def check_limits(spec: PipelineSpec, where: str, refused: int, changes: int, bat
     """Stops a merge of so many batches before it is committed, where it refuses more than `dead_letters` allows.
 
     Raises:
-        BadRecords: the same rows give the same answer, until the file is mended.
+        BadRecords: the same rows give the same answer, until the file is corrected.
     """
     limit = spec.dead_letters.refused(refused, changes, batches)
     if refused and limit:
         raise BadRecords(
             f"{refused} of {changes} rows cannot be stored, {limit}",
             where=where,
-            remedy="mend the table's options, or raise the limits in `dead_letters`",
+            remedy="correct the table's options, or raise the limits in `dead_letters`",
             refused=refused,
         )
 

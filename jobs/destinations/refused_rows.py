@@ -15,7 +15,7 @@ KIND = "refused"
 
 
 def with_refused(counts: MergeCounts, spec: PipelineSpec, refused: int, out_of_range: int) -> MergeCounts:
-    """The same with what was refused, as the policy names it, and what was set to fit."""
+    """The same with what was refused, as the policy names it, and what was adjusted."""
     skips = spec.on_bad_record == "skip"
     return replace(counts, out_of_range=out_of_range, **{"skipped" if skips else "refused": refused})
 
@@ -36,7 +36,7 @@ def list_command(pipeline: str) -> str:
 
 
 def retry_command(pipeline: str) -> str:
-    """Brings refused rows in once the table's options are mended."""
+    """Brings refused rows in once the table's options are corrected."""
     return f"batchmerge dead-letters retry {pipeline}"
 
 

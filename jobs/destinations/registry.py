@@ -73,10 +73,10 @@ def _load(point: EntryPoint, package: str) -> Kind[Any]:
         raise ConfigurationError(
             f"{point.value} cannot be loaded: {type(problem).__name__}: {problem}",
             where=where,
-            remedy="mend or uninstall that package",
+            remedy="update or uninstall that package",
         ) from problem
     if problems := _problems(point.name, kind):
-        raise ConfigurationError("; ".join(problems), where=where, remedy="mend or uninstall that package")
+        raise ConfigurationError("; ".join(problems), where=where, remedy="update or uninstall that package")
     loaded: Kind[Any] = kind
     return loaded
 

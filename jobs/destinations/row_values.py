@@ -29,7 +29,7 @@ class RowValues:
     Attributes:
         columns: of the table's rows, under their names there (`Kind.columns`).
         named_types: columns whose type in the table the pipeline file names, as they are declared.
-        held: what the columns hold, where values may be set to fit (`out_of_range`).
+        held: what the columns hold, where values may be adjusted (`out_of_range`).
         empty_is_null: the system does not distinguish an empty array from a null one.
     """
 
@@ -42,7 +42,7 @@ class RowValues:
 
     @property
     def compared_in_python(self) -> list[RowColumn]:
-        """Nested columns, those of `named_types`, and those set to fit.
+        """Nested columns, those of `named_types`, and adjusted ones.
 
         Keys and coordinates are never among these: by them rows are looked up.
         """
@@ -73,7 +73,7 @@ class RowValues:
         """
         if not len(expected):
             return np.zeros(0, bool)
-        texts = self._texts(self.stored(column, self._set_to_fit(column, expected)))
+        texts = self._texts(self.stored(column, self._adjusted_values(column, expected)))
         pairs = zip(texts.to_pylist(), found.to_pylist(), strict=True)
         return np.fromiter((one != other for one, other in pairs), bool, len(expected))
 
@@ -82,7 +82,7 @@ class RowValues:
         del column
         return list(values.to_pylist())
 
-    def _set_to_fit(self, column: RowColumn, values: pa.Array) -> pa.Array:
+    def _adjusted_values(self, column: RowColumn, values: pa.Array) -> pa.Array:
         """As a merge has set them (`out_of_range`)."""
         held = self._fitted.get(column.name)
         if held is None or self.out_of_range == "refuse":
@@ -91,7 +91,7 @@ class RowValues:
 
     @property
     def _fitted(self) -> dict[str, HeldColumn]:
-        return {c.label: c for c in self.held if self.out_of_range != "refuse" and c.may_be_set_to_fit}
+        return {c.label: c for c in self.held if self.out_of_range != "refuse" and c.may_be_adjusted}
 
     def _texts(self, values: Sequence[object]) -> pa.Array:
         return pa.array([comparable(value, self.empty_is_null) for value in values], pa.string())

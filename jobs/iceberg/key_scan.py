@@ -49,7 +49,7 @@ class Keys:
         parts = list[npt.NDArray[np.int64]]()
         before = np.zeros(len(self.rows), np.int64)
         for column, distinct in zip(self.rows.columns, self._distinct, strict=True):
-            # Numbered anew after each column, so that they stay small.
+            # Numbered again after each column, so that they stay small.
             part, before = np.unique(before * len(distinct) + _indices(column, distinct), return_inverse=True)
             parts.append(part)
         return parts

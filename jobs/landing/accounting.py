@@ -39,7 +39,7 @@ def check(batch: Batch, readings: int, where: str, found: TaskReport, added_rows
             f"{batch}: {counts.read} records were read, {counts.landed} landed, {counts.quarantined} quarantined, "
             f"{counts.skipped} skipped, {counts.filtered} filtered and {added_rows} written; nothing was published",
             where=where,
-            remedy="run again; if it stays, report it with the Spark server's log",
+            remedy="run again; if it happens again, report it with the Spark server's log",
         )
     return counts
 
@@ -72,8 +72,8 @@ def refuse_bad_records(
     raise BadRecords(
         f"{batch} has {found} bad records{f', {limit}' if limit else ''}, for example {shown}",
         where=where,
-        remedy="mend the producer or the declared columns, or raise the limits in `dead_letters`"
+        remedy="correct the producer or the declared columns, or raise the limits in `dead_letters`"
         if limit
-        else "mend the producer or the declared columns, or set `on_bad_record: quarantine`",
+        else "correct the producer or the declared columns, or set `on_bad_record: quarantine`",
         quarantined=found,
     )

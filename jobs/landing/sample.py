@@ -55,7 +55,7 @@ def sampled_key(
     for topic, decoded in sampled.items():
         if decoded.errors and not decoded.unknown:
             text = f"the newest keys cannot be read: {next(iter(decoded.errors.values())).message}"
-            raise ConfigurationError(text, where=f"topic {topic}", remedy="mend `source.key`: format and registry")
+            raise ConfigurationError(text, where=f"topic {topic}", remedy="correct `source.key`: format and registry")
     keys = {topic: decoded.unknown for topic, decoded in sampled.items()}
     first, *others = keys
     for other in others:

@@ -167,5 +167,5 @@ def _check_once(tp: TopicPartition, read: list[OffsetRange], wanted: OffsetRange
         raise InvariantBroken(
             f"offsets of {tp} were read that the batch does not have, or twice; nothing was published",
             where=where,
-            remedy="run again; if it stays, report it with the Spark server's log",
+            remedy="run again; if it happens again, report it with the Spark server's log",
         )

@@ -38,7 +38,7 @@ def avro_wire(texts: Sequence[str], where: str = "Avro schema") -> Wire:
             found = _Reader(named, where).read(json.loads(text), "")
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise ConfigurationError(
-                f"this is no Avro schema: {type(problem).__name__}: {problem}", where=where, remedy="mend the schema"
+                f"this is no Avro schema: {type(problem).__name__}: {problem}", where=where, remedy="correct the schema"
             ) from None
     return found
 
@@ -107,7 +107,7 @@ class _Reader:
         full = full if full in self._named else name
         if full not in self._named:
             raise ConfigurationError(
-                f"the type {name} is not defined", where=self._where, remedy="register what it refers to, or mend it"
+                f"the type {name} is not defined", where=self._where, remedy="register what it refers to, or correct it"
             )
         # A record in itself has no column type, but its other fields can be read.
         return self._named[full] or Wire("recursive record", name=full)

@@ -138,12 +138,12 @@ def compiled(texts: tuple[str, ...], names: tuple[str, ...]) -> bytes:
         for path, text in zip(paths, texts, strict=True):
             file = (root / path).resolve()
             if not file.is_relative_to(root.resolve()):
-                raise ConfigurationError(f"a Protobuf import leaves its folder: {path}", remedy="mend the import")
+                raise ConfigurationError(f"a Protobuf import leaves its folder: {path}", remedy="correct the import")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         output = root / "descriptors"
         well_known = str(importlib.resources.files("grpc_tools") / "_proto")
         arguments = ["protoc", f"-I{root}", f"-I{well_known}", "--include_imports", f"--descriptor_set_out={output}"]
         if protoc.main([*arguments, str(root / paths[-1])]) != 0:
-            raise ConfigurationError("the Protobuf compiler does not accept the schema", remedy="mend the schema")
+            raise ConfigurationError("the Protobuf compiler does not accept the schema", remedy="correct the schema")
         return output.read_bytes()

@@ -50,7 +50,7 @@ class Refused:
         return ConfigurationError(
             "; ".join(mistake.placed for mistake in self.mistakes),
             where=f"pipeline {pipeline}",
-            remedy=f"{'; '.join(remedies) or 'mend it'}, {alone}",
+            remedy=f"{'; '.join(remedies) or 'correct it'}, {alone}",
         )
 
 

@@ -191,4 +191,4 @@ def _text(expression: exp.Expr) -> str:
 
 
 def _wrong(what: str) -> ConfigurationError:
-    return ConfigurationError(what, where="transform", remedy="mend the statement")
+    return ConfigurationError(what, where="transform", remedy="correct the statement")

@@ -35,4 +35,4 @@ def _refused(verdict: Verdict) -> str:
 def _remedy(pipeline: str, verdicts: Sequence[Verdict]) -> str:
     if not any(verdict.refused for verdict in verdicts):
         return ""
-    return f" (see `{list_command(pipeline)}`, mend the table's options, then `{retry_command(pipeline)}`)"
+    return f" (see `{list_command(pipeline)}`, correct the table's options, then `{retry_command(pipeline)}`)"

@@ -73,7 +73,7 @@ def batchmerge() -> None:
 
     Services, their data and connections.yaml are in one data folder: $BATCHMERGE_HOME, or .batchmerge here.
 
-    Exit codes: 0 done, 1 a table is not right (demo, verify), 2 something has to be mended, 3 try again later,
+    Exit codes: 0 done, 1 a table is not right (demo, verify), 2 something needs a fix, 3 try again later,
     130 cancelled.
     """
 

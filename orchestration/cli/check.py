@@ -36,7 +36,7 @@ def check(pipelines: tuple[str, ...], files_only: bool) -> None:
     """Check the connections file and the pipeline files, and ask every system that they name.
 
     All pipelines, or only PIPELINES. Changes nothing. All mistakes in files are reported at once, each with line and
-    column. Columns with rows that a table is certain to refuse are warned of. Exit code 2: something has to be mended;
+    column. Columns with rows that a table is certain to refuse are warned of. Exit code 2: something needs a fix;
     3: a system does not answer now.
     """
     found = list[_Answer]()

@@ -86,16 +86,16 @@ def retry(pipeline: str, no_wait: bool) -> None:
     for table, one in merged.items():
         _say_merged(table, one.batches, one.merged)
     for table, rows in refused.items():
-        output.say(f"{rows.tried - rows.stay:,} of {rows.tried:,} rows that {table} refused are mended")
+        output.say(f"{rows.tried - rows.stay:,} of {rows.tried:,} rows that {table} refused are recovered")
         for replayed in rows.replayed:
             _say_merged(table, replayed.batches, replayed.merged)
         if rows.stay:
-            output.say(f"  {rows.stay:,} stay: mend the table's options by what `{list_command(pipeline)}` says")
+            output.say(f"  {rows.stay:,} stay: correct the table's options by what `{list_command(pipeline)}` says")
     raise_worst([*failed, *done.applied.failed.values(), *(rows.problem for rows in refused.values() if rows.problem)])
     tables = {table: asdict(one.merged.counts) for table, one in merged.items()}
-    mended = {table: {"tried": rows.tried, "mended": rows.tried - rows.stay} for table, rows in refused.items()}
+    recovered = {table: {"tried": rows.tried, "mended": rows.tried - rows.stay} for table, rows in refused.items()}
     counts = {"tried": done.tried, "recovered": done.recovered, "gone": done.gone}
-    output.result({**counts, "tables": tables, "refused": mended})
+    output.result({**counts, "tables": tables, "refused": recovered})
 
 
 def _say_merged(table: str, batches: Sequence[LandedBatch], merged: Merged) -> None:

@@ -24,7 +24,7 @@ def maintain(pipeline: str, no_wait: bool) -> None:
     """Compact, expire and clean up the tables of PIPELINE, beside its runs. What it does is in its file
     (`maintenance`).
 
-    Exit code 2: something has to be mended; 3: try again later. Tasks that failed keep no other from being done.
+    Exit code 2: something needs a fix; 3: try again later. Tasks that failed keep no other from being done.
     """
     spec = pipeline_spec(pipeline)
     name, topics = launched(pipeline, spec)

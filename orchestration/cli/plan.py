@@ -20,7 +20,7 @@ def plan(pipeline: str, sql: bool) -> None:
     """Show what the next run of PIPELINE would do, without doing it.
 
     Offsets of the next batch, batches that wait for each table, tables that would be created, columns that would be
-    added, the SQL and the commit. Exit code 2: something in it would fail and has to be mended; 3: try again later.
+    added, the SQL and the commit. Exit code 2: something in it would fail and needs a fix; 3: try again later.
     """
     connections = load_connections()
     members = open_members(pipeline, connections)

@@ -64,7 +64,7 @@ def replay(
     """Bring records into the tables of PIPELINE again: landed ones (--from, --batches), or from Kafka.
 
     Landed ones leave every table as if it had never been replayed. From Kafka come records that are not landed any
-    more, that were before the pipeline's start, or that a mended pipeline file now reads in another way. They land as a
+    more, that were before the pipeline's start, or that a corrected pipeline file now reads differently. They land as a
     batch of their own, at the places that they always had, and go into all tables: newer rows stay, and a table of
     mode append gets the rows that it lacks. Committed offsets never move.
 

@@ -25,7 +25,7 @@ def show_run(result: RunResult, pipeline: str) -> None:
         if step.problem:
             click.echo(f"{step.asset}: {step.problem}", err=True)
         if refused := step.metadata.get("refused"):
-            see = f"see `{list_command(pipeline)}`, mend the table's options, then `{retry_command(pipeline)}`"
+            see = f"see `{list_command(pipeline)}`, correct the table's options, then `{retry_command(pipeline)}`"
             click.echo(f"{step.asset} refuses {refused:,} rows: {see}", err=True)
     output.result(result)
 

@@ -34,7 +34,7 @@ def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: 
     """Advance PIPELINE: land what is new in Kafka, merge it into every table. PIPELINE/TOPIC (`for_each`) advances
     that topic alone.
 
-    The run shows up in Dagster like any other (`batchmerge ui`). Exit code 2: something has to be mended; 3: try again
+    The run shows up in Dagster like any other (`batchmerge ui`). Exit code 2: something needs a fix; 3: try again
     later. What other tables have got stays.
     """
     if until_caught_up and max_batches is not None:

@@ -25,7 +25,7 @@ _WORDS = """
 behind: records that Kafka has and the table has not, and how long ago it had everything (caught up through)
 complete through: every record up to this time is in the table, of every partition (VTTS, valid-through timestamp)
 dead letters: records that cannot be read: `batchmerge dead-letters list <pipeline>`
-rows refused: landed rows that the table cannot store; mend its options: `batchmerge dead-letters retry <pipeline>`
+rows refused: landed rows that the table cannot store; correct its options: `batchmerge dead-letters retry <pipeline>`
 stale keys: keys whose newest change is a dead letter or refused, so that the table has an older row of them"""
 
 

@@ -108,7 +108,7 @@ def stale_result(key: dg.AssetKey, stale: int, pipeline: str) -> dg.AssetCheckRe
     """Warns of rows that are older than what was sent; never stops anything."""
     wrong = []
     if stale:
-        remedy = f"see `{list_command(pipeline)}`, mend the file, then `{retry_command(pipeline)}`"
+        remedy = f"see `{list_command(pipeline)}`, correct the file, then `{retry_command(pipeline)}`"
         wrong = [f"the newest change of {stale} keys is a dead letter, the table has what was before it: {remedy}"]
     return _result(STALE, key, wrong, {metadata.STALE_KEYS: stale}, dg.AssetCheckSeverity.WARN)
 

@@ -1,7 +1,7 @@
 """Judging what a file says by a pydantic model: every mistake at once, at the path at which it was written.
 
 Pydantic stops at the first layer that is wrong: rules between options are not asked while one option is. So what was
-found is mended in a copy (a misspelt key gets the name that was meant, a wrong value is taken out) and the copy is
+found is corrected in a copy (a misspelt key gets the name that was meant, a wrong value is taken out) and the copy is
 judged again, until nothing is left. What would only follow from a value that was taken out is not reported.
 """
 
@@ -57,7 +57,7 @@ def examine(model: type[M], document: Any, unclear: Iterable[Path] = (), show_va
             written = copied.as_written(mistake)
             if written not in found and not copied.follows(written):
                 found.append(written)
-        if not copied.mend(judged):
+        if not copied.correct(judged):
             break
     return Examined(None, found)
 
@@ -167,7 +167,7 @@ def _value(document: Any, path: Path) -> Any:
 
 @dataclass
 class _Copy:
-    """A copy of the document in which mistakes are mended, and how to get back from it to what was written.
+    """A copy of the document in which mistakes are corrected, and how to get back from it to what was written.
 
     Attributes:
         unclear: paths, as written, whose values were taken out.
@@ -202,7 +202,7 @@ class _Copy:
         paths = (mistake.path, *mistake.goes_by)
         return inside or any(_overlap(path, gone) for path in paths for gone in self.unclear)
 
-    def mend(self, judged: list[tuple[Any, Mistake]]) -> bool:
+    def correct(self, judged: list[tuple[Any, Mistake]]) -> bool:
         """Whether anything could be done about mistakes, each with pydantic's error."""
         done: list[Path] = []
         # What comes later in a list first: the numbers of what comes before stay.

@@ -198,4 +198,4 @@ def _syntax(problem: yaml.MarkedYAMLError) -> Mistake:
         match = re.search(pattern, said)
         if match:
             return Mistake((), "not YAML: " + what.format(*match.groups()), remedy.format(*match.groups()))
-    return Mistake((), f"not YAML: {said}", "mend the line, or the one above it")
+    return Mistake((), f"not YAML: {said}", "correct the line, or the one above it")

@@ -36,5 +36,5 @@ def _look_up(reference: re.Match[str], at: Path, found: list[Mistake]) -> str:
         return FilePath(name).read_text().strip()
     except OSError as problem:
         what = f"cannot read {name}: {problem.strerror}"
-        found.append(Mistake(at, what, "mend the path or its permissions"))
+        found.append(Mistake(at, what, "correct the path or its permissions"))
         return ""

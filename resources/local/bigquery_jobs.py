@@ -1,4 +1,4 @@
-"""Mends what a killed BigQuery emulator leaves: jobs that say RUNNING for ever.
+"""Repairs what a killed BigQuery emulator leaves: jobs that say RUNNING for ever.
 
 BigQuery itself always knows what became of a job. The emulator writes a job's outcome after its data, in another
 database file, so after a kill a job may be over in the one and running in the other. Its data is in DuckLake, which

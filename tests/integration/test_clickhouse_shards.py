@@ -155,7 +155,7 @@ def test_endpoint_that_is_down_holds_back_its_own_rows_alone(
             assert pipeline.destination(flow.table(mode)).lacks(newest)
         others = with_connection(connections, "clickhouse", known.model_copy(update={"endpoints": through[::2]}))
         ahead = {mode: rows(others, flow.table(mode)) for mode in MODES}
-        wire.mend()
+        wire.restore()
         for mode in MODES:
             done = _merged(pipeline, flow.table(mode))
             assert done.batches[0].number == before[mode].batches[-1].number + 1

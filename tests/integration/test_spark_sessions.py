@@ -102,7 +102,7 @@ def test_what_was_cut_off_goes_on_when_the_network_is_back(
         until(lambda: list(tmp_path.iterdir()), what="the first task")
         wire.cut()
         until(lambda: "does not answer" in caplog.text, what="word of it")
-        wire.mend()
+        wire.restore()
         assert len(work.result()) == 20
         spark.stop()
     assert "cut/landing" in caplog.text

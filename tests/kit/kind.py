@@ -31,7 +31,7 @@ class KindUnderTest:
             it holds whatever can be landed.
         fitting: what Spark makes of that column `odd` so that the table holds it.
         dead_letters_written: the boundary after which its side table has the dead letters of uncommitted rows.
-        mended: options of a table that holds it, as it is or set to fit.
+        mended: options of a table that holds it, as it is or adjusted.
         needs_state: modes of which a table with rows whose state was lost is refused: its rows would come twice.
         topics_told_by: metadata columns that tell rows of a recreated topic from older ones (`tells_topics_apart`).
         written: the boundary between the data's arrival in the system and the commit.

@@ -36,7 +36,7 @@ class Wire:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def cut(self) -> None:
-        """Ends all connections at once, and accepts none until `mend`."""
+        """Ends all connections at once, and accepts none until `restore`."""
         with self._lock:
             self.is_cut = True
             for end in self._ends:
@@ -45,7 +45,7 @@ class Wire:
                 end.close()
             self._ends.clear()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self.cut_after, self.is_cut = None, False
 
     def serve(self, listener: socket.socket) -> None:

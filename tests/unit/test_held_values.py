@@ -1,4 +1,4 @@
-"""Values that a system cannot hold are found, and set to fit, wherever they are nested."""
+"""Values that a system cannot hold are found, and adjusted, wherever they are nested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows a table refuses, which are set to fit, and what is told of them."""
+"""Which rows a table refuses, which are adjusted, and what is reported of them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A landed row has the shape of the intermediate table (`key`, `value`, `partitionTime`, `i`, `batchNumber`) with more
 beside it, which a load passes over (vendor page "REST: JobConfigurationLoad", `ignoreUnknownValues`). Then no row
 passes through the run, however large the batch: BigQuery reads what Spark has landed. A landed delete may have a value,
-so the intermediate table of such a table has `op` too, and the merge goes by it. Spark's tasks write rows anew all the
+so the intermediate table of such a table has `op` too, and the merge goes by it. Spark's tasks write rows again all the
 same where the table's rows are not the landed ones: only some of them (routes), another shape (an order, metadata
 columns, sanitised names), or types that load jobs read in a way of their own (bytes, arrays, maps, DATETIME,
 BIGNUMERIC); and where files hold dead letters beside the rows.

@@ -1,4 +1,4 @@
-"""What was refused of the rows of loads, and how many were set to fit; jobs say it to others in labels. Pure."""
+"""What was refused of the rows of loads, and how many were adjusted, with the labels that carry both. Pure."""
 
 from __future__ import annotations
 

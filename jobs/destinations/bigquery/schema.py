@@ -44,7 +44,7 @@ def plan_changes(table: str, present: Fields, wanted: Fields, rules: Evolution) 
         raise SchemaRefused(
             "; ".join(foreign),
             where=table,
-            remedy="name the table's type in `column_types`, mend the declared columns, or change the table by hand",
+            remedy="name the table's type in `column_types`, correct the declared columns, or change the table by hand",
             table=table,
         )
     return plan_evolution(table, _compared(present, present), _compared(wanted, present), rules)

@@ -30,7 +30,7 @@ def held_columns(spec: PipelineSpec, table: ClickHouseTable) -> tuple[HeldColumn
 
 
 def held_column(column: Column, table: ClickHouseTable, order_by: str | None) -> HeldColumn:
-    """What a column holds. What a named type (`column_types`) does not, the server refuses, unless it is set to fit.
+    """What a column holds. What a named type (`column_types`) does not, the server refuses, unless it is adjusted.
 
     Args:
         order_by: the column that orders the changes to one key.

@@ -53,7 +53,7 @@ class Inserted:
     """What was inserted, in rows.
 
     Attributes:
-        deletes, out_of_range: are among `rows`; the latter have a value that was set to fit.
+        deletes, out_of_range: are among `rows`; the latter have a value that was clamped or set to null.
         refused: are not.
         written: as the server says.
     """
@@ -152,7 +152,7 @@ class Insertion:
         # After the rows: otherwise a crash in between could leave a dead letter of a row that a fixed table takes.
         self._keep(chunk, dead_letters)
         deletes = pc.sum(good[DELETED]).as_py() or 0 if DELETED in good.column_names else 0
-        out_of_range = int(fit.set_to_fit[good[NUMBER].to_numpy()].sum())
+        out_of_range = int(fit.adjusted[good[NUMBER].to_numpy()].sum())
         return Inserted(good.num_rows, deletes, dead_letters.num_rows, out_of_range, written)
 
     def _own(self, rows: pa.Table, dead_letters: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -257,7 +257,7 @@ def _coordinates(chunk: Chunk, only: Only | None) -> dict[str, object]:
 
 
 def _without(dead_letters: pa.Table) -> str:
-    """Sets the token of an insert apart that leaves these rows out: with a mended type they are sent too."""
+    """Sets the token of an insert apart that leaves these rows out: with a corrected type they are sent too."""
     if not dead_letters.num_rows:
         return ""
     places = dead_letters.select(["topic", "partition", "offset"]).to_pylist()

@@ -74,7 +74,7 @@ class Inserts:
     def _chunks(self, held: Lease, step: Step, only: Only) -> Inserted:
         shard = self.shard
         insertion = self._insertion(held, step.batches, step.chunks, held.token, only, step.last)
-        # What an earlier attempt at this step has refused, this one judges anew.
+        # What an earlier attempt at this step has refused, this one judges again.
         known = () if only is Only.ALL else shard.dead_letters.attempts(step.first, step.last)
         inserted = self._rows(step.batches).insert(insertion, shard.where)
         check_limits(shard.spec, shard.where, inserted.refused, inserted.rows + inserted.refused, len(step.batches))

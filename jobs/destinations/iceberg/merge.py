@@ -141,7 +141,7 @@ class Changes:
             raise InvariantBroken(
                 f"{report.effect.changes} changes were written of {changes}; nothing was published",
                 where=delta.identifier,
-                remedy="run again; if it stays, report it with the Spark server's log",
+                remedy="run again; if it happens again, report it with the Spark server's log",
             )
         return report
 
