@@ -100,7 +100,7 @@ class Members:
         one_task: OneTask | None = None,
         events: SharedEvents | None = None,
     ) -> Pipeline:
-        """The member as a pipeline; where records name tables, the whole one, about one name."""
+        """Opens the member as a pipeline. Where records name tables, it is the whole pipeline, limited to one name."""
         named = self.spec.new_tables is not None
         return Pipeline(
             member.name,
@@ -269,7 +269,7 @@ class Members:
         return self._roles.setdefault(role, SharedEvents(self.name, self.spec.control, self._kafka, self.run_id, role))
 
     def _shared_session(self, role: str) -> OneSession:
-        """For as long as the members are at work, which may be many times over."""
+        """The session of this role, which lives as long as the members do."""
         return self._sessions.setdefault(role, OneSession(partial(self._session, role)))
 
     def _session(self, role: str) -> SparkSession:

@@ -113,7 +113,8 @@ def partitions_with_new_leader(
 
 
 def refuse_cut_off(committed: CommittedState, ends: Mapping[TopicPartition, int | None]) -> None:
-    """
+    """Refuses to plan where a new leader has cut off the log below a committed offset.
+
     Args:
         ends: where the log was cut off below the committed offset; None where Kafka does not say at which offset.
 

@@ -31,11 +31,10 @@ class Outcome(Generic[T]):
 
 
 class OneSession(dict[str, SparkSession]):
-    """The sessions of a member as one that a worker has, or all: opened when it is first asked for, whatever the role
-    is.
+    """One Spark session for every role of a member; opened at first use, and shared by whoever holds it.
 
     Attributes:
-        over: nobody gets it any more.
+        over: closed for good; asking for it raises Interrupted.
     """
 
     def __init__(self, open_: Callable[[], SparkSession]) -> None:
@@ -74,8 +73,8 @@ def outcome_of(member: Member, work: Callable[[], T | None]) -> Outcome[T]:
 def side_by_side(
     members: Sequence[Member], at_once: int, one: Callable[[Member], Outcome[T]], sessions: Sequence[OneSession]
 ) -> Iterator[Outcome[T]]:
-    """The outcomes of those that had something to do, or failed, as they come. After a failure sessions are opened
-    again: it may be one of Spark's."""
+    """Yields outcomes as they come, without those of members that had nothing to do. After a failure, which may be
+    Spark's, sessions are opened again."""
     pool = ThreadPoolExecutor(at_once, "batchmerge-member")
     failed = False
     try:

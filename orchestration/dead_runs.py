@@ -15,9 +15,9 @@ import dagster as dg
 from orchestration.names import PIPELINE_TAG
 from orchestration.run_process import end_leftovers, process_state, where, will_not_begin
 
-# A step of a finished run may still be at its last words.
+# Seconds that a step of a finished run may take to end.
 _GRACE = 60
-# A run of a command that was killed right after it had made the run is never started.
+# A command that is killed right after it has created a run never starts it.
 _NOT_BEGUN = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING]
 _IN_PROGRESS = [*_NOT_BEGUN, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 

@@ -50,11 +50,11 @@ def _since(begun: datetime | None) -> str:
 
 @dataclass
 class PoolWaits:
-    """What the waiting of one run's steps came to.
+    """How the steps of one run wait for pools.
 
     Attributes:
         wait: False: a step that finds its pool taken ends the run instead.
-        refusal: set where that happened.
+        refusal: the error of a step that was not to wait.
     """
 
     instance: dg.DagsterInstance
@@ -65,7 +65,7 @@ class PoolWaits:
     _reported_at: dict[str, float] = field(default_factory=dict)
 
     def at(self, pool: str, run_id: str) -> bool:
-        """Called each time that a claim of the pool was refused. Whether something was freed meanwhile."""
+        """Sleeps after a refused claim of the pool; True if a dead run's slot was freed meanwhile."""
         now, freed = time.monotonic(), False
         if now - self._looked > _LOOK_EVERY:
             self._looked = now

@@ -138,13 +138,12 @@ class Destination(ABC):
         """
 
     def parts(self) -> Sequence[Destination]:
-        """Those of it that go on without each other, each with a committed state of its own (`committed` is the oldest
-        of them): the endpoints that rows are spread over. Itself, where there are none."""
+        """The endpoints that rows are spread over, each with a committed state of its own; otherwise the table itself.
+        `committed` is the oldest of these states."""
         return [self]
 
     def states(self) -> list[CommittedState | None]:
-        """The committed state of each part. One that does not answer holds back no other, and has none here: a merge
-        says of it what is the matter."""
+        """The committed state of each part. It is None for a part that does not answer; a merge reports the problem."""
         parts = self.parts()
         if len(parts) == 1:
             return [self.committed()]
@@ -157,13 +156,13 @@ class Destination(ABC):
         return found
 
     def lacks(self, commit_id: str) -> bool:
-        """Whether a part of it has not committed this batch, the newest; a look at committed states."""
+        """Whether any part has not committed this batch, which is the newest."""
         return any(state is None or state.commit_id != commit_id for state in self.states())
 
     def settle(self) -> None:  # noqa: B027  # nothing is left open where data and state move together
-        """Lets `committed` say what a run has committed that died before it could write that down.
+        """Completes the committed state of a run that died between its commit and its note of it.
 
-        Asked before a person decides where to go on: then the landed batches may be gone that say it otherwise.
+        Called before an offset reset, when the landed batches that show the commit may be gone.
         """
 
     @abstractmethod

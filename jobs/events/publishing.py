@@ -99,8 +99,8 @@ def _opened(role: Role) -> None:
 
 
 def _taken_over(pipeline: Pipeline, role: str, work: Callable[[], None]) -> None:
-    """Does the work in a role that may be kept from earlier work, and that another run has taken since. One that was
-    opened for this very work gives way to the other run, which is newer."""
+    """Retries the work once where another run has taken over a role that this run opened for earlier work. A role that
+    was opened for this work gives way instead: the other run is newer."""
     is_used = role in pipeline.roles and pipeline.roles[role].is_used
     try:
         work()

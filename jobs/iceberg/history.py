@@ -138,8 +138,8 @@ def landing_pipeline(metadata: TableMetadata) -> str | None:
 
 
 def recreated_topics_of(table: Table | None, pipeline: str, branch: str) -> dict[str, list[int]]:
-    """Topics that were recreated since the table has rows: from its property, and from the snapshots that are left of
-    before there was one, which have no state files either."""
+    """Topics that were recreated since the table has rows: from its property, and from snapshots of older versions,
+    which wrote neither the property nor state files."""
     if table is None:
         return {}
     known = json.loads(table.metadata.properties.get(_recreated_property(pipeline, branch), "{}"))

@@ -144,7 +144,7 @@ def _as_lists(sets: Mapping[str, frozenset[T]]) -> dict[str, list[T]]:
 
 
 def sum_up(reports: Iterable[TaskReport], ranges: Ranges, where: str) -> TaskReport:
-    """All tasks' reports together.
+    """The sum of all tasks' reports.
 
     Args:
         ranges: what they were to read.
@@ -165,7 +165,7 @@ def _check_once(tp: TopicPartition, read: list[OffsetRange], wanted: OffsetRange
     inside = read[0].start >= wanted.start and read[-1].end <= wanted.end
     if not inside or any(one.end > other.start for one, other in pairwise(read)):
         raise InvariantBroken(
-            f"offsets of {tp} were read that the batch does not have, or twice; nothing was published",
+            f"tasks read offsets of {tp} twice, or outside the batch; nothing was published",
             where=where,
             remedy="run again; if it happens again, report it with the Spark server's log",
         )

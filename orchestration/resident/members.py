@@ -42,11 +42,11 @@ from resources.errors import BatchmergeError
 
 @dataclass
 class Topics:
-    """What is known of each topic from one tick to the next.
+    """State of each topic between two ticks.
 
     Attributes:
-        settled: how it stood when there was nothing left to do.
-        problems: of those that failed last, why.
+        settled: its state when nothing was left to do.
+        problems: the last error of each topic that failed.
     """
 
     settled: dict[str, object] = field(default_factory=dict)
@@ -54,12 +54,12 @@ class Topics:
     _failed: dict[str, Failed] = field(default_factory=dict)
 
     def is_due(self, topic: str, state: object, now: float) -> bool:
-        """Whether it has moved since, and does not wait after a failure."""
+        """Whether the topic has changed since, and no pause after a failure is left."""
         failed = self._failed.get(topic)
         return self.settled.get(topic) != state and (failed is None or now >= failed.not_before)
 
     def took(self, tried: Mapping[str, object], problems: Mapping[str, BatchmergeError], now: float) -> None:
-        """After those were tried, as they stood then, and some of them failed."""
+        """Records the results of a try: the state of each tried topic, and which of them failed."""
         for topic, state in tried.items():
             if topic not in problems:
                 self.settled[topic] = state

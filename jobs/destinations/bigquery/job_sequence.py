@@ -1,9 +1,9 @@
-"""Doing something once, whoever tries: numbered attempts under job ids that everybody computes alike.
+"""Runs work exactly once through numbered BigQuery jobs whose ids every process computes alike.
 
-Attempt n + 1 may be submitted only after attempt n is known to be over without having closed the matter: it failed
-(then BigQuery has done nothing of it), or it was a step that leaves the matter open. As an id is accepted once for
-good, all who work on one matter agree on the order of its attempts, and at most one attempt closes it. A process that
-slept and submits late meets 409, waits for the job that is there, and finds out what became of the matter.
+Attempt n + 1 may be submitted only after attempt n is known to be over without having completed the work: it failed
+(then BigQuery has done nothing of it), or it was a step that leaves the work open. BigQuery accepts an id once for
+good. So all processes agree on the order of the attempts, and at most one attempt completes the work. A process that
+slept and submits late meets 409, waits for the existing job, and reads its result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resources.errors import BatchmergeError, CommitFailed
 
 @dataclass(frozen=True)
 class JobSequence:
-    """The attempts ``<prefix>-1``, ``<prefix>-2``, … at one matter.
+    """The attempts ``<prefix>-1``, ``<prefix>-2``, … at one piece of work.
 
     Attributes:
         seconds: how long one job may take before it is cancelled.
@@ -28,11 +28,11 @@ class JobSequence:
     seconds: float
 
     def run_until_done(self, submit: Callable[[str], Job], closes: Callable[[Job], bool]) -> Job:
-        """The job that closed the matter; submits attempts until there is one.
+        """The job that completed the work; submits attempts until there is one.
 
         Args:
             submit: submits under an id, or returns the job that has it.
-            closes: whether a job that did its work closes the matter.
+            closes: whether a successful job completes the work.
 
         Raises:
             BatchmergeError: why our own attempt failed.

@@ -1,4 +1,4 @@
-"""What was refused of the rows of loads, and how many were adjusted, with the labels that carry both. Pure."""
+"""Counts of refused and adjusted rows of a load, and the job labels that carry them. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PREFIX = "batchmerge-"
 
 @dataclass(frozen=True)
 class Judged:
-    """Counts of rows; of all loads together they are summed up."""
+    """Counts of rows; those of several loads add up."""
 
     refused: int = 0
     out_of_range: int = 0
@@ -24,7 +24,7 @@ class Judged:
 
     @staticmethod
     def attempt_of(labels: Mapping[str, str]) -> str:
-        """Whose dead letters are those of a load's rows."""
+        """The attempt that wrote the dead letters of a load."""
         return labels.get(PREFIX + "attempt", "")
 
     def labels(self, attempt: str = "") -> dict[str, str]:

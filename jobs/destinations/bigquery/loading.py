@@ -61,7 +61,7 @@ class Loader:
     def fill(self, wanted: Flush, prefix: str) -> Filled:
         """Loads a flush, or finds what somebody else has loaded in its place.
 
-        Of its batches, dead letters of attempts that have not loaded it are taken away.
+        Removes the dead letters that other attempts have written for its batches.
 
         Args:
             prefix: of the job's id.
@@ -70,17 +70,17 @@ class Loader:
             InvariantBroken: the intermediate table does not hold what was loaded.
         """
         token = {_TOKEN: uuid.uuid4().hex}
-        # Before anything is loaded: what later runs write is theirs, should this one sleep.
+        # Before the load: should this run sleep, the dead letters of later runs stay.
         known = self.rows.side_table.attempts(wanted.first.number, wanted.last.number)
         job = self._load_once(wanted, prefix, {**wanted.labels("load", self.rows.context.run_id), **token})
         ours = token.items() <= dict(job.labels).items()
         flush = wanted if ours else adopted(job.labels, self.rows.context.intermediate.landed().batches, self._where)
         self._forget_unloaded(flush, job, known, ours)
         judged = Judged.of(job.labels)
-        # What a replay takes follows from what is landed, whoever has loaded it.
+        # A replay is not counted: its rows follow from the landed batches, whoever has loaded them.
         if self.rows.replayed is None:
             rows = self.rows.count(flush) - judged.refused
-            # What we have loaded ourselves we know; what others have loaded has to be there still.
+            # Rows that another process has loaded must still be there.
             if not ours or _rows(job) != rows:
                 self._check(flush, rows)
         return Filled(flush, judged, Judged.attempt_of(job.labels))
@@ -91,7 +91,7 @@ class Loader:
         loaded = Judged.attempt_of(job.labels)
         side.forget([attempt for attempt in known if attempt != loaded], flush.first.number, flush.last.number)
         if not ours and own in side.attempts():
-            # Of records that are read again dead letters are of earlier batches.
+            # Dead letters of records that are read again belong to earlier batches.
             side.forget([own])
 
     def copy(self, flush: Flush, writes_dead_letters: bool = True) -> tuple[int, Judged]:

@@ -1,4 +1,4 @@
-"""The statement of a flush with its parameters; some of both only the staged changes can tell."""
+"""Binds the statement of a flush to its parameters, some of which are looked up in the staged changes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Binding:
         truncated_below: int | None = None,
         truncates: bool = False,
     ) -> tuple[str, Values]:
-        """The statement's text and parameters, with kept columns and bounds of keys looked up where they are of use.
+        """The statement's text and parameters, with unchanged columns and key bounds looked up where they help.
 
         Args:
             staged: the intermediate table's schema.

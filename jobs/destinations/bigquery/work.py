@@ -154,9 +154,9 @@ class Work:
         return found
 
     def remember_deletes(self, loader: Loader, row: StateRow) -> None:
-        """Fills an intermediate table that stands for a lost one with the deletes that were merged before.
+        """Refills an intermediate table that replaces a lost one with the deletes that were merged before.
 
-        Merged rows come along; the next clean-up takes them out.
+        The merged rows come with them; the next clean-up removes these.
         """
         if row.committed is None or not lacks_deletes(self.staged_table(loader.rows.intermediate)):
             return
@@ -164,9 +164,8 @@ class Work:
         merged = tuple(b for b in known.batches if b.number <= row.committed.batch_number)
         if not known.complete or not merged:
             _LOG.warning(
-                "%s: the intermediate table was lost, and with it which keys were deleted before batch %d, which is "
-                "the first that is still landed: a change of such a key that is older than its delete, and still to "
-                "come, will bring its row back",
+                "%s: the intermediate table was lost, and with it the deletes before batch %d, the first that is still "
+                "landed: if a change that is older than such a delete still comes, it brings the row back",
                 self.where,
                 merged[0].number if merged else row.next_batch,
             )
@@ -176,7 +175,7 @@ class Work:
         self.bigquery.update_table(*with_deletes(self.staged_table(loader.rows.intermediate)))
 
     def bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:
-        """Rows without a unique key that come again are left out where the table has their coordinates."""
+        """Binds the statement. Replayed rows without a unique key are left out if the table has their coordinates."""
         coordinates, recreated = tuple[str, ...](), row.recreated
         if loader.rows.replayed is not None and self.table.mode in ("append", "delete"):
             wanted = [("kafka", part) for part in ("topic", "partition", "offset")]

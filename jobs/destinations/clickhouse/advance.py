@@ -125,7 +125,7 @@ class Advance:
         return held, inserted
 
     def _reset(self, held: Lease, step: Step) -> None:
-        """After a reset of offsets, what was handled before says nothing of what comes, but for what may be there."""
+        """Forgets the handled ranges after an offset reset, except those whose rows may be in the table."""
         known = self.store.partitions(sorted(step.batch.ranges))
         kept = kept_by_reset(step.batch, known, _committed(held))
         forgotten = {tp: row.handled.span for tp, row in known.items() if tp not in kept}

@@ -1,9 +1,8 @@
-"""What a table that is taken up has to say about a step: what was begun or done before, and by whom.
+"""Compares a step with the state that the table already has: what earlier runs have begun or finished.
 
-On the way, steps follow one another and nothing is found but the AFTER of the step before. Anything else is an event of
-its own, and the state machine (`transitions.py`) judges it: the step itself, begun by a run that died; offsets
-that a step of a lost intermediate table has begun; rows of a state that was emptied or restored; offsets that were
-moved by somebody else, which only a person can decide.
+Normally each step finds the AFTER of the step before. The state machine (`transitions.py`) judges everything
+else: the step itself, begun by a run that died; offsets that a step of a lost intermediate table has begun; rows of a
+state that was emptied or restored; offsets that were moved by somebody else, which only a person can decide.
 
 Rows that may be there are not inserted twice: tables of mode append are asked for the records they have, and rows of
 upserts are the same versions again, or older ones.

@@ -1,4 +1,4 @@
-"""The rows of a batch of records that were read once more, in chunks that ask for their records. Mode append only."""
+"""Inserts a revising batch into an append table, in chunks that skip records which the table already has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sql import render
 
 @dataclass(frozen=True)
 class Piece:
-    """Offsets of a topic-partition, how many records are there at most, and the batches that their places are in."""
+    """Offsets of a topic-partition, with at most so many records, and the batches that landed them first."""
 
     tp: TopicPartition
     topic_id: str

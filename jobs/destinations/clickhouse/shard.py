@@ -138,7 +138,7 @@ class Shard:
         return steps
 
     def _has_lost_its_state(self, present: Present, newer: Sequence[LandedBatch]) -> bool:
-        """The table has records of these topics and no lease: KeeperMap was emptied, or is another one."""
+        """Whether the table has records of these topics but no lease: KeeperMap was emptied or replaced."""
         if self.table.mode != "append" or not present.rows:
             return False
         topics = sorted({tp.topic for b in newer for tp in b.batch.ranges})

@@ -107,7 +107,7 @@ class Statements:
 
     @property
     def side_table(self) -> tuple[str, str]:
-        """The table beside for rows that are refused."""
+        """Path of the side table, which has the dead letters of refused rows."""
         return self.layout.path[0], f"{self.layout.path[1]}__dead_letters"
 
     def insert_dead_letters(self) -> str:
