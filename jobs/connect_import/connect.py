@@ -105,7 +105,7 @@ def has_fields(configuration: Configuration, side: str) -> bool:
 def _format(configuration: Configuration, side: str, columns: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
     converter = configuration.text(f"{side}.converter")
     name, registered = _CONVERTERS.get(converter, ("json", False))
-    # JsonConverter writes the schema into each record unless it is told not to.
+    # JsonConverter writes the schema into each record unless an option forbids it.
     if converter.endswith(".JsonConverter") and configuration.flag(f"{side}.converter.schemas.enable", True):
         name = "connect_json"
     if name in _ONE_COLUMN and len(columns) != 1:

@@ -152,7 +152,7 @@ def _predicate(configuration: Configuration, options: Options) -> dict[str, str]
 
 
 def _holds(configuration: Configuration, options: Options, topic: str) -> bool:
-    """Whether a router applies to a topic: only predicates of its name can be told beforehand."""
+    """Whether a router applies to a topic: only predicates of its name are known beforehand."""
     given = _predicate(configuration, options)
     if not given.get("type", "").endswith("TopicNameMatches"):
         return True

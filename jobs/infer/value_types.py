@@ -69,7 +69,7 @@ class Seen:
 
 
 def infer_json(samples: Iterable[Any]) -> tuple[list[pa.Field], list[str]]:
-    """Columns of JSON objects as `parse_json` gives them, all optional, and remarks on what could not be told."""
+    """Columns of JSON objects as `parse_json` gives them, all optional, and remarks on what stays unclear."""
     seen = Seen()
     for sample in samples:
         seen.add(sample)

@@ -103,7 +103,7 @@ def _unsent(pipeline: Pipeline) -> list[int]:
         found = [DeadLetterTopic(pipeline, by).first_unsent() for by in (None, *pipeline.destinations())]
     except BatchmergeError as problem:
         raise GaveWay(
-            f"all landed batches stay, because it cannot be told which dead letters are sent: {problem}",
+            f"all landed batches stay, because it is unknown which dead letters are sent: {problem}",
             where=f"pipeline {pipeline.name}",
         ) from problem
     first = [number for number in found if number is not None]

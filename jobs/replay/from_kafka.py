@@ -52,7 +52,7 @@ def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
 
     Raises:
         OffsetsGone, TopicRecreated: Kafka does not have the records any more.
-        ConfigurationError: a table's rows cannot be told apart, or nothing orders their changes.
+        ConfigurationError: a table's rows cannot be distinguished, or nothing orders their changes.
     """
     place = pipeline.intermediate
     for destination in pipeline.destinations():

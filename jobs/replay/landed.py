@@ -36,7 +36,7 @@ def replay_window(pipeline: Pipeline, destination: Destination, start: datetime,
     """Replays the batches that were landed in ``[start, end)``; None where there were none.
 
     Raises:
-        ConfigurationError: the table's rows cannot be told apart well enough to replay (append without coordinates).
+        ConfigurationError: the table's rows cannot be distinguished well enough to replay (append without coordinates).
     """
     first, last = start.timestamp() * 1000, end.timestamp() * 1000
     return _replay(
@@ -98,7 +98,7 @@ def _gone(destination: Destination, oldest: LandedBatch) -> ConfigurationError:
 
 
 def check_coordinates(pipeline: Pipeline, destination: Destination) -> None:
-    """Rows of a table without a unique key are told apart by where they come from.
+    """Rows of a table without a unique key are distinguished by where they come from.
 
     Raises:
         ConfigurationError: the table lacks their coordinates, or cannot say which of two topics they are of.

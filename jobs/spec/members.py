@@ -64,7 +64,7 @@ class Expansion:
 
 def member_name(pipeline: str, topic: str) -> str:
     """``<pipeline>__<topic>`` with `__` for each dot: it names tables, so it is the same whatever other topics there
-    are. A topic that would not be told from others that way (`A.b`, `a-b`, `a__b`) gets a hash of its name besides."""
+    are. A topic that would not be unique that way (`A.b`, `a-b`, `a__b`) gets a hash of its name besides."""
     plain = re.sub(r"[^a-z0-9]+", "_", topic.lower()).strip("_")
     if _READABLE.fullmatch(topic) and len(topic) <= _LONGEST:
         return f"{pipeline}{SEPARATOR}{topic.replace('.', SEPARATOR)}"

@@ -168,7 +168,7 @@ class PipelineSpec(Spec):
         return spec
 
     @model_validator(mode="after")
-    def _parts_fit_together(self) -> PipelineSpec:
+    def _parts_are_consistent(self) -> PipelineSpec:
         refuse(mistakes(self))
         return self
 

@@ -106,5 +106,5 @@ class Table(Spec):
 
     @property
     def on_usual_connection(self) -> bool:
-        """It names the connection that tables of its kind have unless told otherwise."""
+        """It names the connection that tables of its kind have by default."""
         return bool(self.connection == type(self).model_fields["connection"].default)

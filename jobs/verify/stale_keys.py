@@ -26,7 +26,7 @@ def stale_keys(
 ) -> int:
     """How many keys of a table of upserts are stale as of its committed state; 0 for other tables.
 
-    Only keys that can be told: those of dead letters that have a readable one, and of rows that the table refuses.
+    Only keys that are known: those of dead letters that have a readable one, and of rows that the table refuses.
     Costs nothing where there are neither, else a scan of the landed keys.
 
     Args:

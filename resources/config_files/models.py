@@ -207,11 +207,11 @@ class _Copy:
         done: list[Path] = []
         # What comes later in a list first: the numbers of what comes before stay.
         for error, mistake in reversed(judged):
-            if not any(_overlap(path, mistake.path) for path in done) and self._mend_one(error, mistake):
+            if not any(_overlap(path, mistake.path) for path in done) and self._correct_one(error, mistake):
                 done.append(mistake.path)
         return bool(done)
 
-    def _mend_one(self, error: Mapping[str, Any], mistake: Mistake) -> bool:
+    def _correct_one(self, error: Mapping[str, Any], mistake: Mistake) -> bool:
         kind, path = error["type"], mistake.path
         if kind == "extra_forbidden":
             return self._rename(path, mistake.remedy) or self._take_out(path, clear=True)

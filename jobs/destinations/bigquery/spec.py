@@ -74,7 +74,7 @@ class BigQueryTable(Table):
         return self.time_partitioning is not None and self.partition_column is None
 
     @model_validator(mode="after")
-    def _options_fit_together(self) -> BigQueryTable:
+    def _options_are_consistent(self) -> BigQueryTable:
         refuse(mistake for wrong, mistake in self._rules() if wrong)
         return self
 

@@ -2,7 +2,7 @@
 
 A text that it cannot convert would stop the whole merge, so texts are judged before they are sent. The forms are those
 of BigQuery's reference ("Conversion functions", canonical formats of "Data types", `PARSE_JSON`). What a GEOGRAPHY may
-be is too wide to be told here: BigQuery is asked (`geographies.py`).
+be is too wide to be decided here: BigQuery is asked (`geographies.py`).
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class Insertion:
         try:
             written = self._send(chunk, good, dead_letters)
         except TerminalError as problem:
-            good, more = self._mended(good, problem)
+            good, more = self._without_unfit(good, problem)
             dead_letters = pa.concat_tables([dead_letters, more])
             written = self._send(chunk, good, dead_letters)
         # After the rows: otherwise a crash in between could leave a dead letter of a row that a fixed table takes.
@@ -162,7 +162,7 @@ class Insertion:
         try:
             own = self.spread.own(rows)
         except TerminalError as problem:
-            rows, more = self._mended(rows, problem)
+            rows, more = self._without_unfit(rows, problem)
             dead_letters = pa.concat_tables([dead_letters, more])
             own = self.spread.own(rows)
         return own, self.spread.own_dead_letters(dead_letters)
@@ -188,7 +188,7 @@ class Insertion:
             body = to_arrow_file(dead_letters)
             retried(lambda: self.server.execute(self.dead_letters_sql, lease, self._settings(token), body))
 
-    def _mended(self, rows: pa.Table, problem: TerminalError) -> tuple[pa.Table, pa.Table]:
+    def _without_unfit(self, rows: pa.Table, problem: TerminalError) -> tuple[pa.Table, pa.Table]:
         """Without rows with values that the declared ClickHouse types cannot hold, and those rows' dead letters; raises
         the problem where that is not its cause."""
         if problem.facts.get("code") not in _DOES_NOT_FIT:

@@ -32,7 +32,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
         _check_alone(shard)
     if present:
         done = _follow(shard, present, dry_run)
-        return [*done, *_tell_origins(shard, present, dry_run, lease.committed if lease else None)]
+        return [*done, *_add_origin_columns(shard, present, dry_run, lease.committed if lease else None)]
     if not shard.table.create:
         raise ConfigurationError(
             "the table does not exist and `create` is false", where=shard.where, remedy="create it, or allow it here"
@@ -44,7 +44,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
 
 
 def _check_alone(shard: Shard) -> None:
-    """Versions follow one pipeline's batches, and rows are told apart by their coordinates in one pipeline."""
+    """Versions follow one pipeline's batches, and rows are distinguished by their coordinates in one pipeline."""
     others = shard.store.other_pipelines()
     if others:
         raise ConfigurationError(
@@ -77,7 +77,7 @@ def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
     return [f"{shard.where}: {change}" for change in changes]
 
 
-def _tell_origins(shard: Shard, present: Present, dry_run: bool, committed: CommittedState | None) -> list[str]:
+def _add_origin_columns(shard: Shard, present: Present, dry_run: bool, committed: CommittedState | None) -> list[str]:
     """Lets an append table of an older version say of each row which topic and step it is from.
 
     Without it a table works as before: records are recognised by their topic's name.

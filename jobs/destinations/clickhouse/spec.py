@@ -77,7 +77,7 @@ class ClickHouseTable(Table):
     @model_validator(mode="before")
     @classmethod
     def _append_has_coordinates(cls, given: object) -> object:
-        """Rows of a table without a unique key are told apart by where they come from."""
+        """Rows of a table without a unique key are distinguished by where they come from."""
         if not isinstance(given, dict) or given.get("mode") != "append":
             return given
         asked = given.get("metadata_columns", [])

@@ -16,7 +16,7 @@ from resources.clickhouse import ClickHouseServer
 from resources.errors import ConfigurationError
 from sql import render
 
-# What ClickHouse allows one insert to touch unless told otherwise (max_partitions_per_insert_block).
+# What ClickHouse allows one insert to touch by default (max_partitions_per_insert_block).
 MOST_PARTITIONS = 100
 _UNLIMITED = 1_000_000
 # Topic-partitions that a table we create is prepared for: each may make one smaller chunk a batch.
