@@ -295,14 +295,14 @@ class _SharedTask(OneTask):
     """A member's task, run in one Spark job with those of other members."""
 
     def __init__(self, participant: Participant[Task, list[str]]) -> None:
-        self._part = participant
+        self._participant = participant
 
     def __call__(self, spark: Callable[[], SparkSession], task: Task) -> list[str]:
         del spark  # of the member alone
-        return self._part(task)
+        return self._participant(task)
 
     def is_not_enough(self) -> None:
-        self._part.runs_alone()
+        self._participant.runs_alone()
 
 
 def _states(kafka: KafkaCluster, topics: list[str]) -> tuple[dict[str, TopicState], dict[str, BatchmergeError]]:

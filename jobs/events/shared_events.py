@@ -1,9 +1,9 @@
 """Commit events of the members of a pipeline that work side by side (`jobs.members`): in one transaction for many.
 
 A transaction of its own for each batch of each of hundreds of topics would take longer than the batches. So their
-events are collected, and published every second, before records are read, and when all are done. They are one
-role, with one `transactional.id` and one consumer group, in which each has the partitions of its topic: they say
-how far its events are published.
+events are collected, and published every second, before records are read, and when all are done. All members publish
+in one role, with one `transactional.id` and one consumer group. Its metadata for the partitions of a topic says how far
+the events of this member are published.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class SharedEvents:
         failpoint(GROUP)
 
     def _send_or_take_over(self, groups: Sequence[_EventGroup]) -> None:
-        """Another run may have taken the role since this one had it last, and is over. One that has taken it while this
-        one was at work is newer."""
+        """Takes the role back from a run that took it before this block began, and has ended. A run that takes it later
+        is newer, and keeps it."""
         try:
             self._send(groups)
         except Interrupted:
