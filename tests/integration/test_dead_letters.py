@@ -7,17 +7,15 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from jobs.dead_letters.listing import list_dead_letters, summary
 from jobs.dead_letters.retry import retry
-from orchestration.cli import dead_letters as cli
-from orchestration.cli.output import with_json
 from resources.connections import Connections
 from resources.errors import BadRecords, ConfigurationError
 from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
+from tests.kit.command import Command
 from tests.kit.dead_letters import LARGE, narrowed, read_all
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
@@ -101,25 +99,24 @@ def test_topic_gets_each_letter_once(connections: Connections, spark: SparkSessi
 
 
 def test_command_line(
-    connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], batchmerge: Command
 ) -> None:
     before, after = narrowed(Engine(Flow(topic(), ["upsert"]), connections, spark))
     before.tell(put(1, "a"), put(2, "b", amount=LARGE), Record(0, 3, "{bad"))
     before.advance()
 
     def run(engine: Engine, *arguments: str) -> str:
-        monkeypatch.setattr(cli, "each_pipeline", lambda _name, _connections, work: ([work(engine.pipeline)], []))
-        result = CliRunner().invoke(with_json(cli.dead_letters), [*arguments], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.output
+        code, said = batchmerge(engine, "dead-letters", *arguments)
+        assert code == 0, said
+        return said
 
-    groups = json.loads(run(before, "list", "p", "--json"))
+    groups, _ = json.JSONDecoder().raw_decode(run(before, "list", "", "--json"))
     assert [(g["kind"], g["records"]) for g in groups] == [("range", 1), ("undecodable", 1)]
-    assert "{bad" not in run(before, "list", "p", "--rows", "9")
-    rows = json.loads(run(before, "list", "p", "--rows", "9", "--values", "--json"))
+    assert "{bad" not in run(before, "list", "", "--rows", "9")
+    rows, _ = json.JSONDecoder().raw_decode(run(before, "list", "", "--rows", "9", "--values", "--json"))
     assert [(r["offset"], r["key"]) for r in rows] == [(1, '{"id": 2}'), (2, '{"id": 3}')]
-    assert "1 of 2 dead letters are recovered" in run(after, "retry", "p")
-    assert "0 of 1 dead letters are recovered" in run(after, "retry", "p")
+    assert "1 of 2 dead letters are recovered" in run(after, "retry", "")
+    assert "0 of 1 dead letters are recovered" in run(after, "retry", "")
     assert after.read("upsert") == [(1, "a", 1), (2, "b", LARGE)]
 
 
