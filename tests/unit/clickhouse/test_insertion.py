@@ -54,7 +54,7 @@ class Server(ClickHouseServer):
         self.tokens.setdefault(token, rows.num_rows)
         return int(rows.num_rows)
 
-    def beside(self, sql: str, data: pa.Table, structure: str) -> pa.Table:
+    def select_with(self, sql: str, data: pa.Table, structure: str) -> pa.Table:
         del sql, structure
         self._check(data)
         return data
