@@ -30,7 +30,7 @@ from jobs.spark_tasks import in_tasks
 from jobs.spec.source import Source
 from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved
 from resources.errors import BadRecords
-from resources.kafka_records import HEADERS
+from resources.kafka_records import HEADERS, records_schema
 
 Part = TypeVar("Part")
 Coordinates = tuple[str, int, int]
@@ -97,12 +97,9 @@ class DecodeStep:
 
     @property
     def schema(self) -> pa.Schema:
-        raw = [("key", pa.binary()), ("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()),
-               ("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))]  # fmt: skip
         key = [(KEY, self.key_decoder.type)] if self.key_decoder else []
         value = [("row", self.value_decoder.type)]
-        headers = [("headers", HEADERS)] if self.headers else []
-        return pa.schema([*raw, *headers, *self.carried.items(), *key, *value, *COLUMNS])
+        return pa.schema([*records_schema(self.headers), *self.carried.items(), *key, *value, *COLUMNS])
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         verdicts = Verdicts(batch.num_rows)

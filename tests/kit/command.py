@@ -18,6 +18,26 @@ from tests.kit.engine import Engine
 Command = Callable[..., tuple[int, str]]
 
 
+Call = Callable[..., tuple[int, str, str]]
+
+
+def call_in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs `batchmerge …` in this process; exit code, standard output, standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["batchmerge", *arguments])
+        code: object = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        assert isinstance(code, int)
+        return code, *capsys.readouterr()
+
+    return run
+
+
 def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Its pipeline files are in `folder`, and a Dagster instance of its own."""
     monkeypatch.setattr(files, "FOLDER", folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,31 +16,19 @@ from click.testing import CliRunner
 from orchestration import cli
 from resources.connections import Connections
 from tests.kit import specs
+from tests.kit.command import Call, call_in_process
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
 
 Topic = Callable[..., str]
-Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     """Runs `batchmerge …` in this process; exit code, standard output, standard error."""
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["batchmerge", *arguments])
-        code: object = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        told = capsys.readouterr()
-        assert isinstance(code, int)
-        return code, told.out, told.err
-
-    return run
+    return call_in_process(monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -12,10 +10,10 @@ import pytest
 
 from orchestration import cli
 from tests.kit import specs
+from tests.kit.command import Call, call_in_process
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import Flow
 
-Call = Callable[..., tuple[int, str, str]]
 # Without connections: what a command finds by itself, or the first thing that it misses.
 CALLS = [
     "init new",
@@ -58,17 +56,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.delenv("BATCHMERGE_CONNECTIONS", raising=False)
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["batchmerge", *arguments])
-        code: object = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        assert isinstance(code, int)
-        return code, *capsys.readouterr()
-
-    return run
+    return call_in_process(monkeypatch, capsys)
 
 
 def test_the_calls_are_of_every_command() -> None:
