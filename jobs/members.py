@@ -12,7 +12,7 @@ fails stops no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +37,7 @@ from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, KafkaConnection, SparkConnection
 from resources.errors import BatchmergeError, TopicMissing
 from resources.kafka import KafkaCluster
+from resources.kafka_groups import group_offsets
 from resources.spark import open_session
 
 T = TypeVar("T")
@@ -161,9 +162,9 @@ class Members:
             found += [outcome.done] if outcome.done else []
         return found
 
-    def group_offsets(self) -> dict[TopicPartition, int]:
+    def group_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """How far all tables are, as the consumer group of the pipeline says."""
-        return self._kafka.group_offsets(f"batchmerge-{self.name}")
+        return group_offsets(self._kafka, f"batchmerge-{self.name}", partitions)
 
     @property
     def _kafka(self) -> KafkaCluster:
@@ -263,7 +264,10 @@ class Members:
 
     def published_check(self, role: str) -> Callable[[Offsets], bool]:
         """Whether the events of a member's commits are published; names publish with their next batch."""
-        return (lambda _: True) if self.spec.new_tables else self._events(role).published_check()
+        if self.spec.new_tables:
+            return lambda _: True
+        topics = [member.topic for member in self.known()]
+        return self._events(role).published_check(lambda: self._kafka.partitions(topics))
 
     def _events(self, role: str) -> SharedEvents:
         return self._roles.setdefault(role, SharedEvents(self.name, self.spec.control, self._kafka, self.run_id, role))

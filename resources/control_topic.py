@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as _TopicPartition
 
 from resources.errors import TopicMissing
 from resources.kafka import KafkaCluster
-from resources.kafka_errors import kafka_errors, settled
+from resources.kafka_errors import kafka_errors
+from resources.kafka_groups import group_member
 from resources.topic_partition import TopicPartition
 
 _LOG = logging.getLogger("batchmerge.kafka")
@@ -46,19 +46,6 @@ class GroupProgress:
     group: str
     offsets: Mapping[TopicPartition, int]
     metadata: str
-
-
-def read_metadata(
-    cluster: KafkaCluster, group: str, partitions: Iterable[TopicPartition], timeout: float
-) -> dict[TopicPartition, str]:
-    """The metadata that was committed with a group's offsets; empty where there is no such group."""
-    wanted = [_TopicPartition(*p) for p in partitions]
-    deadline = time.monotonic() + timeout
-    # A group that this user may not see: librdkafka's consumer would ask until the time is over (tried).
-    cluster.group_members(group)
-    with kafka_errors(f"consumer group {group}"), _member(cluster, group) as member:
-        committed = settled(lambda: member.committed(wanted, _left(deadline)), _left(deadline))
-        return {TopicPartition(tp.topic, tp.partition): tp.metadata for tp in committed if tp.metadata}
 
 
 class ControlWriter:
@@ -169,7 +156,7 @@ class ControlWriter:
         }
         if not wanted:
             return
-        with _member(self._cluster, group) as member:
+        with group_member(self._cluster, group, timeout) as member:
             producer.send_offsets_to_transaction([*wanted.values()], member.consumer_group_metadata(), timeout)
 
     def _ensure(self, create: bool) -> None:
@@ -195,21 +182,6 @@ def _first_failure(producer: Producer, problem: KafkaException) -> KafkaExceptio
     except KafkaException as reason:
         return problem if reason.args[0].code() in _FAILED_BEFORE else reason
     return problem
-
-
-@contextmanager
-def _member(cluster: KafkaCluster, group: str) -> Iterator[Consumer]:
-    """A consumer that never joins its group: librdkafka gives a group's metadata to nobody else.
-
-    Not the admin client: of confluent-kafka 2.16 one that is let go right after an answer crashes the process (tried).
-    """
-    # What was committed last, not what a transaction under way may yet commit.
-    settings = {**cluster.client_settings(), "group.id": group, "isolation.level": "read_uncommitted"}
-    consumer = Consumer(settings, logger=_LOG)
-    try:
-        yield consumer
-    finally:
-        consumer.close()
 
 
 def _left(deadline: float) -> float:

@@ -1,4 +1,4 @@
-"""A Kafka cluster: what topics hold, and the consumer group that mirrors our progress."""
+"""A Kafka cluster: what topics hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -22,6 +21,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as _TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin._metadata import GroupMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
@@ -47,7 +47,7 @@ class KafkaCluster:
         self._connection = connection
         # On a worker of Spark, which does not have the client certificate's files.
         self._carried = carried
-        self._timeout = connection.timeout_seconds
+        self.timeout = connection.timeout_seconds
         self._admin_client: AdminClient | None = None
         self._refused = False
 
@@ -73,14 +73,20 @@ class KafkaCluster:
         c = self._connection
         return {
             "bootstrap.servers": c.bootstrap_servers,
-            "socket.timeout.ms": int(self._timeout * 1000),
+            "socket.timeout.ms": int(self.timeout * 1000),
             **librdkafka_settings(c, self._carried),
         }
 
     def topic_names(self) -> set[str]:
         """All topics that this user may see, without Kafka's own."""
         with self._errors("topics"):
-            return set(self._admin.list_topics(timeout=self._timeout).topics) - _INTERNAL
+            return set(self._admin.list_topics(timeout=self.timeout).topics) - _INTERNAL
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """All partitions of those of the topics that exist, by one question."""
+        with self._errors("topics"):
+            known = self._admin.list_topics(timeout=self.timeout).topics
+        return [TopicPartition(name, number) for name in topics if name in known for number in known[name].partitions]
 
     def topics(self, names: Iterable[str], pattern: str | None, own: Collection[str] = ()) -> list[str]:
         """The topics of that name, or those that match the pattern as a whole, sorted.
@@ -112,7 +118,7 @@ class KafkaCluster:
     def describe(self, topics: list[str]) -> tuple[dict[str, str], list[TopicPartition]]:
         """Kafka's id per topic, and all their partitions."""
         with self._errors("topics"):
-            found = self._admin.describe_topics(TopicCollection(topics), request_timeout=self._timeout)
+            found = self._admin.describe_topics(TopicCollection(topics), request_timeout=self.timeout)
             described = {name: self._result(future) for name, future in found.items()}
         ids = {name: str(d.topic_id) for name, d in described.items()}
         return ids, [TopicPartition(name, p.id) for name, d in sorted(described.items()) for p in d.partitions]
@@ -153,7 +159,7 @@ class KafkaCluster:
 
     def _cuts(self, consumer: Consumer, waiting: set[TopicPartition]) -> dict[TopicPartition, int | None]:
         cuts: dict[TopicPartition, int | None] = {}
-        until = time.monotonic() + self._timeout
+        until = time.monotonic() + self.timeout
         while waiting:
             if time.monotonic() > until:
                 raise TimeoutError
@@ -177,45 +183,20 @@ class KafkaCluster:
         """Creates a topic with one partition, replicated as the cluster's default says; nothing where it exists."""
         with self._errors(f"topic {name}"):
             new = NewTopic(name, num_partitions=1, replication_factor=-1)
-            future = self._admin.create_topics([new], request_timeout=self._timeout)[name]
+            future = self._admin.create_topics([new], request_timeout=self.timeout)[name]
             try:
                 self._result(future)
             except KafkaException as problem:
                 if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 
-    def commit_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets the offsets of a consumer group that has no members; what every lag exporter then shows."""
-        wanted = [_TopicPartition(t, p, o) for (t, p), o in sorted(offsets.items())]
-        if not wanted:
-            return
-        with self._errors(f"consumer group {group}"):
-            request, alter = [ConsumerGroupTopicPartitions(group, wanted)], self._admin.alter_consumer_group_offsets
-            settled(lambda: self._offsets_of(alter(request, request_timeout=self._timeout)), self._timeout)
+    def consumer_groups(self, name: str) -> list[GroupMetadata]:
+        """The consumer group of that name with its members; none where there is no such group.
 
-    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """The committed offsets of a consumer group; empty where there is none."""
-        # librdkafka's admin client crashes the process where a broker answers that it is not the group's coordinator
-        # (librdkafka issue 5040). To this question it takes the same answer well, and is asked until that has settled.
-        self.group_members(group)
-        with self._errors(f"consumer group {group}"):
-            request, ask = [ConsumerGroupTopicPartitions(group)], self._admin.list_consumer_group_offsets
-            found = settled(lambda: self._offsets_of(ask(request, request_timeout=self._timeout)), self._timeout)
-        return {TopicPartition(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
-
-    def group_members(self, group: str) -> int:
-        """How many members a consumer group has now; 0 where there is no such group."""
-        with self._errors(f"consumer group {group}"):
-            try:
-                found = settled(
-                    lambda: self._only(self._admin.describe_consumer_groups([group], request_timeout=self._timeout)),
-                    self._timeout,
-                )
-                return len(found.members)
-            except KafkaException as problem:
-                if problem.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                    return 0
-                raise
+        By the older question, to all brokers: a newer one may end the process (`resources.kafka_groups`).
+        """
+        with self._errors(f"consumer group {name}"):
+            return self._admin.list_groups(name, self.timeout)
 
     def _list_offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         return {p: found.offset for p, found in self._list(partitions, spec).items()}
@@ -229,28 +210,15 @@ class KafkaCluster:
 
         def ask() -> dict[TopicPartition, ListOffsetsResultInfo]:
             futures = self._admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self.timeout
             )
             return {TopicPartition(tp.topic, tp.partition): self._result(future) for tp, future in futures.items()}
 
         with self._errors("offsets"):
-            return settled(ask, self._timeout)
-
-    def _offsets_of(self, futures: Mapping[str, Future[ConsumerGroupTopicPartitions]]) -> list[_TopicPartition]:
-        """A group's offsets. Each may have an error of its own in an answer that as a whole has none."""
-        found = self._only(futures).topic_partitions or []
-        for tp in found:
-            if tp.error is not None:
-                raise KafkaException(tp.error)
-        return found
-
-    def _only(self, futures: Mapping[str, Future[T]]) -> T:
-        """The answer about the one thing that was asked about."""
-        (future,) = futures.values()
-        return self._result(future)
+            return settled(ask, self.timeout)
 
     def _result(self, future: Future[T]) -> T:
-        return future.result(timeout=self._timeout + 5)
+        return future.result(timeout=self.timeout + 5)
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:

@@ -27,6 +27,7 @@ from resources.clickhouse import ClickHouseServer
 from resources.errors import ConfigurationError, SourceError, TopicMissing, Unavailable
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
+from resources.kafka_groups import group_members, group_offsets
 from resources.topic_partition import TopicPartition
 from resources.topic_reading import read_to_end
 from sql import render
@@ -65,20 +66,21 @@ def committed(cluster: KafkaCluster, configuration: Configuration, partitions: I
     """
     group = connect.group(configuration)
     is_iceberg = configuration.text("connector.class") in (iceberg.TABULAR, iceberg.APACHE)
-    members = cluster.group_members(group)
+    members = group_members(cluster, group)
     if members:
         raise Unavailable(
             f"the connector is still running: its consumer group has {members} members",
             where=f"consumer group {group}",
             remedy="stop it (PUT /connectors/<name>/stop), wait until it has committed, then import again",
         )
-    found = cluster.group_offsets(group)
+    wanted = list(partitions)
+    found = group_offsets(cluster, group, wanted)
     if is_iceberg and (own := iceberg.group(configuration)) != group:
-        found |= cluster.group_offsets(own)
-    missing = [p for p in partitions if p not in found]
+        found |= group_offsets(cluster, own, wanted)
+    missing = [p for p in wanted if p not in found]
     at_end = configuration.text("consumer.override.auto.offset.reset", "earliest") == "latest"
     first = cluster.stable_offsets(missing) if at_end else cluster.first_offsets(missing)
-    return {**{p: o for p, o in found.items() if p in set(partitions)}, **first}
+    return {**found, **first}
 
 
 def after_keeper_state(offsets: Mapping[TopicPartition, int], rows: Iterable[KeeperRow], where: str) -> Offsets:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from jobs.events.pending import PublishedThrough, published_through
 from jobs.spark_tasks import Batches, report_row
 from resources.carried_errors import error_from_fields, error_to_fields
-from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
+from resources.control_topic import ControlWriter, GroupProgress, Message
 from resources.errors import BatchmergeError, Interrupted
 from resources.kafka import KafkaCluster
+from resources.kafka_groups import group_metadata
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Delivery:
         if not writer.is_open:
             writer.open(self.create)
             # Only now: until an older writer is fenced it may move the position.
-            found = read_metadata(self.cluster, self.progress.group, self.progress.offsets, self.seconds).values()
+            found = group_metadata(self.cluster, self.progress.group, self.progress.offsets, self.seconds).values()
             if published_through(found) != self.was:
                 raise Interrupted("another run has sent them", where=self.topic, remedy="nothing to do")
         writer.send_messages(messages, [self.progress], self.before_commit)

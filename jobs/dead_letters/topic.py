@@ -32,8 +32,9 @@ from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.failpoints import failpoint, failpoint_of_task
 from jobs.pipeline import Pipeline
 from jobs.spark_tasks import Batches, numbered, task_reports
-from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
+from resources.control_topic import ControlWriter, GroupProgress, Message
 from resources.errors import BatchmergeError
+from resources.kafka_groups import group_metadata
 from resources.spark import spark_errors
 
 _LOG = logging.getLogger("batchmerge")
@@ -150,7 +151,7 @@ class DeadLetterTopic:
     def _sent(self, newest: CommittedState) -> PublishedThrough | None:
         """The position: up to where dead letters are sent."""
         limit = self._options.time_limit_seconds
-        return published_through(read_metadata(self._pipeline.kafka, self._group, newest.offsets, limit).values())
+        return published_through(group_metadata(self._pipeline.kafka, self._group, newest.offsets, limit).values())
 
     def _unsent(
         self, sent: PublishedThrough | None, landed: Sequence[LandedBatch], newest: CommittedState

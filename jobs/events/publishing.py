@@ -21,6 +21,7 @@ from jobs.failpoints import GROUP, failpoint
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
 from resources.errors import BatchmergeError, Interrupted, Unavailable
+from resources.kafka_groups import commit_group
 
 _LOG = logging.getLogger("batchmerge")
 # Seconds: for a look at another table; and until one that was silent is looked at again.
@@ -118,7 +119,7 @@ def _move_group(pipeline: Pipeline) -> None:
     if pipeline.events:
         pipeline.events.move_group(least)
         return
-    pipeline.kafka.commit_group(pipeline.group, least)
+    commit_group(pipeline.kafka, pipeline.group, least)
     failpoint(GROUP)
 
 

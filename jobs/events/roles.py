@@ -46,9 +46,10 @@ from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import added_files
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
-from resources.control_topic import ControlWriter, GroupProgress, read_metadata
+from resources.control_topic import ControlWriter, GroupProgress
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
+from resources.kafka_groups import group_metadata
 
 LANDING = "landing"
 # So many batches per transaction: after a long outage the events follow step by step.
@@ -80,7 +81,7 @@ class Role:
         if self._published and group == self.group:
             return self._published  # nobody else can have moved it
         limit = self._control.time_limit_seconds
-        return published_through(read_metadata(self._pipeline.kafka, group, state.offsets, limit).values())
+        return published_through(group_metadata(self._pipeline.kafka, group, state.offsets, limit).values())
 
     def publish(self, point: str, payloads: Sequence[Payload], progress: Sequence[GroupProgress] = ()) -> None:
         """Sends these events and moves these groups in one transaction."""

@@ -20,9 +20,10 @@ from jobs.events.quietly import quietly
 from jobs.failpoints import GROUP, failpoint
 from jobs.offsets import Offsets, TopicPartition
 from jobs.spec.control import Control
-from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
+from resources.control_topic import ControlWriter, GroupProgress, Message
 from resources.errors import BatchmergeError, Interrupted
 from resources.kafka import KafkaCluster
+from resources.kafka_groups import commit_group, group_metadata, group_offsets
 
 # Seconds between two transactions; members whose events are in one of them.
 _EVERY, _AT_ONCE = 1.0, 200
@@ -75,17 +76,20 @@ class SharedEvents:
         with self._lock:
             self._unpublished.append(group)
 
-    def published_check(self) -> Callable[[Offsets], bool]:
+    def published_check(self, partitions: Callable[[], Iterable[TopicPartition]]) -> Callable[[Offsets], bool]:
         """Whether the events of a member's committed offsets are published. Asks Kafka once for all members.
 
         A run that dies after a commit leaves its events unpublished. So a process asks once, and again after it could
         not publish. Without an answer of Kafka the events count as published.
+
+        Args:
+            partitions: those of all members.
         """
         if self._all_published:
             return lambda _: True
         group = self.group if self._control.enabled else self._tables_group
         try:
-            said = self._kafka.group_offsets(group)
+            said = group_offsets(self._kafka, group, partitions())
         except BatchmergeError:
             return lambda _: True
         self._all_published = True  # by those who ask
@@ -128,7 +132,7 @@ class SharedEvents:
                 self._writer = self._new_writer() if self._failed else self._writer
 
     def _move(self, offsets: Offsets) -> None:
-        self._kafka.commit_group(self._tables_group, offsets)
+        commit_group(self._kafka, self._tables_group, offsets)
         failpoint(GROUP)
 
     def _send_or_take_over(self, groups: Sequence[_EventGroup]) -> None:
@@ -184,7 +188,7 @@ class SharedEvents:
         found = dict[tuple[str, str], PublishedThrough | None]()
         for group, members in wanted.items():
             every = [partition for offsets in members.values() for partition in offsets]
-            said = read_metadata(self._kafka, group, every, float(self._control.time_limit_seconds))
+            said = group_metadata(self._kafka, group, every, float(self._control.time_limit_seconds))
             for name, offsets in members.items():
                 found[group, name] = published_through([said[tp] for tp in offsets if tp in said])
         return found

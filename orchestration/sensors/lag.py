@@ -20,6 +20,7 @@ from orchestration.sensors.busy import Free, free_to_advance, paused_reason
 from orchestration.sensors.waiting import Cursor, Waiting, moved, observe, reason_to_run, requested, waiting
 from resources.connections import load_connections
 from resources.errors import BatchmergeError
+from resources.kafka_groups import group_offsets
 
 _EVERY = 30
 
@@ -86,14 +87,14 @@ def _look_at_members(members: Members) -> Waiting:
     ends = {tp: offset for state in states for tp, offset in state.stable.items()}
     first = {tp: offset for state in states for tp, offset in state.first.items()}
     offsets_ = {tp: offset for state in landed for tp, offset in state.offsets.items()}
-    return waiting(ends, first, offsets_, members.group_offsets(), sum(state.batch_number for state in landed))
+    return waiting(ends, first, offsets_, members.group_offsets(ends), sum(state.batch_number for state in landed))
 
 
 def look(pipeline: Pipeline) -> Waiting:
     """What waits now. The slowest table is known by the consumer group, so that no table is asked."""
     topics: TopicState = pipeline.topic_state()
     state = pipeline.intermediate.committed()
-    group = pipeline.kafka.group_offsets(pipeline.group)
+    group = group_offsets(pipeline.kafka, pipeline.group, topics.stable)
     batches = state.batch_number if state else 0
     return waiting(topics.stable, topics.first, state.offsets if state else {}, group, batches)
 

@@ -23,6 +23,7 @@ from jobs.destinations.registry import kinds
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, load_connections
+from resources.kafka_groups import group_offsets
 from tests.kit import model
 from tests.kit.dead_letters import LARGE, read_all
 from tests.kit.events import check_all_published, check_groups, effective, events
@@ -226,7 +227,7 @@ def test_killed_before_the_group_without_a_control_topic(new_log: NewLog) -> Non
     log.finish(failpoints.GROUP)
     landed = log.pipeline.intermediate.committed()
     assert landed
-    assert log.pipeline.kafka.group_offsets(log.pipeline.group) == dict(landed.offsets)
+    assert group_offsets(log.pipeline.kafka, log.pipeline.group, landed.offsets) == dict(landed.offsets)
 
 
 # By kind: the boundaries of a replay of landed batches.

@@ -30,6 +30,7 @@ from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections, KafkaConnection
 from resources.errors import SourceError, Unavailable
 from resources.kafka import KafkaCluster
+from resources.kafka_groups import commit_group
 from resources.topic_partition import TopicPartition
 from tests.kit.connectors import CASES, COLUMNS, ICEBERG, KAFKA, chain
 from tests.kit.engine import Engine, catalog
@@ -53,12 +54,12 @@ def test_group_offsets_are_taken_over_when_the_connector_is_stopped(
     for n in range(30):
         producer.produce(source, b"x", partition=n % 3)
     producer.flush(60)
-    kafka.commit_group(f"connect-{name}", {TopicPartition(source, 0): 4, TopicPartition(source, 1): 10})
+    commit_group(kafka, f"connect-{name}", {TopicPartition(source, 0): 4, TopicPartition(source, 1): 10})
     partitions = [TopicPartition(source, p) for p in range(3)]
     assert offsets.committed(kafka, here, partitions) == {(source, 0): 4, (source, 1): 10, (source, 2): 0}
     # Tabular's own group is newer than Connect's; a partition that neither has begins where the sink would.
     own = {"connector.class": TABULAR, "consumer.override.auto.offset.reset": "latest"}
-    kafka.commit_group(f"cg-control-{name}", {TopicPartition(source, 0): 6})
+    commit_group(kafka, f"cg-control-{name}", {TopicPartition(source, 0): 6})
     expected = {(source, 0): 6, (source, 1): 10, (source, 2): 10}
     assert offsets.committed(kafka, Configuration(name, own), partitions) == expected
 
@@ -81,7 +82,7 @@ def test_imported_pipeline_begins_where_the_connector_stopped(
     fields = [NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType())]
     catalog(connections).create(table, Schema(*fields))
     produce(bootstrap(connections), source, [Record(0, n, {"id": n, "name": "a"}) for n in range(5)])
-    cluster(connections).commit_group(f"connect-{name}", {TopicPartition(source, 0): 3})
+    commit_group(cluster(connections), f"connect-{name}", {TopicPartition(source, 0): 3})
     options = {
         "connector.class": APACHE,
         "topics": source,

@@ -23,9 +23,10 @@ from jobs.events.messages import (
 )
 from jobs.events.reading import read_events
 from resources.connections import Connections
-from resources.control_topic import ControlWriter, GroupProgress, Message, read_metadata
+from resources.control_topic import ControlWriter, GroupProgress, Message
 from resources.errors import ConfigurationError, Interrupted, TopicMissing, Unavailable
 from resources.kafka import KafkaCluster
+from resources.kafka_groups import group_metadata, group_offsets
 from resources.local.java import find_java
 from resources.topic_partition import TopicPartition
 from resources.topic_reading import read_messages
@@ -63,10 +64,11 @@ class TestWriter:
         ]
         _writer(kafka, name).send("p", [b"one", b"two"], progress, lambda: None)
         assert _all(kafka, name) == [b"one", b"two"]
-        assert kafka.group_offsets(group) == {(name, 0): 5}
-        assert kafka.group_offsets(group + "/x") == {(name, 0): 7}
-        assert read_metadata(kafka, group, [TopicPartition(name, 0)], 30) == {TopicPartition(name, 0): "as far as five"}
-        assert read_metadata(kafka, group + "/nobody", [TopicPartition(name, 0)], 30) == {}
+        partition = [TopicPartition(name, 0)]
+        assert group_offsets(kafka, group, partition) == {(name, 0): 5}
+        assert group_offsets(kafka, group + "/x", partition) == {(name, 0): 7}
+        assert group_metadata(kafka, group, partition, 30) == {TopicPartition(name, 0): "as far as five"}
+        assert group_metadata(kafka, group + "/nobody", partition, 30) == {}
 
     def test_what_fails_before_the_commit_never_was(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, group = topic(partitions=1), f"g-{uuid.uuid4()}"
@@ -78,7 +80,7 @@ class TestWriter:
         with pytest.raises(RuntimeError, match="on purpose"):
             writer.send("p", [b"lost"], [GroupProgress(group, {TopicPartition(name, 0): 5}, "lost")], fail)
         assert _all(kafka, name) == []
-        assert kafka.group_offsets(group) == {}
+        assert group_offsets(kafka, group, [TopicPartition(name, 0)]) == {}
         assert not writer.is_open
         writer.open(create=False)
         writer.send("p", [b"kept"], [], lambda: None)

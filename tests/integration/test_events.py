@@ -30,6 +30,8 @@ from jobs.pipeline import Pipeline
 from resources.connections import Connections, load_connections
 from resources.control_topic import ControlWriter
 from resources.errors import TopicMissing
+from resources.kafka_groups import group_offsets
+from resources.topic_partition import TopicPartition
 from tests.kit.engine import Engine, session
 from tests.kit.events import check_all_published, check_groups, cluster, effective, events
 from tests.kit.flow import Flow
@@ -63,6 +65,10 @@ def _grow(engine: Engine, seed: int, count: int = 120) -> None:
 
 def _control(engine: Engine) -> str:
     return engine.pipeline.spec.control.topic
+
+
+def _group_offsets(pipeline: Pipeline) -> dict[TopicPartition, int]:
+    return group_offsets(pipeline.kafka, pipeline.group, pipeline.topic_state().stable)
 
 
 def _advance(pipeline: Pipeline) -> None:
@@ -115,7 +121,7 @@ class TestPipeline:
         published = events(connections, _control(engine))
         assert [e.payload.batch_number for e in published if e.type == "commit_table"] == [1, 2, 3, 4]
         assert [e for e in published if e.type == "commit_complete"] == []
-        assert engine.pipeline.kafka.group_offsets(engine.pipeline.group) == {}
+        assert _group_offsets(engine.pipeline) == {}
         engine.merge("upsert_delete")
         published = events(connections, _control(engine))
         assert [e.payload.batch_number for e in published if e.type == "commit_complete"] == [1, 2, 3, 4]
@@ -186,7 +192,7 @@ class TestPipeline:
         silent.advance()
         state = silent.pipeline.intermediate.committed()
         assert state
-        assert silent.pipeline.kafka.group_offsets(silent.pipeline.group) == dict(state.offsets)
+        assert _group_offsets(silent.pipeline) == dict(state.offsets)
         with pytest.raises(TopicMissing):
             read_events(cluster(connections), _control(engine), None)
 
@@ -222,7 +228,7 @@ class TestPipeline:
         assert len(said) == 3
         assert all("MSG_SIZE_TOO_LARGE" in line for line in said)
         assert events(connections, name) == []
-        assert refused.pipeline.kafka.group_offsets(refused.pipeline.group) == {}
+        assert _group_offsets(refused.pipeline) == {}
         enough = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[enough])
         admin.incremental_alter_configs([resource])[resource].result(30)

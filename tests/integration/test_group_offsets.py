@@ -1,6 +1,6 @@
-"""Offsets of consumer groups, asked for while a new broker is still finding out who coordinates them.
+"""Offsets of consumer groups, asked for while a broker starts, or dies.
 
-librdkafka's admin client has ended the process there (its issue 5040): so a process of its own asks.
+librdkafka's admin client has ended the process there (its issues 4605 and 5040): so a process of its own asks.
 """
 
 from __future__ import annotations
@@ -8,26 +8,93 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from resources.local import stack as local_stack
+import psutil
+import pytest
 
-_ASK = """
+from resources.local import stack as local_stack
+from tests.kit.processes import lives
+from tests.kit.waiting import until
+
+_PRELUDE = """
+import sys
 from resources.connections import KafkaConnection, load_connections
+from resources.errors import Unavailable
 from resources.kafka import KafkaCluster
-cluster = KafkaCluster("kafka", load_connections().get("kafka", KafkaConnection))
-print([cluster.group_offsets(f"group-{n}") for n in range(100)].count({}))
+from resources.kafka_groups import commit_group, group_members, group_offsets
+from resources.topic_partition import TopicPartition
+connection = load_connections().get("kafka", KafkaConnection).model_copy(update={"timeout_seconds": 3})
+cluster, partition = KafkaCluster("kafka", connection), TopicPartition("t", 0)
+"""
+_ASK = """
+print([group_offsets(cluster, f"group-{n}", [partition]) for n in range(100)].count({}))
+"""
+# Until it is told that the broker is back: then one answer ends it.
+_KEEP_ASKING = """
+ask = {
+    "offsets": lambda n: group_offsets(cluster, f"group-{n}", [partition]),
+    "members": lambda n: group_members(cluster, f"group-{n}"),
+    "commit": lambda n: commit_group(cluster, f"group-{n}", {partition: n}),
+}[sys.argv[1]]
+failed, n = False, 0
+if "t" not in cluster.topic_names():
+    cluster.create_topic("t")
+print("asks", flush=True)
+while True:
+    n += 1
+    try:
+        ask(n % 50)
+        if failed:
+            break
+    except Unavailable:
+        failed = True
 """
 
 
-def test_the_first_question_to_a_new_broker_crashes_nobody(tmp_path: Path) -> None:
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     local_stack.up(tmp_path, ["kafka"], print)
     try:
-        environment = {**os.environ, "BATCHMERGE_HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
-        environment.pop("BATCHMERGE_CONNECTIONS", None)
-        asked = subprocess.run(
-            [sys.executable, "-c", _ASK], env=environment, capture_output=True, text=True, check=False
-        )
-        assert (asked.returncode, asked.stdout) == (0, "100\n"), asked.stderr
+        found = {**os.environ, "BATCHMERGE_HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
+        found.pop("BATCHMERGE_CONNECTIONS", None)
+        yield found
     finally:
         local_stack.down(tmp_path, print)
+
+
+def test_the_first_question_to_a_new_broker_crashes_nobody(environment: dict[str, str]) -> None:
+    argv = [sys.executable, "-c", _PRELUDE + _ASK]
+    asked = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert (asked.returncode, asked.stdout) == (0, "100\n"), asked.stderr
+
+
+def test_a_broker_that_dies_crashes_nobody(environment: dict[str, str], tmp_path: Path) -> None:
+    asking = {}
+    for what in ("offsets", "members", "commit"):
+        argv = [sys.executable, "-c", _PRELUDE + _KEEP_ASKING, what]
+        asking[what] = subprocess.Popen(
+            argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        out = asking[what].stdout
+        assert out
+        assert out.readline() == "asks\n"
+    try:
+        _kill_broker(tmp_path)
+        local_stack.up(tmp_path, ["kafka"], print)
+        for what, process in asking.items():
+            _, err = process.communicate(timeout=120)
+            assert process.returncode == 0, f"{what}: {err[-2000:]}"
+    finally:
+        for process in asking.values():
+            process.kill()
+            process.wait()
+
+
+def _kill_broker(home: Path) -> None:
+    pid = next(service.pid for service in local_stack.status(home) if service.name == "kafka")
+    assert pid
+    broker = psutil.Process(pid)
+    broker.kill()
+    until(lambda: not lives(broker), what="end of the broker")

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from orchestration.cli.connect_import import import_
 from resources.connections import Connections, KafkaConnection
 from resources.kafka import KafkaCluster
+from resources.kafka_groups import commit_group
 from resources.topic_partition import TopicPartition
 from tests.kit import bigquery, clickhouse
 from tests.kit.connectors import chain
@@ -56,7 +57,7 @@ class Sink:
 
     def has_written(self, records: int) -> None:
         kafka = KafkaCluster("kafka", self.connections.get("kafka", KafkaConnection))
-        kafka.commit_group(f"connect-{self.name}", {TopicPartition(self.topic, 0): records})
+        commit_group(kafka, f"connect-{self.name}", {TopicPartition(self.topic, 0): records})
 
     def imported(self, folder: Path, *more: str) -> tuple[dict[str, Any], str]:
         """The pipeline file that `batchmerge import` writes, and what it says to do."""

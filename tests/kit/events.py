@@ -9,6 +9,7 @@ from jobs.events.reading import read_events
 from jobs.pipeline import Pipeline
 from resources.connections import Connections, KafkaConnection
 from resources.kafka import KafkaCluster
+from resources.kafka_groups import group_offsets
 
 
 def cluster(connections: Connections) -> KafkaCluster:
@@ -54,8 +55,8 @@ def check_groups(pipeline: Pipeline) -> None:
         state = destination.committed()
         assert state
         group = f"{pipeline.group}/{destination.table.connection}.{destination.table.table}"
-        assert pipeline.kafka.group_offsets(group) == dict(state.offsets), group
+        assert group_offsets(pipeline.kafka, group, state.offsets) == dict(state.offsets), group
     landed = pipeline.intermediate.committed()
     assert landed
-    assert pipeline.kafka.group_offsets(f"{pipeline.group}/landing") == dict(landed.offsets)
-    assert pipeline.kafka.group_offsets(pipeline.group) == dict(landed.offsets)
+    assert group_offsets(pipeline.kafka, f"{pipeline.group}/landing", landed.offsets) == dict(landed.offsets)
+    assert group_offsets(pipeline.kafka, pipeline.group, landed.offsets) == dict(landed.offsets)

@@ -14,6 +14,7 @@ from jobs.pipeline import Pipeline
 from orchestration import pauses
 from orchestration.names import resident_op, table_key
 from resources.connections import Connections, load_connections
+from resources.kafka_groups import group_offsets
 from tests.kit.engine import catalog
 from tests.kit.events import check_all_published, check_groups, events
 from tests.kit.flow import Flow, rows
@@ -60,7 +61,7 @@ class Shop:
         return (
             rows_there
             and landed is not None
-            and self.pipeline.kafka.group_offsets(self.pipeline.group) == dict(landed.offsets)
+            and group_offsets(self.pipeline.kafka, self.pipeline.group, landed.offsets) == dict(landed.offsets)
         )
 
     def check(self) -> None:
