@@ -48,22 +48,26 @@ def record_reader(
         names: where records name tables, what becomes of new names.
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
-    key_format = source.key if source.transform or (key and key.source == "kafka_key") else None
+    key_from_value, key_format = bool(key and key.source == "value"), _key_format(spec)
     rules, watch = envelope_rules(spec), _watch(spec, refused)
     key_watch = Watch("refuse") if source.key and source.key.unknown_fields == "fail" else None
+
+    def value_decoder(encoding: Encoding) -> Decoder:
+        return _decoder(encoding, source.value, schemas, False, spec.ignore_case, rules, watch)
+
+    def key_decoder(encoding: Encoding) -> Decoder:
+        assert key_format
+        return _decoder(encoding, key_format, schemas, not key_from_value, spec.ignore_case, watch=key_watch)
+
     position, first = 0, {}
     for tp in sorted(batch.ranges):
         first[tp] = position
         position += len(batch.ranges[tp])
     return RecordReader(
-        key_decoder=_decoder(key_format, key_format, schemas, True, spec.ignore_case, watch=key_watch)
-        if key_format
-        else None,
-        value_decoder=_decoder(
-            source.value, source.value, schemas, ignore_case=spec.ignore_case, rules=rules, watch=watch
-        ),
+        key_decoder=key_decoder(key_format) if key_format else None,
+        value_decoder=value_decoder(source.value),
         key_columns=tuple(key.columns) if key else (),
-        key_from_value=bool(key) and key.source == "value" if key else False,
+        key_from_value=key_from_value,
         refuse_null_keys=key.nulls == "refuse" if key else False,
         operations=Operations(op.field, tuple(op.insert), tuple(op.update), tuple(op.delete)) if op else None,
         first_position=first,
@@ -81,16 +85,23 @@ def record_reader(
         new_tables=names,
         topic_decoders={
             topic: {
-                part: _decoder(encoding, columns, schemas, part == "key", spec.ignore_case, rules, looks)
-                for part, encoding, columns, looks in (
-                    ("key", own.key, key_format, key_watch),
-                    ("value", own.value, source.value, watch),
-                )
-                if encoding and columns
+                **({"key": key_decoder(of_key)} if key_format and of_key else {}),
+                **({"value": value_decoder(own.value)} if own.value else {}),
             }
             for topic, own in source.per_topic.items()
+            for of_key in [own.value if key_from_value else own.key]
         },
     )
+
+
+def _key_format(spec: PipelineSpec) -> Format | None:
+    """The columns of keys; or those of values that are the key, for values that cannot be read as a whole."""
+    key, source = spec.changes.key, spec.source
+    if source.transform or (key and key.source == "kafka_key"):
+        return source.key
+    if key is None or source.value.envelope:
+        return None
+    return source.value.with_columns({c: t for c, t in source.value.columns.items() if c in key.columns})
 
 
 def _truncation(spec: PipelineSpec) -> Truncation | None:

@@ -58,6 +58,7 @@ class RecordReader:
     the three that are constant over a batch.
 
     Attributes:
+        key_decoder: of keys; with `key_from_value`, of the key's columns in values that cannot be read as a whole.
         key_columns: names of the key's columns, taken from the decoded key or value (`key_from_value`).
         first_position: `i` of a partition's first offset in this batch.
         start: that first offset.
@@ -185,7 +186,8 @@ class RecordReader:
         if self.key_type is None:
             return None
         if self.key_from_value:
-            origin, missing = value, "the value is null (a tombstone), so it has no key columns"
+            origin = self._with_keys_of_bad(batch, value, verdicts)
+            missing = "the value is null (a tombstone), so it has no key columns"
         else:
             assert self.key_decoder is not None
             evaluated = KEY in batch.schema.names
@@ -202,6 +204,25 @@ class RecordReader:
                 absent = pc.or_(absent, pc.is_null(part))
         fields = [pa.field(n, p.type) for n, p in zip(self.key_columns, parts, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=absent)
+
+    def _with_keys_of_bad(self, batch: pa.RecordBatch, value: pa.Array, verdicts: Verdicts) -> pa.Array:
+        """The values, with the key's columns of bad ones where these can be read: that key is stale from there on."""
+        bad = [row for row, error in verdicts.errors.items() if error.stage == _BAD_VALUE]
+        if not bad or self.key_decoder is None:
+            return value
+        others = {topic: found[_BAD_KEY] for topic, found in self.topic_decoders.items() if _BAD_KEY in found}
+        raw, topics = (batch.column(name).take(pa.array(bad)) for name in (_BAD_VALUE, "topic"))
+        found = decode_by_topic(self.key_decoder, others, raw, topics).values
+        # One array of all values, then of the bad ones: each row is taken from where it can be read.
+        places = np.arange(len(value))
+        places[bad] = len(value) + np.arange(len(bad))
+        parts = [
+            pa.concat_arrays([part, pc.struct_field(found, name).cast(part.type)]).take(pa.array(places))
+            for name in self.key_columns
+            for part in [pc.struct_field(value, name)]
+        ]
+        absent = pa.concat_arrays([pc.is_null(value), pc.is_null(found)]).take(pa.array(places))
+        return pa.StructArray.from_arrays(parts, names=list(self.key_columns), mask=absent)
 
     @staticmethod
     def _leave_out_truncations(columns: Truncation, value: pa.Array, verdicts: Verdicts) -> None:

@@ -1,25 +1,31 @@
-"""The checks of a landing of many topics: what is wrong of any of them, also of those that had nothing new now."""
+"""The checks of many topics, and of the tables that one entry stands for: what is wrong of any of them, also of those
+that had nothing new now."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus as Status
 
+from jobs.destinations.base import Destination
 from jobs.members import Members
 from jobs.pipeline import Pipeline
-from orchestration.components import checks
+from jobs.spec.pipeline import Freshness
+from orchestration.components import checks, metadata
+from orchestration.components.ends import Ends
+from orchestration.components.merging import report, settled
 
 _ENDED = {Status.SUCCEEDED, Status.FAILED}
+Results = Sequence[dg.AssetCheckResult]
+# What stays wrong of a table until its rows, columns or time change; the others are of what was just merged.
+_LASTING = (checks.STALE, checks.SCHEMA, checks.CAUGHT_UP)
 
 
 def landing_results_of_topics(
-    instance: dg.DagsterInstance,
-    members: Members,
-    key: dg.AssetKey,
-    found: Mapping[str, Sequence[dg.AssetCheckResult]],
+    instance: dg.DagsterInstance, members: Members, key: dg.AssetKey, found: Mapping[str, Results]
 ) -> list[dg.AssetCheckResult]:
     """The results of the topics that were landed, together. A topic whose fields were left out is looked at until they
     have columns; all topics each time would be hundreds of tables.
@@ -38,6 +44,55 @@ def landing_results_of_topics(
     return checks.combined_results(key, checks.landing_checks(key), {**looked, **found})
 
 
+def table_results_of_members(
+    instance: dg.DagsterInstance, members: Members, key: dg.AssetKey, number: int, found: Mapping[str, Results]
+) -> list[dg.AssetCheckResult]:
+    """The results of the tables that were merged, together. A table that was wrong is looked at until it is right; with
+    `freshness` the time of every table is, since one that gets nothing falls behind too.
+
+    Args:
+        key: the asset of the entry, whose number this is in `tables`.
+        found: by table, as `table_label` names it.
+    """
+    every, entry, freshness = replace(members, topics=()), members.spec.tables[number], members.spec.freshness
+    specs = checks.table_checks(key, entry, freshness)
+    before = {
+        name
+        for spec in specs
+        if spec.name in _LASTING
+        for name in wrong_before(instance, dg.AssetCheckKey(key, spec.name))
+    }
+    if not (freshness or before - found.keys()):
+        return checks.combined_results(key, specs, found)
+    known, at = every.known(), datetime.now(UTC)
+    ends = every.ends(known) if known else {}
+
+    def look(pipeline: Pipeline) -> tuple[str, Results] | None:
+        table, topic = pipeline.table(number), topic_of(pipeline)
+        label, now = table_label(topic, table.table), Ends(at, ends.get(topic))
+        destination = pipeline.destination_of(table)
+        if label in found:
+            return None
+        if label in before:
+            done = settled(pipeline, destination, (), None, None)
+            return label, report(pipeline, key, table, done, None, now)[0]
+        return (label, [_caught_up(key, destination, freshness, now)]) if freshness else None
+
+    outcomes = every.each(f"checks-{number}", known, look)
+    looked = dict(outcome.done for outcome in outcomes if outcome.done)
+    return checks.combined_results(key, specs, {**looked, **found})
+
+
+def topic_of(pipeline: Pipeline) -> str:
+    """The topic of a member; where records name tables, the name."""
+    return pipeline.only or pipeline.spec.source.topics[0]
+
+
+def table_label(topic: str, table: str) -> str:
+    """How checks of several tables name one of them."""
+    return f"{topic} {table}"
+
+
 def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[str]:
     """The tables, or topics, that were wrong by the newest result of a check of several."""
     newest = instance.event_log_storage.get_asset_check_execution_history(check, limit=1, status=_ENDED)
@@ -46,3 +101,9 @@ def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[s
     return (
         set(map(str, said.value)) if isinstance(said, dg.JsonMetadataValue) and isinstance(said.value, list) else set()
     )
+
+
+def _caught_up(key: dg.AssetKey, destination: Destination, freshness: Freshness, now: Ends) -> dg.AssetCheckResult:
+    state = destination.committed()
+    through = metadata.caught_up_through(state.watermark if state else None, now.lag(state), now.at)
+    return checks.caught_up_result(key, freshness, through, now.at)

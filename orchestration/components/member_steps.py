@@ -31,7 +31,12 @@ from orchestration.components.config import LandConfig, MergeConfig
 from orchestration.components.ends import Ends
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
-from orchestration.components.member_checks import landing_results_of_topics
+from orchestration.components.member_checks import (
+    landing_results_of_topics,
+    table_label,
+    table_results_of_members,
+    topic_of,
+)
 from orchestration.components.merging import Done, advance_or_replay, report, within_limit
 from orchestration.components.metadata import table_columns
 from orchestration.components.progress import engine_log_in_run
@@ -102,8 +107,8 @@ def run_merges_of_members(
                 merged.append(outcome.done)
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
-    specs = checks.table_checks(key, launch.spec.tables[number], launch.spec.freshness)
-    results = checks.combined_results(key, specs, {f"{one.topic} {one.table.table}": one.results for one in merged})
+        found = {table_label(one.topic, one.table.table): one.results for one in merged}
+        results = table_results_of_members(context.instance, members, key, number, found)
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=merged_metadata(merged, problems))
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
@@ -149,7 +154,7 @@ def _merge(
     destination = pipeline.destination_of(table)
     columns = table_columns(destination.spec, table)
     done = within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
-    topic = pipeline.only or pipeline.spec.source.topics[0]
+    topic = topic_of(pipeline)
     now = Ends(at, ends.get(topic))
     return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, replayed, now))
 

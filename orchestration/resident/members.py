@@ -26,7 +26,12 @@ from jobs.time_limit import with_timeout
 from orchestration import names, open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.ends import Ends
-from orchestration.components.member_checks import landing_results_of_topics
+from orchestration.components.member_checks import (
+    landing_results_of_topics,
+    table_label,
+    table_results_of_members,
+    topic_of,
+)
 from orchestration.components.member_steps import (
     MergedMember,
     landed_metadata,
@@ -208,7 +213,7 @@ def _materialize_merged(
     assert step.table
 
     def look(pipeline: Pipeline) -> MergedMember:
-        topic = pipeline.only or pipeline.spec.source.topics[0]
+        topic = topic_of(pipeline)
         table, merged = pipeline.table(number), merges[topic]
         destination, now = pipeline.destination_of(table), Ends(at, ends.get(topic))
         done = settled(pipeline, destination, merged.batches, merged.before, merged.merged)
@@ -226,11 +231,11 @@ def _materialize_merged(
                 shown.append(outcome.done)
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
+        found = {table_label(one.topic, one.table.table): one.results for one in shown}
+        results = table_results_of_members(step.context.instance, members, step.key, number, found)
     batches = sum(len(merged.batches) for merged in merges.values())
     rows = sum(merged.merged.counts.changes for merged in merges.values())
     merges.clear()
-    specs = checks.table_checks(step.key, step.table, step.launch.spec.freshness)
-    results = checks.combined_results(step.key, specs, {f"{one.topic} {one.table.table}": one.results for one in shown})
     step.materialize(merged_metadata(shown, problems), results, None, batches=batches, rows=rows)
 
 

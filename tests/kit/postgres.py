@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,25 +40,23 @@ class Postgres:
 
 @contextmanager
 def running_postgres(folder: Path) -> Iterator[Postgres]:
-    """A server with logical replication, which stops afterwards."""
+    """A server with logical replication, which stops afterwards; its log is in the folder."""
     found = binaries()
     assert found, "PostgreSQL is not installed"
     port = free_port(())
-    # PostgreSQL does not run as root.
+    # PostgreSQL does not run as root, and its data has to be where its user may go: not below pytest's folder, which
+    # every other session of pytest closes to all but its own user.
     user = "postgres" if os.geteuid() == 0 else None
+    place = Path(tempfile.mkdtemp(prefix="batchmerge-postgres-"))
     if user:
-        owner = pwd.getpwnam(user)
-        for parent in [folder, *folder.parents]:
-            if parent.stat().st_uid == 0 and parent.stat().st_mode & 0o005 != 0o005:
-                parent.chmod(parent.stat().st_mode | 0o011)
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-    data = folder / "data"
+        shutil.chown(place, user)
+    data = place / "data"
     argv = [str(found / "initdb"), "-D", str(data), "-A", "trust", "-U", "postgres", "--no-sync"]
     subprocess.run(argv, user=user, check=True, capture_output=True)
     settings = {"wal_level": "logical", "listen_addresses": HOST, "port": port, "unix_socket_directories": "",
                 "fsync": "off", "max_wal_senders": 4, "timezone": "UTC"}  # fmt: skip
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-    with (folder.parent / "postgres.log").open("w") as log:
+    with (folder / "postgres.log").open("w") as log:
         process = subprocess.Popen(
             [str(found / "postgres"), "-D", str(data), *options], user=user, stdout=log, stderr=subprocess.STDOUT
         )
@@ -68,6 +66,7 @@ def running_postgres(folder: Path) -> Iterator[Postgres]:
     finally:
         process.terminate()
         process.wait(timeout=60)
+        shutil.rmtree(place)
 
 
 def _wait(folder: Path, port: int, process: subprocess.Popen[bytes]) -> None:

@@ -23,11 +23,13 @@ from orchestration.metrics import measures
 from orchestration.metrics.assets import pipeline_assets
 from orchestration.metrics.events import EventTotals
 from orchestration.metrics.tables import table_samples
-from orchestration.names import landing_key
+from orchestration.names import landing_key, table_key
 from orchestration.sensors.lag import look_at
 from resources.connections import Connections, IcebergConnection, KafkaConnection, load_connections
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
+from resources.kafka_groups import group_offsets
+from resources.topic_partition import TopicPartition
 from tests.kit import specs
 from tests.kit.clickhouse import select
 from tests.kit.records import bootstrap
@@ -194,41 +196,48 @@ def test_a_members_batches_are_its_own_and_one_group_shows_all(
     shop: Shop, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.events = True
-    shop.make("a")
+    columns = {"id": "long", "name": "string", "pieces": "int"}
+    shop.overrides = {shop.make("a"): {"source": {"value": {"columns": columns}}}}
     shop.make("b")
     shop.write("a", {"id": 1, "name": "a"})
     shop.write("b", {"id": 1, "name": "b"})
     shop.run(instance)
-    check = dg.AssetCheckKey(landing_key(shop.name), "fields_declared")
+    fields = dg.AssetCheckKey(landing_key(shop.name), "fields_declared")
+    stale = dg.AssetCheckKey(table_key(shop.spec.tables[0]), "no_stale_keys")
 
-    def passes() -> bool:
+    def passes(check: dg.AssetCheckKey) -> bool:
         # The newest of this run, since a check is written down as planned before it is made.
         record = instance.get_latest_asset_check_evaluation_record(check)
         assert record
         assert record.evaluation
         return record.evaluation.passed
 
-    assert passes()
-    shop.write("a", {"id": 2, "name": "a", "extra": 1})
+    assert passes(fields)
+    assert passes(stale)
+    shop.write("a", {"id": 2, "name": "a", "extra": 1}, {"id": 1, "name": "a", "pieces": "many"})
     left_out = shop.run(instance)
     assert left_out.landing.metadata["unknown fields"] == {shop.topics["a"]: {"extra": 1}}
     told = [entry.user_message for entry in instance.all_logs(left_out.run_id)]
     assert [text for text in told if "no column takes" in text and "extra (1)" in text]
-    assert not passes()
+    assert not passes(fields)
+    assert not passes(stale)
     shop.write("b", {"id": 1, "name": "b"})
     assert shop.run(instance).success
-    assert not passes(), "nothing of the topic was landed now, and its field is still left out"
+    assert not passes(fields), "nothing of the topic was landed now, and its field is still left out"
+    assert not passes(stale), "nothing was merged into the table now, and its row is still the older one"
+    shop.write("a", {"id": 1, "name": "mended"})
+    assert shop.run(instance).success
+    assert passes(stale)
 
     catalog = IcebergCatalog("lake", shop.connections.get("lake", IcebergConnection))
     batches = {}
     for table, topic in shop.topics.items():
         landed = catalog.require(f"landing.{member_name(shop.name, topic)}_tmp").scan().to_arrow()
-        batches[table] = sorted(landed["batchNumber"].to_pylist())
-    assert batches == {"a": [1, 2], "b": [1, 2]}
-    group = KafkaCluster("kafka", shop.connections.get("kafka", KafkaConnection)).group_offsets(
-        f"batchmerge-{shop.name}"
-    )
-    assert group == {(shop.topics["a"], 0): 2, (shop.topics["b"], 0): 2}
+        batches[table] = sorted(set(landed["batchNumber"].to_pylist()))
+    assert batches == {"a": [1, 2, 3], "b": [1, 2]}
+    kafka = KafkaCluster("kafka", shop.connections.get("kafka", KafkaConnection))
+    ends = {TopicPartition(shop.topics["a"], 0): 4, TopicPartition(shop.topics["b"], 0): 2}
+    assert group_offsets(kafka, f"batchmerge-{shop.name}", ends) == ends
     waits = look_at(shop.name, shop.spec)
     assert (waits.landing, waits.tables) == (0, 0)
 

@@ -155,6 +155,14 @@ def test_key_from_the_value() -> None:
     assert problems(landed) == [None, ("key", "NullKey"), ("value", "undecodable"), ("key", "NullKey")]
 
 
+def test_a_bad_value_has_its_key_where_that_can_be_read() -> None:
+    strict = reader(key_from_value=True, value_decoder=Json(row_type({"id": "long", "name": "int"})))
+    values = [{"id": 4, "name": 1}, {"id": 7, "name": "text"}, {"id": "?", "name": 1}, {"name": "text"}, b"{"]
+    landed = strict.read(kafka_records(*((None, value) for value in values)))
+    assert landed.column("key").to_pylist() == [{"id": 4}, {"id": 7}, None, None, None]
+    assert problems(landed) == [None, *[("value", kind) for kind in ("type", "type", "type", "undecodable")]]
+
+
 def test_key_columns_are_in_the_order_of_the_key_not_of_the_record() -> None:
     pair = row_type({"a": "long", "b": "string"})
     turned = pa.struct([pair.field("b"), pair.field("a")])
