@@ -1,26 +1,20 @@
-"""The connections file: addresses and credentials of outside systems, by name.
+"""Connections: addresses and credentials of outside systems, by name.
 
-Pipeline files name connections; this file says where they are. It is found through ``BATCHMERGE_CONNECTIONS``,
-else at ``<data folder>/connections.yaml`` where the data folder is ``BATCHMERGE_HOME`` (default ``.batchmerge``);
-`batchmerge up` writes that one. A value may be ``${env:NAME}`` or ``${file:/path}``: so are secrets given, and
-fields that hold one are `SecretStr`, which prints as stars.
+Pipeline files name connections; the connections file says where they are (`jobs.connections_file`). A value may be
+``${env:NAME}`` or ``${file:/path}``: so are secrets given, and fields that hold one are `SecretStr`, which prints as
+stars.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache, reduce
-from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from resources.config_files.mistakes import Mistake, Mistakes, refuse
-from resources.config_files.models import examine
-from resources.config_files.positions import read_yaml
-from resources.config_files.references import resolve
 from resources.errors import ConfigurationError
 
 
@@ -186,20 +180,6 @@ class SchemaRegistryConnection(Connection):
     timeout_seconds: float = Field(20, gt=0)
 
 
-_SOURCES = (KafkaConnection, SparkConnection, IcebergConnection, SchemaRegistryConnection)
-
-
-@cache
-def _file() -> type[BaseModel]:
-    """The connections file: what pipelines read from and land in, and the systems of all kinds of destination."""
-    # Only now, since the kinds' packages import this module.
-    from jobs.destinations.registry import kinds
-
-    models: set[Any] = {*_SOURCES, *(kind.connection for kind in kinds().values())}
-    one: Any = Annotated[reduce(or_, models), Field(discriminator="kind")]
-    return create_model("_File", __config__=ConfigDict(extra="forbid"), connections=(dict[str, one], ...))
-
-
 class Connections:
     """All connections of one file, by name."""
 
@@ -252,36 +232,3 @@ class Connections:
 def data_folder() -> Path:
     """The folder of local services and their data: ``BATCHMERGE_HOME``, else ``.batchmerge`` here."""
     return Path(os.environ.get("BATCHMERGE_HOME", ".batchmerge")).absolute()
-
-
-def connections_path() -> Path:
-    named = os.environ.get("BATCHMERGE_CONNECTIONS")
-    return Path(named) if named else data_folder() / "connections.yaml"
-
-
-def load_connections(path: Path | None = None) -> Connections:
-    """Reads and resolves the connections file.
-
-    Raises:
-        ConfigurationError: there is no such file. WrongFile: one line for each mistake in it.
-    """
-    path = path or connections_path()
-    try:
-        found = read_yaml(path, path.read_text())
-    except FileNotFoundError:
-        raise ConfigurationError(
-            "the connections file does not exist",
-            where=str(path),
-            remedy="run `batchmerge up` for local services, or point BATCHMERGE_CONNECTIONS to your file",
-        ) from None
-    except OSError as problem:
-        raise ConfigurationError(f"cannot be read: {problem.strerror}", where=str(path)) from None
-    if not isinstance(found.data, dict):
-        raise found.refusal([Mistake((), "there are no connections", "begin with `connections:`")])
-    resolved, unresolved = resolve(found.data, ())
-    # Values may be resolved secrets: none is repeated.
-    examined = examine(_file(), resolved, (mistake.path for mistake in unresolved), show_values=False)
-    mistakes = [*found.mistakes, *unresolved, *examined.mistakes]
-    if examined.value is None or mistakes:
-        raise found.refusal(mistakes)
-    return Connections(dict(examined.value)["connections"], str(path))

@@ -20,7 +20,8 @@ from confluent_kafka.cimpl import NewTopic
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from resources.connections import Connections, KafkaConnection, load_connections
+from jobs.connections_file import load_connections
+from resources.connections import Connections, KafkaConnection
 from resources.local import stack as local_stack
 from resources.local.service import Lake
 from tests.kit.engine import session

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import click
 
+from jobs.connections_file import load_connections
 from jobs.destinations.registry import kind_of
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from orchestration.cli import output
 from orchestration.files import open_members, open_pipeline, pipeline_file, pipeline_names
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from resources.errors import BatchmergeError, TransientError
 
 

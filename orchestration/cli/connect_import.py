@@ -13,10 +13,11 @@ from jobs.connect_import import offsets as stopped_at
 from jobs.connect_import.building import Imported
 from jobs.connect_import.configuration import Configuration, read_configuration
 from jobs.connect_import.writing import connections_file, pipeline_file, report
+from jobs.connections_file import load_connections
 from orchestration.cli import output
 from orchestration.files import FOLDER
 from resources.config_files.positions import shown_file
-from resources.connections import Connections, KafkaConnection, load_connections
+from resources.connections import Connections, KafkaConnection
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
 

@@ -10,6 +10,7 @@ import click
 from rich.table import Table
 
 from jobs.batch import LandedBatch
+from jobs.connections_file import load_connections
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.listing import list_dead_letters, summary
 from jobs.dead_letters.refused import retry_refused
@@ -22,7 +23,6 @@ from jobs.replay.revise import combined
 from orchestration.cli import output
 from orchestration.cli.idle import each_when_idle
 from orchestration.files import each_pipeline, raise_worst
-from resources.connections import load_connections
 
 _GROUPS = ("table", "stage", "kind", "records", "first", "message")
 _ROWS = ("topic", "partition", "offset", "batch", "stage", "kind", "message")

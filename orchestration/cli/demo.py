@@ -12,6 +12,7 @@ import dagster as dg
 import pyarrow as pa
 from rich.table import Table
 
+from jobs.connections_file import load_connections
 from jobs.dead_letters.listing import summary
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
@@ -22,7 +23,7 @@ from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import RunResult, run_job
 from orchestration.cli.report import batches, outcome, show_run
 from orchestration.files import pipeline_spec
-from resources.connections import data_folder, load_connections
+from resources.connections import data_folder
 from resources.local import stack
 from resources.local.flights.expected import expected_table
 

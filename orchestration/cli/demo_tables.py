@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
+from jobs.connections_file import load_connections
 from jobs.destinations.row_values import comparable
 from jobs.members import Members
 from orchestration.cli import output
@@ -13,7 +14,7 @@ from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, run_job
 from orchestration.cli.report import show_run
 from orchestration.files import pipeline_spec
-from resources.connections import KafkaConnection, load_connections
+from resources.connections import KafkaConnection
 from resources.local.flights.other_tables import rows, send
 
 PIPELINE = "nyc"

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import dagster as dg
 
+from jobs.connections_file import load_connections
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.instance import dagster_instance
@@ -19,7 +20,6 @@ from orchestration.files import each_pipeline, pipeline_spec, split_name
 from orchestration.pauses import read_pauses
 from orchestration.pool_waits import in_the_way
 from orchestration.sensors.busy import busy_reason, runs_of
-from resources.connections import load_connections
 from resources.errors import BatchmergeError, Unavailable
 
 _LOG = logging.getLogger("batchmerge")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 import yaml
 
+from jobs.connections_file import load_connections
 from jobs.infer.propose import propose
 from orchestration.cli import output
 from orchestration.files import pipeline_names, pipeline_spec
-from resources.connections import Connections, KafkaConnection, SchemaRegistryConnection, load_connections
+from resources.connections import Connections, KafkaConnection, SchemaRegistryConnection
 from resources.kafka import KafkaCluster
 from resources.topic_reading import newest_records
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
+from jobs.connections_file import load_connections
 from jobs.lineage import next_batches
 from jobs.pipeline import Pipeline
 from orchestration.cli import output
 from orchestration.cli.offset_reset import require_idle
 from orchestration.files import open_pipeline
-from resources.connections import load_connections
 from resources.errors import BatchmergeError
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from jobs import offset_reset
 from jobs.batch import Batch, CommittedState
+from jobs.connections_file import load_connections
 from jobs.offset_reset import ResetState
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
@@ -18,7 +19,6 @@ from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import end_dead
 from orchestration.files import open_pipeline
 from orchestration.sensors.busy import busy_reason
-from resources.connections import load_connections
 from resources.errors import Unavailable
 
 # What to move, from what is known and the state that the rest stays at: new offsets, and partitions to forget.

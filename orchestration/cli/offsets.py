@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 from rich.table import Table
 
+from jobs.connections_file import load_connections
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
 from orchestration.cli import output
 from orchestration.cli.offset_forget import forget
 from orchestration.cli.offset_reset import reset, set_offsets
 from orchestration.files import each_pipeline, pipeline_spec, raise_worst
-from resources.connections import load_connections
 from resources.errors import BatchmergeError
 
 

@@ -11,6 +11,7 @@ from itertools import cycle, islice
 from pydantic import BaseModel, ConfigDict
 
 from jobs.batch import CommittedState
+from jobs.connections_file import connections_path, load_connections
 from jobs.dead_letters.open_count import open_count
 from jobs.destinations.base import Destination
 from jobs.members import Members, Seen
@@ -32,7 +33,7 @@ from orchestration.files import (
 from orchestration.names import resident_job, table_key
 from orchestration.pauses import Pause, Pauses
 from orchestration.sensors.busy import paused_reason
-from resources.connections import Connections, connections_path, load_connections
+from resources.connections import Connections
 from resources.errors import BatchmergeError
 
 # So many tables of a pipeline are asked at once.

@@ -10,6 +10,7 @@ import click
 from rich.table import Table
 
 from jobs.batch import LandedBatch
+from jobs.connections_file import load_connections
 from jobs.destinations.base import Destination, Merged
 from jobs.pipeline import Pipeline
 from jobs.replay import ahead
@@ -25,7 +26,6 @@ from orchestration.cli.progress import engine_log
 from orchestration.cli.run import finish, launched
 from orchestration.components.window import Window
 from orchestration.files import each_pipeline, pipeline_spec, raise_worst, split_name
-from resources.connections import load_connections
 from resources.errors import BatchmergeError, ConfigurationError
 
 _HOUR = "%Y-%m-%dT%H"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from jobs.connections_file import load_connections
 from jobs.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
@@ -16,7 +17,6 @@ from orchestration.components.config import Mode
 from orchestration.components.window import Window, replays
 from orchestration.names import ASKED_AT_TAG, BACKFILL_TAG, table_key
 from orchestration.pauses import holds_step, read_pauses
-from resources.connections import load_connections
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
+from jobs.connections_file import load_connections
 from jobs.events.messages import CommitComplete, CommitTable, Event
 from jobs.events.reading import read_events
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.sensors.cursor import SensorCursor
-from resources.connections import KafkaConnection, load_connections
+from resources.connections import KafkaConnection
 from resources.errors import BatchmergeError
 from resources.kafka import KafkaCluster
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import dagster as dg
 
 from jobs import offsets
+from jobs.connections_file import load_connections
 from jobs.members import Members
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
@@ -18,7 +19,6 @@ from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
 from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import Free, free_to_advance, paused_reason
 from orchestration.sensors.waiting import Cursor, Waiting, moved, observe, reason_to_run, requested, waiting
-from resources.connections import load_connections
 from resources.errors import BatchmergeError
 from resources.kafka_groups import group_offsets
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 
+from jobs.connections_file import load_connections
 from jobs.destinations.kind import Kind
 from jobs.destinations.leases import LeaseState
 from jobs.destinations.registry import kind_of
@@ -24,7 +25,6 @@ from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import paused_reason, still_to_do
 from orchestration.sensors.leases import Cursor, after_asking, is_due, left_behind
-from resources.connections import load_connections
 from resources.errors import BatchmergeError
 
 _EVERY = 30

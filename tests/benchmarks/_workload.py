@@ -17,9 +17,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from jobs.connections_file import load_connections
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import Connections, KafkaConnection, load_connections
+from resources.connections import Connections, KafkaConnection
 from resources.local import stack
 from resources.local.service import Lake
 from tests.benchmarks._records import COLUMNS, as_json, numbers, rows

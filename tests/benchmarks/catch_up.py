@@ -9,7 +9,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from jobs import protocol
-from resources.connections import Connections, load_connections
+from jobs.connections_file import load_connections
+from resources.connections import Connections
 from tests.benchmarks._landed import land_directly
 from tests.benchmarks._report import Measure, report
 from tests.benchmarks._workload import pipeline, services

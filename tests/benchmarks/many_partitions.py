@@ -18,8 +18,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from jobs.connections_file import load_connections
 from jobs.pipeline import Pipeline
-from resources.connections import Connections, KafkaConnection, load_connections
+from resources.connections import Connections, KafkaConnection
 from tests.benchmarks._records import COLUMNS, as_json, numbers, rows
 from tests.benchmarks._report import Measure, report
 from tests.benchmarks._workload import PARTITIONS, pipeline, services

@@ -16,8 +16,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from jobs.connections_file import load_connections
 from orchestration.names import RESIDENT_TAG
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from tests.browser import database
 from tests.browser.pictures import keep_picture, opened_page, wait_until_drawn
 from tests.kit import specs

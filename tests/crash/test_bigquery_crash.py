@@ -163,7 +163,7 @@ import json, sys
 from jobs.pipeline import Pipeline
 from jobs.replay.landed import replay_batches
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import load_connections
+from jobs.connections_file import load_connections
 wanted = json.load(sys.stdin)
 pipeline = Pipeline(wanted["name"], PipelineSpec.model_validate(wanted["spec"]), load_connections())
 (destination,) = pipeline.destinations()

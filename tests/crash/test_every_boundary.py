@@ -18,11 +18,12 @@ from functools import cache
 import pytest
 
 from jobs import failpoints
+from jobs.connections_file import load_connections
 from jobs.dead_letters.listing import summary
 from jobs.destinations.registry import kinds
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from resources.kafka_groups import group_offsets
 from tests.kit import model
 from tests.kit.dead_letters import LARGE, read_all

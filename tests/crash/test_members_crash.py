@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from jobs import failpoints
+from jobs.connections_file import load_connections
 from jobs.destinations.registry import kinds
 from jobs.members import Members
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from tests.kit import model
 from tests.kit.events import check_all_published, effective, events
 from tests.kit.kinds import KINDS, runnable

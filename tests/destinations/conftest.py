@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from resources.connections import Connections, load_connections
+from jobs.connections_file import load_connections
+from resources.connections import Connections
 from resources.local import stack as local_stack
 from tests.kit.command import Command, command
 from tests.kit.engine import session

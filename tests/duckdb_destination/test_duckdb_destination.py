@@ -10,9 +10,9 @@ from textwrap import indent
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.connections_file import load_connections
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.components import KafkaPipeline
-from resources.connections import load_connections
 from tests.kit import model
 from tests.kit.command import Command, command
 from tests.kit.engine import Engine

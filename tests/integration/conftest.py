@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.connections import load_connections
+from jobs.connections_file import load_connections
 from tests.kit.bigquery import drop_tables
 from tests.kit.command import Command, command
 from tests.kit.secure_kafka import SecureKafka, secure_kafka

@@ -10,11 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import offset_reset, protocol
+from jobs.connections_file import load_connections
 from jobs.destinations.clickhouse import advance
 from jobs.offsets import TopicPartition
 from jobs.replay.landed import replay_batches
 from resources.clickhouse import ClickHouseServer
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from resources.errors import LineageBroken
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, rows, servers

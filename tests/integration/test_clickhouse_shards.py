@@ -15,10 +15,11 @@ import yaml
 from pyspark.sql import SparkSession
 
 from jobs import protocol
+from jobs.connections_file import load_connections
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from resources.clickhouse import ClickHouseServer
-from resources.connections import ClickHouseConnection, Connections, load_connections
+from resources.connections import ClickHouseConnection, Connections
 from resources.errors import ConfigurationError, Unavailable
 from resources.local import stack as local_stack
 from resources.local.ports import free_port

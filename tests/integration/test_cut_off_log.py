@@ -9,10 +9,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from jobs.connections_file import load_connections
 from jobs.offsets import TopicPartition
 from jobs.pipeline import look
 from jobs.plan import partitions_with_new_leader, refuse_cut_off
-from resources.connections import KafkaConnection, load_connections
+from resources.connections import KafkaConnection
 from resources.errors import OffsetsGone, Unavailable
 from resources.kafka import KafkaCluster
 from resources.local import stack

@@ -17,6 +17,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from pyspark.sql import SparkSession
 
 from jobs import protocol
+from jobs.connections_file import load_connections
 from jobs.destinations.base import Destination
 from jobs.events.messages import (
     CommitComplete,
@@ -27,7 +28,7 @@ from jobs.events.messages import (
 )
 from jobs.events.reading import read_events
 from jobs.pipeline import Pipeline
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from resources.control_topic import ControlWriter
 from resources.errors import TopicMissing
 from resources.kafka_groups import group_offsets

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from resources.connections import Connections, IcebergConnection, load_connections
+from jobs.connections_file import load_connections
+from resources.connections import Connections, IcebergConnection
 from resources.errors import TransientError
 from resources.local import stack as local_stack
 from tests.kit import model

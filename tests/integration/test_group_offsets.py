@@ -20,7 +20,8 @@ from tests.kit.waiting import until
 
 _PRELUDE = """
 import sys
-from resources.connections import KafkaConnection, load_connections
+from jobs.connections_file import load_connections
+from resources.connections import KafkaConnection
 from resources.errors import Unavailable
 from resources.kafka import KafkaCluster
 from resources.kafka_groups import commit_group, group_members, group_offsets

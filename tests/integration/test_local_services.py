@@ -25,6 +25,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery as google_bigquery
 from pyspark.sql import SparkSession
 
+from jobs.connections_file import load_connections
 from jobs.landing.reads import kafka_records
 from jobs.offsets import OffsetRange
 from jobs.offsets import TopicPartition as Place
@@ -34,7 +35,6 @@ from resources.connections import (
     IcebergConnection,
     KafkaConnection,
     SparkConnection,
-    load_connections,
 )
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from jobs.connections_file import load_connections
 from jobs.maintenance.report import Done
 from jobs.maintenance.run import maintain_table
-from resources.connections import load_connections
 from tests.kit import bigquery as bq
 from tests.kit import clickhouse as ch
 from tests.kit import model

@@ -9,10 +9,11 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.connections_file import load_connections
 from jobs.destinations.iceberg import destination as iceberg_destination
 from jobs.maintenance.run import maintain_landing, maintain_table
 from jobs.protocol import merge_together
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from resources.errors import ConfigurationError, SchemaRefused
 from tests.kit import model
 from tests.kit.engine import Engine, catalog, session

@@ -18,14 +18,9 @@ from confluent_kafka.cimpl import NewTopic
 from cryptography.hazmat.primitives import serialization
 from pyspark.sql import SparkSession
 
+from jobs.connections_file import load_connections
 from resources.clickhouse import ClickHouseServer
-from resources.connections import (
-    ClickHouseConnection,
-    Connections,
-    IcebergConnection,
-    KafkaConnection,
-    load_connections,
-)
+from resources.connections import ClickHouseConnection, Connections, IcebergConnection, KafkaConnection
 from resources.errors import BatchmergeError, ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster

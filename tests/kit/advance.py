@@ -10,9 +10,9 @@ import logging
 import sys
 
 from jobs import protocol
+from jobs.connections_file import load_connections
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import load_connections
 from resources.errors import BatchmergeError, TransientError
 
 

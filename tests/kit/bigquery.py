@@ -10,9 +10,10 @@ from typing import cast
 import pytest
 from google.cloud.bigquery import LoadJob
 
+from jobs.connections_file import load_connections
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from resources.bigquery import BigQuery, label
-from resources.connections import BigQueryConnection, Connections, load_connections
+from resources.connections import BigQueryConnection, Connections
 from resources.local import stack as local_stack
 from tests.kit.flow import Flow
 from tests.kit.model import Row

@@ -9,10 +9,10 @@ import json
 import sys
 
 from jobs import offset_reset
+from jobs.connections_file import load_connections
 from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import load_connections
 
 
 def main() -> None:

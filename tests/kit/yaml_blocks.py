@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from jobs.connections_file import load_connections
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
-from resources.connections import load_connections
 from tests.kit import specs
 from tests.kit.guides import Block
 

@@ -14,9 +14,10 @@ import psutil
 import pytest
 import yaml
 
+from jobs.connections_file import load_connections
 from orchestration.cli.instance import SETTINGS
 from orchestration.names import LEFT_OUT_TAG, landing_key
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import clickhouse as in_clickhouse

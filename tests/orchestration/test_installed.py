@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resources.connections import load_connections
+from jobs.connections_file import load_connections
 from resources.local.ports import free_port
 from tests.kit.dagster_dev import ask, running
 from tests.kit.guides import DOCS, ROOT, all_blocks

@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 from confluent_kafka import Producer
 
+from jobs.connections_file import load_connections
 from jobs.spec.members import member_name
 from jobs.spec.pipeline import PipelineSpec
 from orchestration import pauses
@@ -25,7 +26,7 @@ from orchestration.metrics.events import EventTotals
 from orchestration.metrics.tables import table_samples
 from orchestration.names import landing_key, table_key
 from orchestration.sensors.lag import look_at
-from resources.connections import Connections, IcebergConnection, KafkaConnection, load_connections
+from resources.connections import Connections, IcebergConnection, KafkaConnection
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.kafka_groups import group_offsets

@@ -9,11 +9,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from jobs.connections_file import load_connections
 from jobs.failpoints import TOGETHER, VARIABLE
 from jobs.pipeline import Pipeline
 from orchestration import pauses
 from orchestration.names import resident_op, table_key
-from resources.connections import Connections, load_connections
+from resources.connections import Connections
 from resources.kafka_groups import group_offsets
 from tests.kit.engine import catalog
 from tests.kit.events import check_all_published, check_groups, events

@@ -9,8 +9,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jobs.connections_file import load_connections
 from resources.clickhouse import ClickHouseServer
-from resources.connections import ClickHouseConnection, Connections, load_connections
+from resources.connections import ClickHouseConnection, Connections
 from resources.errors import BatchmergeError
 from resources.local import stack as local_stack
 from tests.kit.flow import ROOT

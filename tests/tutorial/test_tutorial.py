@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from jobs.connections_file import load_connections
 from orchestration.cli import batchmerge
-from resources.connections import load_connections
 from resources.local.ports import free_port
 from tests.kit.dagster_dev import running
 from tests.kit.guides import ROOT, TUTORIAL, Block, all_blocks

@@ -6,15 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.connections_file import connections_path, load_connections
 from resources.config_files.mistakes import WrongFile
-from resources.connections import (
-    Connections,
-    IcebergConnection,
-    KafkaConnection,
-    SparkConnection,
-    connections_path,
-    load_connections,
-)
+from resources.connections import Connections, IcebergConnection, KafkaConnection, SparkConnection
 from resources.errors import ConfigurationError, Unavailable
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster

@@ -1,0 +1,73 @@
+"""Reads the connections file: connections of the engine's own (`resources.connections`), and of each installed kind.
+
+It is found through ``BATCHMERGE_CONNECTIONS``, else at ``<data folder>/connections.yaml`` where the data folder is
+``BATCHMERGE_HOME`` (default ``.batchmerge``); `batchmerge up` writes that one.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache, reduce
+from operator import or_
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from jobs.destinations.registry import kinds
+from resources.config_files.mistakes import Mistake
+from resources.config_files.models import examine
+from resources.config_files.positions import read_yaml
+from resources.config_files.references import resolve
+from resources.connections import (
+    Connections,
+    IcebergConnection,
+    KafkaConnection,
+    SchemaRegistryConnection,
+    SparkConnection,
+    data_folder,
+)
+from resources.errors import ConfigurationError
+
+_SOURCES = (KafkaConnection, SparkConnection, IcebergConnection, SchemaRegistryConnection)
+
+
+@cache
+def _file() -> type[BaseModel]:
+    """The connections file: what pipelines read from and land in, and the systems of all kinds of destination."""
+    models: set[Any] = {*_SOURCES, *(kind.connection for kind in kinds().values())}
+    one: Any = Annotated[reduce(or_, models), Field(discriminator="kind")]
+    return create_model("_File", __config__=ConfigDict(extra="forbid"), connections=(dict[str, one], ...))
+
+
+def connections_path() -> Path:
+    named = os.environ.get("BATCHMERGE_CONNECTIONS")
+    return Path(named) if named else data_folder() / "connections.yaml"
+
+
+def load_connections(path: Path | None = None) -> Connections:
+    """Reads and resolves the connections file.
+
+    Raises:
+        ConfigurationError: there is no such file. WrongFile: one line for each mistake in it.
+    """
+    path = path or connections_path()
+    try:
+        found = read_yaml(path, path.read_text())
+    except FileNotFoundError:
+        raise ConfigurationError(
+            "the connections file does not exist",
+            where=str(path),
+            remedy="run `batchmerge up` for local services, or point BATCHMERGE_CONNECTIONS to your file",
+        ) from None
+    except OSError as problem:
+        raise ConfigurationError(f"cannot be read: {problem.strerror}", where=str(path)) from None
+    if not isinstance(found.data, dict):
+        raise found.refusal([Mistake((), "there are no connections", "begin with `connections:`")])
+    resolved, unresolved = resolve(found.data, ())
+    # Values may be resolved secrets: none is repeated.
+    examined = examine(_file(), resolved, (mistake.path for mistake in unresolved), show_values=False)
+    mistakes = [*found.mistakes, *unresolved, *examined.mistakes]
+    if examined.value is None or mistakes:
+        raise found.refusal(mistakes)
+    return Connections(dict(examined.value)["connections"], str(path))
