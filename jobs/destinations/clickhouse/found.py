@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from jobs.batch import Batch
 from jobs.destinations.clickhouse.lease import PartitionRow
 from jobs.destinations.clickhouse.steps import Spans, Step
-from jobs.destinations.clickhouse.transitions import Case, Phase, Span, decide
+from jobs.destinations.clickhouse.transitions import Case, Phase, Span, case_of
 from jobs.offsets import TopicPartition
 
 Rows = Mapping[TopicPartition, PartitionRow]
-_FOLLOWS = (Case.FIRST, Case.NEW, Case.GAP)
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,10 @@ def find(step: Step, rows: Rows, committed: int) -> Found:
             if open_span.last > span.last:
                 beyond[tp] = Span(max(open_span.first, span.last + 1), open_span.last)
         elif tp not in own:
-            decision = decide(row.handled, span)
-            if decision.refused:
-                return Found(False, True, {}, (tp, decision.case))
-            some = some or decision.case not in _FOLLOWS
+            case = case_of(row.handled.span, span)
+            if case.refused:
+                return Found(False, True, {}, (tp, case))
+            some = some or not case.follows
     is_done = (
         bool(step.spans) and len(own) == len(step.spans) and all(rows[tp].handled.phase is Phase.AFTER for tp in own)
     )
