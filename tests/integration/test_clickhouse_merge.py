@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from jobs import protocol
 from jobs.destinations.clickhouse.insertion import Only
 from jobs.destinations.clickhouse.inserts import Inserts
+from jobs.destinations.clickhouse.merge import advance_of
 from jobs.destinations.clickhouse.steps import cut
 from resources.connections import Connections
 from resources.errors import ConfigurationError, Interrupted
@@ -46,8 +47,8 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     more = random_changes(8, 100, 30, 2)
     shard = destination(pipeline, name).shards[0]
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
-    inserts = Inserts(shard, pipeline.merge_context(table), shard._require_table())
-    advance = shard._advance(inserts)
+    inserts = Inserts(shard, pipeline.merge_context(table), shard.require_table())
+    advance = advance_of(shard, inserts)
     held = advance.take(None, step)
     for _ in range(2):
         # The second time as after a crash: neither table changes.
@@ -82,8 +83,8 @@ def test_run_that_lost_its_lease_cannot_insert(
     table.prepare()
     shard = destination(pipeline, flow.table("append")).shards[0]
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
-    inserts = Inserts(shard, pipeline.merge_context(table), shard._require_table())
-    advance = shard._advance(inserts)
+    inserts = Inserts(shard, pipeline.merge_context(table), shard.require_table())
+    advance = advance_of(shard, inserts)
     old = advance.take(None, step)
     advance.take(old, None)
     with pytest.raises(Interrupted):

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs import protocol
 from jobs.connections_file import load_connections
+from jobs.destinations.clickhouse.merge import merge
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from resources.clickhouse import ClickHouseServer
@@ -125,8 +126,8 @@ def test_shard_that_was_down_catches_up_and_the_others_skip(
     table = destination(pipeline, flow.table("append"))
     table.prepare()
     work, landed = pipeline.merge_context(table), pipeline.intermediate.landed().batches
-    table.shards[0].merge(work, None, landed)
-    table.shards[2].merge(work, None, landed[:1])
+    merge(table.shards[0], work, None, landed)
+    merge(table.shards[2], work, None, landed[:1])
     assert table.committed() is None
     protocol.merge(pipeline, table)
     assert rows(connections, flow.table("append")) == model.expected(records, "append")

@@ -17,6 +17,7 @@ from jobs.destinations.clickhouse.drop_state import drop_state
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.maintain import clean_up
+from jobs.destinations.clickhouse.merge import merge, replay
 from jobs.destinations.clickhouse.prepare import prepare
 from jobs.destinations.clickhouse.read import ClickHouseReader, ClickHouseValues
 from jobs.destinations.clickhouse.shard import Shard
@@ -73,12 +74,12 @@ class ClickHouseDestination(Destination):
 
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         began = time.monotonic()
-        results = [shard.merge(context, committed, batches) for shard in self.shards]
+        results = [merge(shard, context, committed, batches) for shard in self.shards]
         return self._merged(results, began, sum(b.counts.landed for b in batches))
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         began = time.monotonic()
-        results = [shard.replay(context, committed, batches) for shard in self.shards]
+        results = [replay(shard, context, committed, batches) for shard in self.shards]
         return self._merged(results, began, sum(b.counts.landed for b in batches))
 
     def dataset(self) -> tuple[str, str]:

@@ -6,7 +6,6 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import CHANGES, READINGS, ROWS
@@ -22,15 +21,13 @@ from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.lease import Lease
 from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.rows import NewestRows
+from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
 from jobs.destinations.clickhouse.tables import Present
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import Refusal, check_limits
 from jobs.failpoints import failpoint
 from resources.clickhouse import retried
-
-if TYPE_CHECKING:
-    from jobs.destinations.clickhouse.shard import Shard
 
 # Nothing of a statement goes on in the background.
 _STATEMENT = {

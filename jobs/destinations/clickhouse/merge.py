@@ -1,0 +1,116 @@
+"""Merges landed batches into one table on one endpoint, and replays them: which steps, and what they insert."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.base import MergeContext
+from jobs.destinations.clickhouse import window
+from jobs.destinations.clickhouse.advance import Advance
+from jobs.destinations.clickhouse.checks import check_continues
+from jobs.destinations.clickhouse.chunk_size import Landed, chunk_rows
+from jobs.destinations.clickhouse.insertion import Inserted
+from jobs.destinations.clickhouse.inserts import Inserts
+from jobs.destinations.clickhouse.lease import Lease
+from jobs.destinations.clickhouse.shard import Shard
+from jobs.destinations.clickhouse.steps import Step, cut, left_behind
+from jobs.destinations.clickhouse.tables import Present
+from jobs.failpoints import failpoint
+from resources.errors import CommitFailed, LineageBroken
+from resources.spark import parallelism
+from sql import render
+
+_LOG = logging.getLogger("batchmerge")
+
+
+def merge(
+    shard: Shard, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
+) -> Inserted:
+    """Applies those of these batches that this shard does not have yet."""
+    lease = shard.store.lease()
+    failpoint("merge.begun")
+    state = lease.committed if lease else None
+    if (committed.batch_number if committed else 0) > (state.batch_number if state else 0):
+        raise CommitFailed("the state has gone back since it was read", where=shard.where)
+    newer = [b for b in batches if state is None or b.number > state.batch_number]
+    check_continues(shard.where, state, committed, batches, newer)
+    if not newer:
+        return Inserted()
+    present = shard.require_table()
+    refill_until = newer[-1].number if lease is None and _has_lost_its_state(shard, present, newer) else 0
+    steps = _steps(shard, context, lease, newer, present)
+    inserted = advance_of(shard, Inserts(shard, context, present), refill_until).run(lease, steps)
+    failpoint("merge.published")
+    return inserted
+
+
+def replay(shard: Shard, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Inserted:
+    """Inserts what is missing of these batches (append), or the newest version of their keys (upserts)."""
+    lease = shard.store.lease()
+    state = lease.committed if lease else None
+    if lease is None or state is None or lease.left_behind or state.batch_number < committed.batch_number:
+        raise CommitFailed("a batch is under way: replay after it is committed", where=shard.where)
+    present = shard.require_table()
+    inserts = Inserts(shard, context, present)
+    advance = advance_of(shard, inserts)
+    held = advance.take(lease, None)
+    done = inserts.replay(held, committed.batch_number, batches)
+    advance.free(held)
+    return done
+
+
+def _steps(
+    shard: Shard, context: MergeContext, lease: Lease | None, newer: Sequence[LandedBatch], present: Present
+) -> list[Step]:
+    """What is to be done: first what another run has left behind, as it was begun, then the rest."""
+    try:
+        begun = left_behind(lease, newer, shard.where)
+    except LineageBroken:
+        if lease and any(b.batch.commit_id == lease.commit_id for b in context.intermediate.landed().batches):
+            raise CommitFailed(f"batch {lease.batch} is under way in another run", where=shard.where) from None
+        raise
+    rest = newer[len(begun.batches) :] if begun else newer
+    found = window.windows(shard.server, shard.layout.path, present)
+    steps = [begun] if begun else []
+    if rest:
+        most, landed = min(w.chunks for w in found), Landed.of(rest, context.intermediate)
+        rows = chunk_rows(landed, shard.table.chunk_rows, parallelism(context.spark), most)
+        steps += cut(rest, rows, most)
+    for each in found:
+        each.check(max(len(step.chunks) for step in steps))
+    return steps
+
+
+def _has_lost_its_state(shard: Shard, present: Present, newer: Sequence[LandedBatch]) -> bool:
+    """Whether the table has records of these topics but no lease: KeeperMap was emptied or replaced."""
+    if shard.table.mode != "append" or not present.rows:
+        return False
+    topics = sorted({tp.topic for b in newer for tp in b.batch.ranges})
+    sql = render("clickhouse", "some_records", table=shard.layout.path)
+    if not shard.server.rows(sql, {"topics": topics}):
+        return False
+    _LOG.warning(
+        "%s: the table has rows of %s and %s (keeper_path %s) knows nothing of it: the state was emptied, or "
+        "`keeper_path` or `state_table` is another one. Only records that are missing are inserted. Fix: stop the "
+        "run and name the state as it was, if there still is one",
+        shard.where,
+        ", ".join(topics),
+        ".".join(shard.store.table),
+        shard.server.connection.keeper_path,
+    )
+    return True
+
+
+def advance_of(shard: Shard, inserts: Inserts, refill_until: int = 0) -> Advance:
+    return Advance(
+        store=shard.store,
+        where=shard.where,
+        run_id=inserts.context.run_id,
+        endpoints=shard.endpoints,
+        table_id=inserts.present.id,
+        stop_older=shard.stop_older,
+        insert=inserts.of_step,
+        refill_until=refill_until,
+    )
