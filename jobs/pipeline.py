@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +16,7 @@ from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination, MergeContext
 from jobs.destinations.registry import kind_of
 from jobs.destinations.takes import Takes
+from jobs.events.role import Role
 from jobs.events.shared_events import SharedEvents
 from jobs.first_offsets import first_offsets
 from jobs.highest_batch import highest_of
@@ -43,9 +44,6 @@ from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.schema_registry import SchemaRegistry
 from resources.spark import open_session, spark_errors
-
-if TYPE_CHECKING:
-    from jobs.events.roles import Role
 
 _LOG = logging.getLogger("batchmerge")
 

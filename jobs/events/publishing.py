@@ -16,7 +16,8 @@ from jobs import offsets
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination
 from jobs.events.quietly import quietly
-from jobs.events.roles import LANDING, LandingRole, Role, TableRole, role_of, table_role
+from jobs.events.role import Role
+from jobs.events.roles import LANDING, LandingRole, TableRole, role_of, table_role
 from jobs.failpoints import GROUP, failpoint
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout

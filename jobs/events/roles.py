@@ -21,10 +21,9 @@ groups have the offsets of all topics (`jobs.events.shared_events`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from threading import Lock
 
 from jobs import offsets
 from jobs.batch import Batch, CommittedState, LandedBatch
@@ -37,89 +36,28 @@ from jobs.events.messages import (
     CommitTable,
     DataFile,
     Payload,
-    encode,
-    make_event,
 )
-from jobs.events.pending import Due, PublishedThrough, pending, published_through
+from jobs.events.pending import Due, PublishedThrough, pending
+from jobs.events.role import Role
 from jobs.events.shared_events import SharedRole
-from jobs.failpoints import failpoint
 from jobs.iceberg.attempt import added_files
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
-from resources.control_topic import ControlWriter, GroupProgress
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
-from resources.kafka_groups import group_metadata
 
 LANDING = "landing"
-# So many batches per transaction: after a long outage the events follow step by step.
-_AT_ONCE = 100
 # More would make a message that Kafka refuses (1 MB by default).
 _MOST_FILES = 10_000
-
-
-class Role:
-    """One role of a pipeline: publishes events and remembers how far. To open it takes a third of a second.
-
-    Attributes:
-        is_used: it has published what was pending; it is kept for the next batch.
-    """
-
-    def __init__(self, pipeline: Pipeline, name: str) -> None:
-        self._pipeline = pipeline
-        self._control = pipeline.spec.control
-        self.group = f"batchmerge-{pipeline.part_of or pipeline.name}/{name}"
-        self._published: PublishedThrough | None = None
-        self._opening = Lock()
-        self.is_used = False
-        self._writer = ControlWriter(
-            pipeline.kafka, self._control.topic, self.group, float(self._control.time_limit_seconds)
-        )
-
-    def published_through(self, group: str, state: CommittedState) -> PublishedThrough | None:
-        """The newest batch that this group's metadata names; it is kept with one of the state's offsets."""
-        if self._published and group == self.group:
-            return self._published  # nobody else can have moved it
-        limit = self._control.time_limit_seconds
-        return published_through(group_metadata(self._pipeline.kafka, group, state.offsets, limit).values())
-
-    def publish(self, point: str, payloads: Sequence[Payload], progress: Sequence[GroupProgress] = ()) -> None:
-        """Sends these events and moves these groups in one transaction."""
-        self.open()
-        pipeline = self._pipeline
-        values = [encode(make_event(pipeline.name, pipeline.run_id, payload)) for payload in payloads]
-        self._writer.send(pipeline.name, values, progress, lambda: failpoint(f"events.{point}.written"))
-        failpoint(f"events.{point}.sent")
-
-    def publish_due(self, all_due: Iterable[Due]) -> None:
-        """Publishes the payloads of every state that is not published, and moves the groups along; one after the other,
-        as they are found."""
-        for due in all_due:
-            # Also where nothing is pending: a dead run's open transaction holds up every reader until it times out. And
-            # the metadata may still move until older runs of this role are fenced.
-            self.open()
-            states = due.find(self.published_through(due.group, due.state), due.state)
-            for first in range(0, len(states), _AT_ONCE):
-                some = states[first : first + _AT_ONCE]
-                newest = PublishedThrough(some[-1].batch_number, some[-1].commit_id)
-                payloads = [payload for state in some for payload in due.payloads(state)]
-                self.publish(due.point, payloads, [GroupProgress(due.group, some[-1].offsets, newest.to_metadata())])
-                if due.group == self.group:
-                    self._published = newest
-            self.is_used = True
-
-    def open(self) -> None:
-        """Fences older runs of this role, unless this one has done so before."""
-        with self._opening:
-            if not self._writer.is_open:
-                self._writer.open(self._control.create)
 
 
 def role_of(pipeline: Pipeline, name: str) -> Role | SharedRole:
     """The role, open still from the batch before. Members of a pipeline that work side by side share one."""
     if pipeline.events:
         return SharedRole(pipeline.events, pipeline.name)
-    return pipeline.roles.setdefault(name, Role(pipeline, name))
+    group = f"batchmerge-{pipeline.part_of or pipeline.name}/{name}"
+    role = Role(pipeline.name, pipeline.spec.control, pipeline.kafka, pipeline.run_id, group)
+    return pipeline.roles.setdefault(name, role)
 
 
 def table_role(pipeline: Pipeline, table: Table) -> str:

@@ -1,0 +1,71 @@
+"""Publishes the events of one role in transactions that a newer run of the same role fences (`jobs.events.roles`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from threading import Lock
+
+from jobs.batch import CommittedState
+from jobs.events.messages import Payload, encode, make_event
+from jobs.events.pending import Due, PublishedThrough, published_through
+from jobs.failpoints import failpoint
+from jobs.spec.control import Control
+from resources.control_topic import ControlWriter, GroupProgress
+from resources.kafka import KafkaCluster
+from resources.kafka_groups import group_metadata
+
+# So many batches per transaction: after a long outage the events follow step by step.
+_AT_ONCE = 100
+
+
+class Role:
+    """One role of a pipeline: publishes events and remembers how far. To open it takes a third of a second.
+
+    Attributes:
+        is_used: it has published what was pending; it is kept for the next batch.
+    """
+
+    def __init__(self, pipeline: str, control: Control, kafka: KafkaCluster, run_id: str, group: str) -> None:
+        self.group = group
+        self._pipeline, self._control, self._kafka, self._run_id = pipeline, control, kafka, run_id
+        self._published: PublishedThrough | None = None
+        self._opening = Lock()
+        self.is_used = False
+        self._writer = ControlWriter(kafka, control.topic, group, float(control.time_limit_seconds))
+
+    def published_through(self, group: str, state: CommittedState) -> PublishedThrough | None:
+        """The newest batch that this group's metadata names; it is kept with one of the state's offsets."""
+        if self._published and group == self.group:
+            return self._published  # nobody else can have moved it
+        limit = self._control.time_limit_seconds
+        return published_through(group_metadata(self._kafka, group, state.offsets, limit).values())
+
+    def publish(self, point: str, payloads: Sequence[Payload], progress: Sequence[GroupProgress] = ()) -> None:
+        """Sends these events and moves these groups in one transaction."""
+        self.open()
+        values = [encode(make_event(self._pipeline, self._run_id, payload)) for payload in payloads]
+        self._writer.send(self._pipeline, values, progress, lambda: failpoint(f"events.{point}.written"))
+        failpoint(f"events.{point}.sent")
+
+    def publish_due(self, all_due: Iterable[Due]) -> None:
+        """Publishes the payloads of every state that is not published, and moves the groups along; one after the other,
+        as they are found."""
+        for due in all_due:
+            # Also where nothing is pending: a dead run's open transaction holds up every reader until it times out. And
+            # the metadata may still move until older runs of this role are fenced.
+            self.open()
+            states = due.find(self.published_through(due.group, due.state), due.state)
+            for first in range(0, len(states), _AT_ONCE):
+                some = states[first : first + _AT_ONCE]
+                newest = PublishedThrough(some[-1].batch_number, some[-1].commit_id)
+                payloads = [payload for state in some for payload in due.payloads(state)]
+                self.publish(due.point, payloads, [GroupProgress(due.group, some[-1].offsets, newest.to_metadata())])
+                if due.group == self.group:
+                    self._published = newest
+            self.is_used = True
+
+    def open(self) -> None:
+        """Fences older runs of this role, unless this one has done so before."""
+        with self._opening:
+            if not self._writer.is_open:
+                self._writer.open(self._control.create)
