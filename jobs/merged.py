@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.base import Destination, Merged
+from jobs.destinations.base import Destination
+from jobs.destinations.merge_context import Merged
 
 
 @dataclass(frozen=True)

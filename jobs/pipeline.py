@@ -13,7 +13,8 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
-from jobs.destinations.base import Destination, MergeContext
+from jobs.destinations.base import Destination
+from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.registry import kind_of
 from jobs.destinations.takes import Takes
 from jobs.events.role import Role

@@ -26,7 +26,8 @@ from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches
 from jobs.batch_error_context import batch_error_context
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.topic import DeadLetterTopic
-from jobs.destinations.base import Destination, Transaction
+from jobs.destinations.base import Destination
+from jobs.destinations.merge_context import Transaction
 from jobs.destinations.refused_rows import log_refused
 from jobs.events.publishing import LandingEvents, open_in_background, publish_table_events
 from jobs.failpoints import failpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.batch import LandedBatch
 from jobs.changes.landed_rows import LandedRows
@@ -75,20 +75,7 @@ class Reduction:
         """
         if newest.batch.revises is not None:
             return cls.of_replay(spec, table, columns, landed, newest.number, [newest])
-        at = landed.snapshot_with(newest)
-        return cls(
-            table=landed.path,
-            snapshot=at.id,
-            first=first,
-            last=newest.number,
-            mode=table.mode,
-            columns=tuple(columns),
-            keys=tuple(c.name for c in columns if c.is_key),
-            order_by=spec.changes.ordered_by,
-            route=route_filter(spec, table),
-            has_revision=at.has_revision,
-            truncated_below=truncated_below(spec, table, newest),
-        )
+        return cls._made(spec, table, columns, landed, first, newest)
 
     @classmethod
     def of_replay(
@@ -140,20 +127,32 @@ class Reduction:
     ) -> Reduction:
         """The changes of batch `first` to the last known one, and of all that those between them revise."""
         revises = [b.batch.revises for b in known if b.batch.revises is not None]
-        at = landed.snapshot_with(known[-1])
+        made = cls._made(spec, table, columns, landed, min(first, *revises) if revises else first, known[-1])
+        return replace(made, revised=bool(revises))
+
+    @classmethod
+    def _made(
+        cls,
+        spec: PipelineSpec,
+        table: Table,
+        columns: Sequence[RowColumn],
+        landed: LandedRows,
+        first: int,
+        newest: LandedBatch,
+    ) -> Reduction:
+        at = landed.snapshot_with(newest)
         return cls(
             table=landed.path,
             snapshot=at.id,
-            first=min(first, *revises) if revises else first,
-            last=known[-1].number,
+            first=first,
+            last=newest.number,
             mode=table.mode,
             columns=tuple(columns),
             keys=tuple(c.name for c in columns if c.is_key),
             order_by=spec.changes.ordered_by,
             route=route_filter(spec, table),
-            revised=bool(revises),
             has_revision=at.has_revision,
-            truncated_below=truncated_below(spec, table, known[-1]),
+            truncated_below=truncated_below(spec, table, newest),
         )
 
     @property
@@ -225,6 +224,10 @@ class Reduction:
         if not (superseded and self.touched and self.order_by):
             return last
         return self._render("largest_order", rows=last, keys=[c for c in self.columns if c.is_key])
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """What the table needs of each key."""
+        return spark.sql(self.of(self.landed), args=dict(self.parameters))
 
     @property
     def parameters(self) -> Mapping[str, object]:

@@ -20,85 +20,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from jobs.destinations.registry import kind_of
 from resources.errors import Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from jobs.batch import CommittedState, LandedBatch, MergeCounts
-    from jobs.changes.landed_rows import LandedRows
+    from jobs.batch import CommittedState, LandedBatch
     from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
     from jobs.destinations.leases import LeaseState
+    from jobs.destinations.merge_context import MergeContext, Merged, Transaction
     from jobs.destinations.reading import TableReader
     from jobs.destinations.side_table import SideTable
     from jobs.destinations.takes import Takes
     from jobs.maintenance.report import Done
-    from jobs.spark_tasks import OneTask
+    from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
     from jobs.spec.tables import Table
-
-
-@dataclass(frozen=True)
-class Merged:
-    """What a merge or a replay did.
-
-    Attributes:
-        reference: what the system calls the commit (snapshot id, job id, query id).
-        seconds: per stage.
-        duplicates: keys of which the merge has found more than one row; None: it did not count them.
-    """
-
-    counts: MergeCounts
-    reference: str
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    duplicates: int | None = None
-
-
-class Transaction(Protocol):
-    """The commits of several tables on their way to becoming one."""
-
-    def commit(self) -> None:
-        """Makes all that was written under it visible at once; nothing where nothing was written.
-
-        Raises:
-            CommitFailed: one of the tables has moved on. CommitStateUnknown: look before you try again.
-        """
-
-
-@dataclass(frozen=True)
-class MergeContext:
-    """What a destination needs to do its part, beside its own connection.
-
-    Attributes:
-        pipeline: the pipeline's name.
-        session: opens `spark`, where that is not done yet.
-        intermediate: landed batches and their rows.
-        run_id: who does it; goes into summaries, labels and comments.
-        one_task: does what takes one task of Spark; where many tables are merged side by side, in a job for all.
-        transaction: from `Destination.transaction`; takes the commit, to make it with others. None: commit at once.
-        due: whatever the table's own triggers say: a batch that revises these follows.
-    """
-
-    pipeline: str
-    spec: PipelineSpec
-    session: Callable[[], SparkSession]
-    intermediate: LandedRows
-    run_id: str
-    one_task: OneTask
-    transaction: Transaction | None = None
-    due: bool = False
-
-    @property
-    def spark(self) -> SparkSession:
-        """A session that is this table's alone now, and knows the intermediate table's catalog.
-
-        It may be another one after `one_task`.
-        """
-        return self.session()
 
 
 @dataclass(frozen=True)
@@ -126,6 +69,18 @@ class Destination(ABC):
     def name(self) -> str:
         """Kind and table, as people read it: ``iceberg air.flights``."""
         return f"{self.table.kind} {self.table.table}"
+
+    @cached_property
+    def row_columns(self) -> list[RowColumn]:
+        """The columns of the table's rows, under the names that they have there (`Kind.columns`)."""
+        return kind_of(self.table).columns(self.spec, self.table)
+
+    @property
+    def tombstones(self) -> str | None:
+        """The table that keeps the order of deletes, so that an older change cannot bring a row back; for kinds that
+        have no other place for it."""
+        remembers = self.spec.changes.ordered_by and self.table.loses_rows
+        return f"{self.table.table}__tombstones" if remembers else None
 
     # The protocol.
 

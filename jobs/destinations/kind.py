@@ -24,7 +24,7 @@ file of a kind         what is in it
 ``sql/``               templates of its dialect, where no other kind has them (`sql.Dialect`)
 =====================  =================================================================================================
 
-Only `Kind.open`, `Kind.columns`, `Kind.statement` and the abstract members of `Destination` have to be written;
+Only `Kind.open`, `Kind.statement` and the abstract members of `Destination` have to be written;
 the other members have a default that suits a system without that feature.
 """
 
@@ -125,13 +125,14 @@ class Kind(ABC, Generic[T]):
             ConfigurationError: there is no such connection (`Connections.get` says so).
         """
 
-    @abstractmethod
     def columns(self, spec: PipelineSpec, table: T) -> list[RowColumn]:
-        """The columns of the table's rows, under the names that they have there (`jobs.spec.columns.row_columns`).
+        """The columns of the table's rows, under the names that they have there.
 
         From the pipeline file alone: Dagster shows them before anything was connected to.
-
         """
+        from jobs.spec.columns import row_columns
+
+        return row_columns(spec, table.metadata_columns)
 
     def mistakes(self, spec: PipelineSpec, table: T) -> Iterator[Mistake]:
         """What the system cannot do with these columns, for `batchmerge check`: paths go from the table's entry on.

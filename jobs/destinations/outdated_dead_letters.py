@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 
 from jobs.batch import Batch
 from jobs.changes.reduction import Reduction
-from jobs.destinations.base import MergeContext
+from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.shares import rows_of
 from jobs.destinations.side_table import WRITTEN, SideTable
 from resources.spark import spark_errors

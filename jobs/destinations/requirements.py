@@ -1,10 +1,18 @@
-"""What must hold before rows are replayed or a table's state is forgotten, in whatever system it is."""
+"""What must hold before a table is made, its rows are replayed or its state is forgotten, whatever its system."""
 
 from __future__ import annotations
 
 from jobs.lineage import RecreatedTopics
 from jobs.spec.tables import Table
 from resources.errors import ConfigurationError
+
+
+def require_create(table: Table, where: str) -> None:
+    """For a table that does not exist. Raises ConfigurationError where it may not be made."""
+    if not table.create:
+        raise ConfigurationError(
+            "the table does not exist and `create` is false", where=where, remedy="create it, or allow it here"
+        )
 
 
 def require_batch_column(recreated: RecreatedTopics, table: Table, where: str) -> None:

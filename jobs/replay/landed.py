@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 
 from jobs.batch import LandedBatch
 from jobs.commit_loop import retry_on_conflict
-from jobs.destinations.base import Destination, Merged
+from jobs.destinations.base import Destination
+from jobs.destinations.merge_context import Merged
 from jobs.destinations.refused_rows import log_refused
 from jobs.destinations.registry import kind_of
 from jobs.lineage import next_batches

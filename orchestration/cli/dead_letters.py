@@ -16,7 +16,7 @@ from jobs.dead_letters.listing import list_dead_letters, summary
 from jobs.dead_letters.refused import retry_refused
 from jobs.dead_letters.retry import Retried
 from jobs.dead_letters.retry import retry as retry_dead_letters
-from jobs.destinations.base import Merged
+from jobs.destinations.merge_context import Merged
 from jobs.destinations.refused_rows import list_command
 from jobs.pipeline import Pipeline
 from jobs.replay.revise import combined

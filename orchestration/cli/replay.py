@@ -11,7 +11,8 @@ from rich.table import Table
 
 from jobs.batch import LandedBatch
 from jobs.connections_file import load_connections
-from jobs.destinations.base import Destination, Merged
+from jobs.destinations.base import Destination
+from jobs.destinations.merge_context import Merged
 from jobs.pipeline import Pipeline
 from jobs.replay import ahead
 from jobs.replay.from_kafka import Wanted, from_offsets, from_time, ranges_ahead, reread_from_kafka

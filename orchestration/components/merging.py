@@ -8,7 +8,8 @@ import dagster as dg
 
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.base import Destination, Merged
+from jobs.destinations.base import Destination
+from jobs.destinations.merge_context import Merged
 from jobs.destinations.registry import kind_of
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline

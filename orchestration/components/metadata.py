@@ -9,7 +9,7 @@ import dagster as dg
 
 from jobs import offsets
 from jobs.batch import CommittedState, Counts, LandedBatch, MergeCounts
-from jobs.destinations.base import Merged
+from jobs.destinations.merge_context import Merged
 from jobs.destinations.registry import kind_of
 from jobs.offsets import Offsets
 from jobs.schema.types import type_name

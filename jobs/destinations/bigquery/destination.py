@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.base import Destination, MergeContext, Merged
-from jobs.destinations.bigquery.columns import Column, destination_columns, renamed_columns
+from jobs.destinations.base import Destination
+from jobs.destinations.bigquery.columns import Column, destination_columns
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.merge import Merging
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
@@ -21,6 +21,7 @@ from jobs.destinations.bigquery.schema import taken
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import TableState
+from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.requirements import require_batch_column, require_empty
 from jobs.destinations.takes import Takes
 from jobs.maintenance.report import Done, do
@@ -123,9 +124,9 @@ class BigQueryDestination(Destination):
 
     def read(self, spark: SparkSession) -> BigQueryReader:
         del spark
-        declared, held = renamed_columns(self.spec, self.table), held_columns(self.spec, self.table, self.columns)
+        held = held_columns(self.spec, self.table, self.columns)
         options = self.table.column_types, held, self.table.out_of_range
-        values = BigQueryValues(declared, *options, bigquery=self.bigquery, table=self.table, own=self.columns)
+        values = BigQueryValues(self.row_columns, *options, bigquery=self.bigquery, table=self.table, own=self.columns)
         return BigQueryReader(values, self.pipeline)
 
     def side_tables(self) -> Sequence[SideTable]:

@@ -32,7 +32,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.base import MergeContext, Merged
 from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due, state_after, with_state
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.loading import Filled, Loader
@@ -40,6 +39,7 @@ from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.state import StateRow, TableAt
 from jobs.destinations.bigquery.work import Work
+from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import check_limits
 from jobs.destinations.stages import Stages

@@ -23,9 +23,10 @@ from jobs.destinations.bigquery.tables import (
     knowing_pipeline,
     knows_pipeline,
 )
+from jobs.destinations.requirements import require_create
 from jobs.spec.tables import Evolution
 from resources.bigquery import BigQuery
-from resources.errors import CommitFailed, ConfigurationError, InvariantBroken, TableReplaced
+from resources.errors import CommitFailed, InvariantBroken, TableReplaced
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -122,12 +123,7 @@ class Preparation:
         if exists:
             changes = evolve(self.bigquery, self.table.table, wanted, self.table.evolve, dry_run)
             return [f"{self._where}: {change}" for change in changes]
-        if not self.table.create:
-            raise ConfigurationError(
-                "the table does not exist and `create` is false",
-                where=self._where,
-                remedy="create it, or allow it here",
-            )
+        require_create(self.table, self._where)
         if not dry_run:
             self.bigquery.create_dataset(self.table.table.split(".")[0])
             table_id = self.bigquery.table_id(self.table.table)

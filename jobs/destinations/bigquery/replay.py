@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.base import MergeContext, Merged
 from jobs.destinations.bigquery.flush import Flush, applies
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.state import StateRow
 from jobs.destinations.bigquery.tables import intermediate_table
 from jobs.destinations.bigquery.work import Work
+from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint

@@ -70,7 +70,7 @@ class RowShape:
         kept = [F.when(F.col(f"__kept.c{n}"), F.lit(c.path[-1])) for n, c in enumerate(wanted.unchanged)]
         names = F.filter(F.array(*kept), lambda name: name.isNotNull()) if kept else F.lit(None).cast("array<string>")
         place = F.col("__batch") * _POSITIONS + F.col("__i")
-        return spark.sql(wanted.of(wanted.landed), args=dict(wanted.parameters)).select(
+        return wanted.rows(spark).select(
             *(_payload(c).alias(f"c{n}") for n, c in enumerate(wanted.columns)),
             F.col("__op").alias("op"),
             *([F.col("__order").alias("orderBy")] if self.order_by else []),

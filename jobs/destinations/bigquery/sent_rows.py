@@ -22,7 +22,6 @@ from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.changes.routing import route_filter
-from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.field import Field
@@ -33,6 +32,7 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.upload import UploadTask
+from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
 from jobs.failpoints import failpoint
 from jobs.spark_tasks import Batches, numbered, numbers, report_row, task_reports

@@ -14,7 +14,6 @@ from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.reduction import Reduction, truncated_below
 from jobs.changes.unchanged_columns import may_leave_unchanged
-from jobs.destinations.base import MergeContext
 from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.field import Field
@@ -33,6 +32,7 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.bigquery.statement import order_column
 from jobs.destinations.bigquery.tables import lacks_deletes, with_deletes
+from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
 from jobs.destinations.refused_rows import with_refused
 from jobs.destinations.requirements import require_batch_column

@@ -10,7 +10,7 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
-from jobs.destinations.base import Destination, MergeContext, Merged
+from jobs.destinations.base import Destination
 from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.columns import taken
 from jobs.destinations.clickhouse.drop_state import drop_state
@@ -26,10 +26,11 @@ from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import lease_state
 from jobs.destinations.clickhouse.tables import Layout, layout_of
 from jobs.destinations.leases import LeaseState
+from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.refused_rows import with_refused
 from jobs.destinations.takes import Takes
 from jobs.maintenance.report import Done, do
-from jobs.spec.columns import RowColumn, row_columns
+from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from sql import render
@@ -162,10 +163,6 @@ class ClickHouseDestination(Destination):
         partitioned = self.table.partition_by is not None
         needed = window.for_new_table(self.spec.batch.max_records, self.table.chunk_rows, partitioned)
         return layout_of(self.spec, self.table, needed, self.connection.cluster)
-
-    @cached_property
-    def row_columns(self) -> list[RowColumn]:
-        return row_columns(self.spec, self.table.metadata_columns)
 
     @property
     def _order_by(self) -> RowColumn | None:

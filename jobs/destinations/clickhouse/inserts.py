@@ -13,7 +13,6 @@ from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction, truncated_below
 from jobs.changes.routing import route_filter
-from jobs.destinations.base import MergeContext
 from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted, Insertion, Only
@@ -24,6 +23,7 @@ from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
 from jobs.destinations.clickhouse.tables import Present
+from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import Refusal, check_limits
 from jobs.failpoints import failpoint

@@ -12,7 +12,6 @@ from resources.connections import ClickHouseConnection, Connections
 from sql import CLICKHOUSE
 
 if TYPE_CHECKING:
-    from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
     from resources.config_files.mistakes import Mistake
 
@@ -54,11 +53,6 @@ class ClickHouseKind(Kind[ClickHouseTable]):
 
         connection = connections.get(table.connection, ClickHouseConnection)
         return ClickHouseDestination(pipeline, spec, table, table.connection, connection)
-
-    def columns(self, spec: PipelineSpec, table: ClickHouseTable) -> list[RowColumn]:
-        from jobs.spec.columns import row_columns
-
-        return row_columns(spec, table.metadata_columns)
 
     def mistakes(self, spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
         from jobs.destinations.clickhouse.rules import mistakes

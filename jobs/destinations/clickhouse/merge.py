@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.base import MergeContext
 from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.checks import check_continues
@@ -17,6 +16,7 @@ from jobs.destinations.clickhouse.lease import Lease
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.steps import Step, cut, left_behind
 from jobs.destinations.clickhouse.tables import Present
+from jobs.destinations.merge_context import MergeContext
 from jobs.failpoints import failpoint
 from resources.errors import CommitFailed, LineageBroken
 from resources.spark import parallelism

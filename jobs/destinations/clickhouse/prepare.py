@@ -9,6 +9,7 @@ from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.checks import check_endpoints, check_table
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Present
+from jobs.destinations.requirements import require_create
 from resources.errors import ConfigurationError
 
 _LOG = logging.getLogger("batchmerge")
@@ -33,10 +34,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
     if present:
         done = _follow(shard, present, dry_run)
         return [*done, *_add_origin_columns(shard, present, dry_run, lease.committed if lease else None)]
-    if not shard.table.create:
-        raise ConfigurationError(
-            "the table does not exist and `create` is false", where=shard.where, remedy="create it, or allow it here"
-        )
+    require_create(shard.table, shard.where)
     if not dry_run:
         tables.create(shard.server, shard.layout)
         _prepare_side_table(shard)

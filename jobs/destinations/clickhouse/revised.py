@@ -9,9 +9,9 @@ from functools import cached_property
 from jobs.batch import LandedBatch
 from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
-from jobs.destinations.base import MergeContext
 from jobs.destinations.clickhouse.steps import MOST_PARTITIONS, Chunk
 from jobs.destinations.clickhouse.transitions import Span
+from jobs.destinations.merge_context import MergeContext
 from jobs.offsets import TopicPartition
 from sql import render
 

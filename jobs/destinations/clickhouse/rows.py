@@ -66,7 +66,7 @@ class NewestRows:
 
     def _rows(self) -> DataFrame:
         wanted = self.wanted
-        found = self.spark.sql(wanted.of(wanted.landed), args=dict(wanted.parameters))
+        found = wanted.rows(self.spark)
         kafka = F.col("__kafka")
         leading = {
             TOPIC: kafka["topic"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TypeVar
 
 from pyiceberg.table import Table
@@ -15,8 +15,7 @@ from jobs.changes.copy_task import copy, files_to_copy, takes_copies
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
-from jobs.destinations.base import Destination, MergeContext, Merged, Transaction
-from jobs.destinations.iceberg.columns import table_columns
+from jobs.destinations.base import Destination
 from jobs.destinations.iceberg.few_changes import few_changes
 from jobs.destinations.iceberg.maintain import maintain
 from jobs.destinations.iceberg.merge import Changes
@@ -25,6 +24,7 @@ from jobs.destinations.iceberg.read import IcebergReader, branch_path
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import commit_reference, committed_state
 from jobs.destinations.iceberg.transaction import CatalogTransaction
+from jobs.destinations.merge_context import MergeContext, Merged, Transaction
 from jobs.destinations.requirements import require_batch_column
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.stages import Stages
@@ -38,7 +38,6 @@ from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.table_commit import TableCommit
 from jobs.lineage import recreated_topics
 from jobs.maintenance.report import Done
-from jobs.spec.columns import RowColumn
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
@@ -53,10 +52,6 @@ class IcebergDestination(Destination):
 
     table: IcebergTable
     catalog: IcebergCatalog
-
-    @cached_property
-    def columns(self) -> list[RowColumn]:
-        return table_columns(self.spec, self.table)
 
     def committed(self) -> CommittedState | None:
         return committed_state(self._load(), self.pipeline, self.table)
@@ -79,7 +74,7 @@ class IcebergDestination(Destination):
         return self.catalog.drop(self.table.table)
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        return Preparation(self.catalog, self.spec, self.table, self.columns, self.tombstones).run(dry_run)
+        return Preparation(self.catalog, self.spec, self.table, self.row_columns, self.tombstones).run(dry_run)
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
         found = self._load()
@@ -90,7 +85,7 @@ class IcebergDestination(Destination):
         if committed and batches[-1].batch.revises is not None:
             return self._replay_newest(context, committed, state, batches)
         wanted = Reduction.of_table(
-            self.spec, self.table, self.columns, context.intermediate, batches[0].number, batches[-1]
+            self.spec, self.table, self.row_columns, context.intermediate, batches[0].number, batches[-1]
         )
         mirrored = state_properties(state, self.table.branch)
         recreated = recreated_topics([*([committed] if committed else []), *map(CommittedState.after, batches)])
@@ -115,7 +110,7 @@ class IcebergDestination(Destination):
         """For the keys that these batches name the newest landed change; rows without a unique key if they lack."""
         landed, until = context.intermediate, state.batch_number
         changes = self._changes(
-            context, Reduction.of_replay(self.spec, self.table, self.columns, landed, until, batches)
+            context, Reduction.of_replay(self.spec, self.table, self.row_columns, landed, until, batches)
         )
         if self.table.mode in ("append", "delete"):
             changes = changes.missing_in(self._recreated())
@@ -158,12 +153,6 @@ class IcebergDestination(Destination):
             null_safe=bool(key and key.nulls == "match"),
             leaves_unchanged=may_leave_unchanged(self.spec, self.table, context.intermediate),
         )
-
-    @property
-    def tombstones(self) -> str | None:
-        """The table that keeps the order of deletes, so that an older change cannot bring a row back."""
-        remembers = self.spec.changes.ordered_by and self.table.loses_rows
-        return f"{self.table.table}__tombstones" if remembers else None
 
     def _append(
         self,
@@ -242,7 +231,7 @@ class IcebergDestination(Destination):
         return {PREFIX + "run-id": context.run_id}
 
     def read(self, spark: SparkSession) -> IcebergReader:
-        return IcebergReader(RowValues(self.columns), self.catalog, self.table, spark)
+        return IcebergReader(RowValues(self.row_columns), self.catalog, self.table, spark)
 
     def touched_duplicates(self, context: MergeContext, batches: Sequence[LandedBatch]) -> int:
         key = self.spec.changes.key

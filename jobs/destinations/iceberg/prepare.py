@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 
 from jobs.batch import PREFIX
 from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.destinations.requirements import require_create
 from jobs.evolution import plan_evolution
 from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
@@ -69,12 +70,7 @@ class Preparation:
             if not dry_run:
                 apply_changes(found, changes)
             return [*(f"{self._where}: {change}" for change in changes), *self._prepare_tombstones(found, dry_run)]
-        if not self.table.create:
-            raise ConfigurationError(
-                "the table does not exist and `create` is false",
-                where=self._where,
-                remedy="create it, or allow it here",
-            )
+        require_create(self.table, self._where)
         keys = [c.name for c in columns if c.is_key and not c.nullable]
         schema = iceberg_schema(wanted, keys if self.table.needs_key else ())
         spec = partition_spec(schema, self.table.partition_by)

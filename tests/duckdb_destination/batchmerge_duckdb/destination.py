@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +10,12 @@ import duckdb
 import pyarrow as pa
 from batchmerge.jobs.batch import CommittedState, LandedBatch, MergeCounts
 from batchmerge.jobs.changes.reduction import Reduction
-from batchmerge.jobs.destinations.base import Destination, MergeContext, Merged
+from batchmerge.jobs.destinations.base import Destination
+from batchmerge.jobs.destinations.merge_context import MergeContext, Merged
 from batchmerge.jobs.destinations.requirements import require_empty
+from batchmerge.jobs.destinations.stages import Stages
 from batchmerge.jobs.destinations.takes import Takes, of_schema
 from batchmerge.jobs.failpoints import failpoint
-from batchmerge.jobs.spec.columns import RowColumn
 from batchmerge.resources.spark import spark_errors
 from batchmerge.sql import render
 from pyspark.sql import SparkSession
@@ -35,16 +35,6 @@ class DuckDbDestination(Destination):
     table: DuckDbTable
     connection: DuckDbConnection
 
-    @property
-    def columns(self) -> list[RowColumn]:
-        return KIND.columns(self.spec, self.table)
-
-    @property
-    def tombstones(self) -> str | None:
-        """The table that keeps the order of deletes, so that an older change cannot bring a row back."""
-        remembers = self.table.loses_rows and self.spec.changes.ordered_by
-        return f"{self.table.table}__tombstones" if remembers else None
-
     def state(self, db: duckdb.DuckDBPyConnection) -> TableState:
         return TableState(db, self.pipeline, self.table.table, self.name)
 
@@ -59,9 +49,9 @@ class DuckDbDestination(Destination):
         if dry_run and not self.connection.file.exists():
             return [f"create {self.name}"]
         with transaction(self.connection, self.name) as db:
-            state, wanted = self.state(db), prepare.schema(self.columns)
+            state, wanted = self.state(db), prepare.schema(self.row_columns)
             row, present = state.read(), prepare.present_schema(db, self.table.table)
-            changes = prepare.plan(self.name, self.table, self.columns, present, self.spec.ignore_case)
+            changes = prepare.plan(self.name, self.table, self.row_columns, present, self.spec.ignore_case)
             said = [f"create {self.name}"] if present is None else [f"{self.name}: {change}" for change in changes]
             if dry_run:
                 return said
@@ -82,19 +72,19 @@ class DuckDbDestination(Destination):
     def _prepare_tombstones(self, db: duckdb.DuckDBPyConnection, columns: pa.Schema) -> None:
         if self.tombstones:
             order = columns.field(self.spec.changes.ordered_by).with_name("__order")
-            keys = [columns.field(column.name) for column in self.columns if column.is_key]
+            keys = [columns.field(column.name) for column in self.row_columns if column.is_key]
             prepare.create(db, self.tombstones, pa.schema([*keys, order]))
 
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         first, newest = batches[0].number, batches[-1]
-        changes = Reduction.of_table(self.spec, self.table, self.columns, context.intermediate, first, newest)
+        changes = Reduction.of_table(self.spec, self.table, self.row_columns, context.intermediate, first, newest)
         # Of a batch that revises others the table has rows already.
         missing = newest.batch.revises is not None
         return self._write(context, changes, committed, CommittedState.after(newest), missing)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         landed, number = context.intermediate, committed.batch_number
-        changes = Reduction.of_replay(self.spec, self.table, self.columns, landed, number, batches)
+        changes = Reduction.of_replay(self.spec, self.table, self.row_columns, landed, number, batches)
         return self._write(context, changes, committed, committed, missing=True)
 
     def _write(
@@ -105,45 +95,39 @@ class DuckDbDestination(Destination):
         after: CommittedState,
         missing: bool,
     ) -> Merged:
-        began = time.monotonic()
+        clock = Stages()
         with spark_errors(self.name):
-            changes = context.spark.sql(wanted.of(wanted.landed), args=dict(wanted.parameters)).toArrow()
-        read = time.monotonic()
+            changes = clock.time("read", lambda: wanted.rows(context.spark).toArrow())
+        counts = clock.time("write", lambda: self._commit(changes, before, after, missing))
+        failpoint("duckdb.committed")
+        return Merged(counts, after.commit_id, clock.seconds)
+
+    def _commit(
+        self, changes: pa.Table, before: CommittedState | None, after: CommittedState, missing: bool
+    ) -> MergeCounts:
         with transaction(self.connection, self.name) as db:
             db.register("changes", changes)
             counts = self._append(db, missing) if self.table.mode == "append" else self._merge(db, len(changes))
             below = after.truncates(before) if self.table.loses_rows else None
             if below is not None:
-                (gone,) = db.execute(self._text("truncate", missing=False), {"below": below}).fetchone() or (0,)
+                (gone,) = db.execute(self._text("truncate"), {"below": below}).fetchone() or (0,)
                 counts += MergeCounts(deleted=gone)
             failpoint("duckdb.written")
             self.state(db).move(before, after)
-        failpoint("duckdb.committed")
-        seconds = {"read": round(read - began, 3), "write": round(time.monotonic() - read, 3)}
-        return Merged(counts, after.commit_id, seconds)
+        return counts
 
     def _append(self, db: duckdb.DuckDBPyConnection, missing: bool) -> MergeCounts:
-        (rows,) = db.execute(self._text("append", missing=missing)).fetchone() or (0,)
+        (rows,) = db.execute(self._text("append", missing)).fetchone() or (0,)
         return MergeCounts(changes=rows, inserted=rows)
 
     def _merge(self, db: duckdb.DuckDBPyConnection, changes: int) -> MergeCounts:
-        done = Counter(action for (action,) in db.execute(self._text("merge", missing=False)).fetchall())
+        done = Counter(action for (action,) in db.execute(self._text("merge")).fetchall())
         if self.tombstones:
-            db.execute(self._text("keep_tombstones", missing=False))
+            db.execute(self._text("keep_tombstones"))
         return MergeCounts(changes, done["INSERT"], done["UPDATE"], done["DELETE"])
 
-    def _text(self, template: str, missing: bool) -> str:
-        return render(
-            DIALECT,
-            template,
-            table=self.table.table.split("."),
-            changes="changes",
-            columns=[column.name for column in self.columns],
-            keys=[column.name for column in self.columns if column.is_key],
-            order_by=self.spec.changes.ordered_by,
-            tombstones=self.tombstones.split(".") if self.tombstones else None,
-            missing=missing,
-        )
+    def _text(self, template: str, missing: bool = False) -> str:
+        return KIND.text(template, self.spec, self.table, self.tombstones, missing)
 
     def drop_state(self) -> bool:
         with transaction(self.connection, self.name) as db:
@@ -161,4 +145,4 @@ class DuckDbDestination(Destination):
 
     def read(self, spark: SparkSession) -> DuckDbReader:
         del spark
-        return DuckDbReader(self.columns, self.connection, self.table.table)
+        return DuckDbReader(self.row_columns, self.connection, self.table.table)

@@ -13,7 +13,6 @@ from batchmerge.sql import Dialect, render
 from batchmerge_duckdb.spec import DuckDbConnection, DuckDbTable
 
 if TYPE_CHECKING:
-    from batchmerge.jobs.spec.columns import RowColumn
     from batchmerge.jobs.spec.pipeline import PipelineSpec
 
 DIALECT = Dialect("duckdb", Path(__file__).parent / "sql", '"', (('"', '""'),))
@@ -41,23 +40,33 @@ class DuckDbKind(Kind[DuckDbTable]):
 
         return DuckDbDestination(pipeline, spec, table, connections.get(table.connection, DuckDbConnection))
 
-    def columns(self, spec: PipelineSpec, table: DuckDbTable) -> list[RowColumn]:
-        from batchmerge.jobs.spec.columns import row_columns
-
-        return row_columns(spec, table.metadata_columns)
-
     def statement(self, spec: PipelineSpec, table: DuckDbTable) -> str:
-        key = spec.changes.key
+        return self.text("append" if table.mode == "append" else "merge", spec, table)
+
+    def text(
+        self,
+        template: str,
+        spec: PipelineSpec,
+        table: DuckDbTable,
+        tombstones: str | None = None,
+        missing: bool = False,
+    ) -> str:
+        """A statement of a merge.
+
+        Args:
+            missing: append only the records that the table lacks.
+        """
+        columns = self.columns(spec, table)
         return render(
             DIALECT,
-            "append" if table.mode == "append" else "merge",
+            template,
             table=table.table.split("."),
             changes="changes",
-            columns=[column.name for column in self.columns(spec, table)],
-            keys=key.columns if key else [],
+            columns=[column.name for column in columns],
+            keys=[column.name for column in columns if column.is_key],
             order_by=spec.changes.ordered_by,
-            tombstones=None,
-            missing=False,
+            tombstones=tombstones.split(".") if tombstones else None,
+            missing=missing,
         )
 
 

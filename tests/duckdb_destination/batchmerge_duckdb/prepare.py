@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
+from batchmerge.jobs.destinations.requirements import require_create
 from batchmerge.jobs.evolution import AddColumn, RelaxRequired, SchemaChange, plan_evolution
 from batchmerge.jobs.spec.columns import RowColumn
-from batchmerge.resources.errors import ConfigurationError, SchemaRefused
+from batchmerge.resources.errors import SchemaRefused
 from batchmerge.sql import render
 
 from batchmerge_duckdb.kind import DIALECT
@@ -32,10 +33,7 @@ def plan(
         SchemaRefused: a change that no rule allows. ConfigurationError: the table may not be made.
     """
     if present is None:
-        if not table.create:
-            raise ConfigurationError(
-                "the table does not exist and `create` is false", where=name, remedy="create it, or allow it here"
-            )
+        require_create(table, name)
         return []
     changes = plan_evolution(name, present, schema(columns), table.evolve, ignore_case)
     nested = [str(change) for change in changes if len(change.path) > 1]

@@ -139,7 +139,7 @@ def flow(lake: IcebergCatalog, **options: Any) -> tuple[Landing, IcebergDestinat
 
 def task_of(landing: Landing, destination: IcebergDestination, delta: RowDelta, first: int) -> FewChangesTask:
     some = landing.known[first - 1 :]
-    wanted = Reduction.of_table(destination.spec, destination.table, destination.columns, landing, first, some[-1])
+    wanted = Reduction.of_table(destination.spec, destination.table, destination.row_columns, landing, first, some[-1])
     changes, search = few_changes(landing, wanted, some, may_keep=True), delta.search_by(wanted.keys)
     assert changes
     assert search
