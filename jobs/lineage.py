@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from jobs.batch import CommittedState, LandedBatch
-from resources.errors import LineageBroken
+from resources.errors import ConfigurationError, LineageBroken
 
 
 def choices(pipeline: str) -> str:
@@ -162,3 +162,28 @@ def _check_starts(table: str, before: CommittedState, reached: str, after: Lande
 def _broken(table: str, committed: CommittedState, what: str, **facts: object) -> LineageBroken:
     remedy = choices(committed.pipeline)
     return LineageBroken(what, where=table, remedy=remedy, committed=committed.batch_number, **facts)
+
+
+def check_generation(
+    pipeline: str, meaning: str, committed: CommittedState | None, batches: Sequence[LandedBatch]
+) -> None:
+    """Refuses to go on under changed keys, op mapping or order: never a silent mix.
+
+    Args:
+        meaning: hash of what the pipeline file says of them now.
+        batches: what would be merged next; a reset among them may have accepted the change.
+
+    Raises:
+        ConfigurationError: says which choices there are.
+    """
+    if batches and batches[0].batch.continues is not None and batches[0].batch.spec_hash == meaning:
+        committed = None
+    made_with = [*([committed.spec_hash] if committed else []), *(b.batch.spec_hash for b in batches)]
+    if any(one != meaning for one in made_with):
+        raise ConfigurationError(
+            "`changes` (key, op mapping or order) is not what the committed batches were made with",
+            where=f"pipeline {pipeline}",
+            remedy="take the change back; or accept it for what comes (rows of before stay as they are) with "
+            f"`batchmerge offsets reset {pipeline} --to committed --accept-changes`; or start a new generation: a "
+            "pipeline of another name with tables of another name",
+        )

@@ -27,13 +27,14 @@ from jobs.known_topics import known_member, known_members, remember
 from jobs.landing.reads import Reads, WantedRead, read_alone, read_in_one_job
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Offsets, TopicPartition
-from jobs.pipeline import Pipeline, look
+from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.shared_jobs import Participant, SharedJobs
 from jobs.side_by_side import OneSession, Outcome, outcome_of, side_by_side
 from jobs.spark_tasks import OneTask, Task, reports_for_each
 from jobs.spec.members import Member, is_read
 from jobs.spec.pipeline import PipelineSpec
+from jobs.topic_state import topic_state
 from resources.connections import Connections, KafkaConnection, SparkConnection
 from resources.errors import BatchmergeError, TopicMissing
 from resources.kafka import KafkaCluster
@@ -148,7 +149,7 @@ class Members:
             if self.spec.new_tables:
                 state = Pipeline(self.name, self.spec, self.connections).topic_state()
                 return {member.topic: state.stable for member in members}
-            states = look(self._kafka, [member.topic for member in members]).by_topic() if members else {}
+            states = topic_state(self._kafka, [member.topic for member in members]).by_topic() if members else {}
             return {topic: state.stable for topic, state in states.items()}
         except BatchmergeError:
             return {}
@@ -314,7 +315,7 @@ def _states(kafka: KafkaCluster, topics: list[str]) -> tuple[dict[str, TopicStat
     if not topics:
         return {}, {}
     try:
-        return look(kafka, topics).by_topic(), {}
+        return topic_state(kafka, topics).by_topic(), {}
     except BatchmergeError as problem:
         if len(topics) == 1:
             return {}, {topics[0]: problem}

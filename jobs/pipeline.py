@@ -26,6 +26,7 @@ from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.sample import sampled_columns, sampled_key, sampled_names
+from jobs.lineage import check_generation
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.spark_tasks import OneTask
@@ -33,6 +34,7 @@ from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_l
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
+from jobs.topic_state import topic_state
 from resources.connections import (
     Connections,
     IcebergConnection,
@@ -263,7 +265,7 @@ class Pipeline:
         seen, self.seen = self.seen, None
         if seen is not None:
             return seen
-        return look(self.kafka, self._topics())
+        return topic_state(self.kafka, self._topics())
 
     def plan_batch(self, committed: CommittedState | None, topics: TopicState) -> Batch | None:
         """The next batch after the committed one."""
@@ -286,26 +288,8 @@ class Pipeline:
         )
 
     def check_generation(self, committed: CommittedState | None, batches: Sequence[LandedBatch] = ()) -> None:
-        """Refuses to go on under changed keys, op mapping or order: never a silent mix.
-
-        Args:
-            batches: what would be merged next; a reset among them may have accepted the change.
-
-        Raises:
-            ConfigurationError: says which choices there are.
-        """
-        meaning = self.spec.meaning_hash
-        if batches and batches[0].batch.continues is not None and batches[0].batch.spec_hash == meaning:
-            committed = None
-        made_with = [*([committed.spec_hash] if committed else []), *(b.batch.spec_hash for b in batches)]
-        if any(one != meaning for one in made_with):
-            raise ConfigurationError(
-                "`changes` (key, op mapping or order) is not what the committed batches were made with",
-                where=f"pipeline {self.name}",
-                remedy="take the change back; or accept it for what comes (rows of before stay as they are) with "
-                f"`batchmerge offsets reset {self.name} --to committed --accept-changes`; or start a new generation: a "
-                "pipeline of another name with tables of another name",
-            )
+        """Refuses to go on under changed keys, op mapping or order (`jobs.lineage.check_generation`)."""
+        check_generation(self.name, self.spec.meaning_hash, committed, batches)
 
     def offsets_at(self, partitions: list[TopicPartition], instant: datetime) -> Offsets:
         """Of each partition the first offset at or after this time; its end where there is none."""
@@ -318,10 +302,3 @@ class Pipeline:
     def spec_of(self, table: Table) -> PipelineSpec:
         """The pipeline as the table sees it: of the columns that records have brought, those that concern it."""
         return with_own_columns(self.spec, self._declared, table)
-
-
-def look(kafka: KafkaCluster, topics: list[str]) -> TopicState:
-    """What Kafka has for these topics now, in a few questions however many they are."""
-    ids, partitions = kafka.describe(topics)
-    stable, epochs = kafka.stable_ends(partitions)
-    return TopicState(kafka.first_offsets(partitions), stable, ids, epochs)

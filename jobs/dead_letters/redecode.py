@@ -6,19 +6,16 @@ which Spark fails in the transform are found by halving, however many there are:
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from string import ascii_lowercase, ascii_uppercase
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -26,6 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from jobs.batch import Batch, CommittedState
 from jobs.changes.columns import ERROR, UNCHANGED
 from jobs.dead_letters.dead_letter import DeadLetter
+from jobs.dead_letters.transform_failures import transform_failures
 from jobs.decode.base import DecodeError
 from jobs.iceberg.rows import with_all_columns
 from jobs.landing.new_tables import NameRule
@@ -33,7 +31,7 @@ from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
-from jobs.landing.transform import STAGE, Coordinates, error_class, failing, transformed
+from jobs.landing.transform import STAGE, Coordinates, transformed
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.spark_tasks import in_tasks
@@ -42,12 +40,8 @@ from jobs.spec.metadata import reads_headers
 from resources.kafka_records import INSTANT
 from sql import quote
 
-T = TypeVar("T")
-
-_LOG = logging.getLogger("batchmerge")
 VIEW = "batchmerge_redecoded"
 _NAMED = 10
-_AT_A_TIME = 2_000
 _WAS = ("stage", "kind", "message")
 _CARRIED: Mapping[str, pa.DataType] = {
     "batch": pa.int64(),
@@ -215,59 +209,7 @@ def _shaped(
     def evaluated(part: DataFrame, refused: Mapping[Coordinates, str]) -> DataFrame:
         return transformed(part, resolved, reader, refused, _CARRIED).mapInArrow(read, kind)
 
-    return evaluated(dead_letters, _failing(dead_letters, lambda part: evaluated(part, {})))
-
-
-def _failing(dead_letters: DataFrame, evaluated: Callable[[DataFrame], DataFrame]) -> dict[Coordinates, str]:
-    """The dead letters that Spark fails on in the transform, with its error class."""
-
-    def evaluate(part: DataFrame) -> None:
-        evaluated(part).agg(F.count(F.hash("value"))).collect()
-
-    try:
-        evaluate(dead_letters)
-        return {}
-    except PySparkException as problem:
-        if error_class(problem) is None:
-            raise
-    batches = sorted(row["batch"] for row in dead_letters.select("batch").distinct().collect())
-    found: dict[Coordinates, str] = {}
-    for (batch,), _ in failing(
-        batches, _halves, lambda part: evaluate(_between(dead_letters, "batch", part[0], part[-1]))
-    ):
-        found |= _failing_in(dead_letters.where(F.col("batch") == batch), evaluate)
-    _LOG.info("the transform fails on %d of the dead letters", len(found))
-    return found
-
-
-def _failing_in(dead_letters: DataFrame, evaluate: Callable[[DataFrame], None]) -> dict[Coordinates, str]:
-    """Those of one batch. The run holds the numbers of a few dead letters at a time."""
-    found: dict[Coordinates, str] = {}
-    some = _after(dead_letters, -1)
-    while some:
-        for (i,), reason in failing(
-            some, _halves, lambda part: evaluate(_between(dead_letters, "i", part[0], part[-1]))
-        ):
-            for row in _between(dead_letters, "i", i, i).select("topic", "partition", "offset").collect():
-                found[row["topic"], row["partition"], row["offset"]] = reason
-        some = _after(dead_letters, some[-1])
-    return found
-
-
-def _after(dead_letters: DataFrame, last: int) -> list[int]:
-    """The next numbers of letters in their batch."""
-    return [
-        row["i"] for row in dead_letters.where(F.col("i") > last).select("i").orderBy("i").limit(_AT_A_TIME).collect()
-    ]
-
-
-def _between(dead_letters: DataFrame, name: str, first: int, last: int) -> DataFrame:
-    return dead_letters.where(F.col(name).between(F.lit(first).cast("bigint"), F.lit(last).cast("bigint")))
-
-
-def _halves(part: list[T]) -> list[list[T]]:
-    middle = len(part) // 2
-    return [part[:middle], part[middle:]] if middle else []
+    return evaluated(dead_letters, transform_failures(dead_letters, lambda part: evaluated(part, {})))
 
 
 def _as_batch(committed: CommittedState, partitions: list[TopicPartition]) -> Batch:

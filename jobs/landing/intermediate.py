@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, LandedBatches, landed_to_properties
+from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import CHANGES, READINGS, REVISION, landing_schema
 from jobs.changes.landed_rows import LandedSnapshot
 from jobs.destinations.takes import Taking, takes_nothing
@@ -26,19 +25,18 @@ from jobs.iceberg.history import (
     read_history,
     recreated_properties,
     recreated_topics_of,
-    state_properties,
 )
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.new_columns import Written, write_with_new_columns
 from jobs.landing.new_tables import NameRule, known_names, name_rule, new_table_properties
-from jobs.landing.ranges import LandedRanges, land_ranges
+from jobs.landing.publish import publish_batch, publish_landed
+from jobs.landing.ranges import land_ranges
 from jobs.landing.readings import Readings
 from jobs.landing.reads import Reads, read_alone
-from jobs.landing.registry_schemas import Registries, known_ids, schema_id_properties
+from jobs.landing.registry_schemas import Registries, known_ids
 from jobs.landing.required_columns import record_required, with_required
 from jobs.landing.task import Selection
-from jobs.landing.unknown_fields import unknown_field_properties
 from jobs.lineage import recreated_topics
 from jobs.offsets import Offsets
 from jobs.spec.new_tables import Named, allowed
@@ -50,8 +48,6 @@ from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
 from resources.kafka import KafkaCluster
 from resources.spark import spark_errors
-
-_LOG = logging.getLogger("batchmerge")
 
 _OWNER = PREFIX + "lands-for"
 # Every batch adds one snapshot and one metadata file; old metadata files go with the commits that replace them.
@@ -256,56 +252,3 @@ class IntermediateTable:
         named = new_table_properties(commit, written.report, batch.number)
         watermark = committed.watermark.truncated(written.report.truncated_below)
         return publish_batch(commit, LandedBatch(batch, written.counts, watermark, 0), summary, named)
-
-
-def publish_landed(
-    append: Append,
-    batch: Batch,
-    committed: CommittedState | None,
-    written: LandedRanges,
-    log_ends: Offsets,
-    summary: dict[str, str],
-) -> LandedBatch:
-    """Publishes the files that were written as this batch, with the state after it."""
-    before, counts = committed.watermark if committed else Watermark(), written.counts
-    watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
-    watermark = watermark.truncated(written.report.truncated_below)
-    unknown = written.report.fields.counts
-    properties = {
-        **unknown_field_properties(append, unknown),
-        **new_table_properties(append, written.report, batch.number),
-        **schema_id_properties(append, written.report.schema_ids),
-    }
-    landed = publish_batch(
-        append, LandedBatch(batch, counts, watermark, 0, unknown, written.new_columns), summary, properties
-    )
-    _LOG.info(
-        "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",
-        batch,
-        counts.read,
-        counts.landed,
-        counts.quarantined,
-        counts.skipped,
-        counts.filtered,
-        counts.gaps,
-    )
-    return landed
-
-
-def publish_batch(
-    append: Append | Attempt,
-    landed: LandedBatch,
-    summary: dict[str, str],
-    mirrored: Mapping[str, str] | None = None,
-    rebase: bool = True,
-) -> LandedBatch:
-    """Publishes the files that were written as this batch; returns it with its snapshot.
-
-    Args:
-        mirrored: further table properties.
-        rebase: see `Attempt.publish_append`.
-    """
-    state = {**state_properties(CommittedState.after(landed), append.target), **(mirrored or {})}
-    snapshot = append.publish_append({**landed_to_properties(landed), **summary}, state, rebase)
-    failpoint("land.published")
-    return replace(landed, snapshot_id=snapshot)

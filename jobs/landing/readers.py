@@ -24,7 +24,8 @@ from jobs.landing.registry_schemas import SchemaIds, Schemas
 from jobs.schema.renaming import Renaming
 from jobs.spec.added_columns import widening_columns
 from jobs.spec.columns import key_fields
-from jobs.spec.formats import Encoding, Format, RecordKey
+from jobs.spec.encoding import Encoding
+from jobs.spec.formats import Format, RecordKey
 from jobs.spec.metadata import landed_on_request
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import envelope_rules

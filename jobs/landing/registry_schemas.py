@@ -22,7 +22,7 @@ from jobs.iceberg.table_commit import TableCommit
 from jobs.landing.task_report import TaskReport, joined
 from jobs.schema.protobuf import compiled
 from jobs.spark_tasks import in_tasks
-from jobs.spec.formats import Encoding
+from jobs.spec.encoding import Encoding
 from jobs.spec.source import Source
 from resources.errors import ConfigurationError
 from resources.schema_registry import SchemaRegistry, StoredSchema

@@ -17,7 +17,8 @@ from jobs.landing.readers import reporting_decoder
 from jobs.landing.registry_schemas import Registries
 from jobs.schema.found_fields import NOTHING_FOUND
 from jobs.spec.added_columns import Additions, additions, key_found
-from jobs.spec.formats import Encoding, Format
+from jobs.spec.encoding import Encoding
+from jobs.spec.formats import Format
 from jobs.spec.new_tables import Named
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError

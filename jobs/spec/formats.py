@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -16,82 +15,10 @@ from jobs.schema.protobuf import Messages, message_wire
 from jobs.schema.renaming import Renaming
 from jobs.schema.types import field_text, parse_columns, parse_type
 from jobs.schema.wire import natural_fields
-from jobs.spec.base import Spec
+from jobs.spec.encoding import ONE_COLUMN, Encoding, read_schema
 from jobs.spec.envelope import AUTO, HasEnvelope, opened
-from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, one_of, refuse
+from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
 from resources.errors import ConfigurationError
-from resources.project import project_folder
-
-# Schema files are named from here.
-PROJECT = project_folder() or Path.cwd()
-_REGISTERED = ("avro", "json", "protobuf")
-_WITH_FILE = ("avro", "protobuf")
-_ONE_COLUMN = ("string", "bytes")
-
-
-class Encoding(Spec):
-    """How bytes are encoded, whatever the columns are."""
-
-    format: Literal["json", "connect_json", "avro", "protobuf", "string", "bytes"] = Field(
-        "json",
-        description="how the bytes are encoded; connect_json: Kafka Connect's JSON with a schema in each record",
-    )
-    registry: str | None = Field(
-        None,
-        description="name of a Schema Registry connection: records (Avro, Protobuf, JSON Schema) begin with a zero "
-        "byte and a schema id; an unknown id makes a dead letter",
-    )
-    schema_file: str | None = Field(
-        None,
-        description="Avro: a schema (.avsc), of all records or, with `registry`, the reader's; Protobuf: a descriptor "
-        "set (protoc --include_imports --descriptor_set_out). From the project's folder",
-    )
-    message: str | None = Field(None, description="Protobuf with `schema_file`: full name of the message")
-
-    @model_validator(mode="after")
-    def _schema_is_known(self) -> Encoding:
-        refuse(mistake for wrong, mistake in self._schema_rules() if wrong)
-        return self
-
-    def _schema_rules(self) -> list[tuple[bool, Mistake]]:
-        described = self.format == "protobuf" and bool(self.schema_file)
-        return [
-            (
-                bool(self.registry) and self.format not in _REGISTERED,
-                Mistake(("registry",), f"it goes with {one_of(_REGISTERED, 'and')}, not with {self.format}",
-                        "leave it out, or change `format`"),
-            ),
-            (
-                bool(self.schema_file) and self.format not in _WITH_FILE,
-                Mistake(("schema_file",), f"it goes with {one_of(_WITH_FILE, 'and')}, not with {self.format}",
-                        "leave it out, or change `format`"),
-            ),
-            (
-                self.format in _WITH_FILE and not (self.registry or self.schema_file),
-                Mistake(
-                    ("format",), f"{self.format} needs a schema", "name a `registry` or a `schema_file`",
-                    goes_by=(("registry",), ("schema_file",)),
-                ),
-            ),
-            (
-                described and bool(self.registry),
-                Mistake(("schema_file",), "there is a `registry` too", "name one of them: protobuf takes only one"),
-            ),
-            (
-                bool(self.message) and not described,
-                Mistake(("message",), "it goes with protobuf and a `schema_file`", "leave it out"),
-            ),
-            (
-                described and not self.message,
-                Mistake(("message",), "it is missing", "name the message of the `schema_file`, with its package",
-                        at_key=True),
-            ),
-        ]  # fmt: skip
-
-    @property
-    def schema_bytes(self) -> bytes:
-        """What is in the schema file; empty without one. Raises ConfigurationError."""
-        return read_schema(self.schema_file) if self.schema_file else b""
 
 
 class Format(Encoding, HasEnvelope):
@@ -125,10 +52,10 @@ class Format(Encoding, HasEnvelope):
         found = type_mistakes(self.columns)
         if not self.columns and not self.takes_new_columns:
             found.append(self._no_columns())
-        elif self.format in _ONE_COLUMN and len(self.columns) != 1:
+        elif self.format in ONE_COLUMN and len(self.columns) != 1:
             what = f"the format {self.format} gives one column, and {len(self.columns)} are declared"
             found.append(Mistake(("columns",), what, "declare one"))
-        if self.format in _ONE_COLUMN and self.envelope:
+        if self.format in ONE_COLUMN and self.envelope:
             found.append(Mistake(("envelope",), f"the format {self.format} has no envelope", "leave it out"))
         refuse([*found, *self._rename_mistakes()])
         return self
@@ -148,7 +75,7 @@ class Format(Encoding, HasEnvelope):
         for path, name in self.rename.items():
             at, parent = ("rename", path), path.rpartition(".")[0]
             column = f"{parent}.{name}" if parent else name
-            if self.format in _ONE_COLUMN:
+            if self.format in ONE_COLUMN:
                 yield Mistake(at, f"records of the format {self.format} have no fields", "leave it out")
             elif column in seen:
                 yield Mistake(at, f"{seen[column]} is called {name} already", "name another column")
@@ -184,7 +111,7 @@ class RecordKey(Format):
 
     @property
     def takes_new_columns(self) -> bool:
-        return not self.columns and self.envelope is None and self.format not in _ONE_COLUMN
+        return not self.columns and self.envelope is None and self.format not in ONE_COLUMN
 
     @model_validator(mode="before")
     @classmethod
@@ -195,7 +122,7 @@ class RecordKey(Format):
 
     @model_validator(mode="after")
     def _can_be_one_column(self) -> RecordKey:
-        if self.column and (self.format in _ONE_COLUMN or self.envelope or self.rename):
+        if self.column and (self.format in ONE_COLUMN or self.envelope or self.rename):
             what = "it is for keys with fields, without an envelope and without `rename`"
             raise Mistakes([Mistake(("column",), what, "leave it out")])
         return self
@@ -280,7 +207,7 @@ class Value(Format):
     @model_validator(mode="after")
     def _fields_can_be_unknown(self) -> Value:
         found = []
-        if self.unknown_fields and self.format in _ONE_COLUMN:
+        if self.unknown_fields and self.format in ONE_COLUMN:
             what = f"records of the format {self.format} have no fields"
             found.append(Mistake(("unknown_fields",), what, "leave it out"))
         if self.unknown_fields == "rescue" and self.columns.get(self.rescued) != "string":
@@ -325,16 +252,3 @@ def columns_of(given: Mapping[str, Any]) -> dict[str, str]:
 
 def columns_text(fields: list[pa.Field]) -> dict[str, str]:
     return {field.name: field_text(field) for field in fields}
-
-
-def read_schema(name: str) -> bytes:
-    """Raises ConfigurationError where it cannot be read."""
-    path = Path(name) if Path(name).is_absolute() else PROJECT / name
-    try:
-        return path.read_bytes()
-    except OSError as problem:
-        raise ConfigurationError(
-            f"the schema file cannot be read: {problem.strerror}",
-            where=name,
-            remedy="name it from the project's folder",
-        ) from None

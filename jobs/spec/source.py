@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from jobs.spec.base import Spec
-from jobs.spec.formats import Encoding, RecordKey, Value
+from jobs.spec.encoding import Encoding
+from jobs.spec.formats import RecordKey, Value
 from jobs.spec.routing import named_twice
 from jobs.spec.transform import Resolved, Transform
 from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse

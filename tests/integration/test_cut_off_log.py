@@ -11,8 +11,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.connections_file import load_connections
 from jobs.offsets import TopicPartition
-from jobs.pipeline import look
 from jobs.plan import partitions_with_new_leader, refuse_cut_off
+from jobs.topic_state import topic_state
 from resources.connections import KafkaConnection
 from resources.errors import OffsetsGone, Unavailable
 from resources.kafka import KafkaCluster
@@ -34,12 +34,12 @@ def test_cut_off_log_is_told_from_one_that_only_has_another_leader(
         admin = AdminClient({"bootstrap.servers": servers})
         admin.create_topics([NewTopic("t", 1)])["t"].result(timeout=60)
         produce(servers, "t", [Record(0, n, {"id": n}) for n in range(10)])
-        before = look(KafkaCluster("kafka", connection), ["t"])
+        before = topic_state(KafkaCluster("kafka", connection), ["t"])
         stack.down(tmp_path, print)
         stack.up(tmp_path, ["kafka"], print)
         cluster = KafkaCluster("kafka", connection)
         produce(servers, "t", [Record(0, n, {"id": n}) for n in range(20)])
-        after = look(cluster, ["t"])
+        after = topic_state(cluster, ["t"])
         assert (before.stable[P], after.stable[P]) == (10, 30)
         assert after.leader_epochs[P] > before.leader_epochs[P]
 

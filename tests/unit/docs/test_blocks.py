@@ -26,7 +26,7 @@ import yaml
 from jinja2 import Environment
 
 from jobs.destinations.registry import GROUP
-from jobs.spec import formats
+from jobs.spec import encoding
 from tests.kit import shell_blocks, yaml_blocks
 from tests.kit.guides import Block, all_blocks, pages
 
@@ -87,7 +87,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     fields = [{"name": "id", "type": "long"}]
     (tmp_path / "schemas/order.avsc").write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
     (tmp_path / "schemas/shop.desc").write_bytes(_descriptors(tmp_path / "schemas"))
-    monkeypatch.setattr(formats, "PROJECT", tmp_path)
+    monkeypatch.setattr(encoding, "PROJECT", tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,0 +1,74 @@
+"""Publishes files that were written as a landed batch, with the state after it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jobs.batch import Batch, CommittedState, LandedBatch, landed_to_properties
+from jobs.failpoints import failpoint
+from jobs.iceberg.append import Append
+from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.history import state_properties
+from jobs.landing.new_tables import new_table_properties
+from jobs.landing.ranges import LandedRanges
+from jobs.landing.registry_schemas import schema_id_properties
+from jobs.landing.unknown_fields import unknown_field_properties
+from jobs.offsets import Offsets
+from jobs.watermark import Watermark
+
+_LOG = logging.getLogger("batchmerge")
+
+
+def publish_landed(
+    append: Append,
+    batch: Batch,
+    committed: CommittedState | None,
+    written: LandedRanges,
+    log_ends: Offsets,
+    summary: dict[str, str],
+) -> LandedBatch:
+    """Publishes the files that were written as this batch, with the state after it."""
+    before, counts = committed.watermark if committed else Watermark(), written.counts
+    watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
+    watermark = watermark.truncated(written.report.truncated_below)
+    unknown = written.report.fields.counts
+    properties = {
+        **unknown_field_properties(append, unknown),
+        **new_table_properties(append, written.report, batch.number),
+        **schema_id_properties(append, written.report.schema_ids),
+    }
+    landed = publish_batch(
+        append, LandedBatch(batch, counts, watermark, 0, unknown, written.new_columns), summary, properties
+    )
+    _LOG.info(
+        "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",
+        batch,
+        counts.read,
+        counts.landed,
+        counts.quarantined,
+        counts.skipped,
+        counts.filtered,
+        counts.gaps,
+    )
+    return landed
+
+
+def publish_batch(
+    append: Append | Attempt,
+    landed: LandedBatch,
+    summary: dict[str, str],
+    mirrored: Mapping[str, str] | None = None,
+    rebase: bool = True,
+) -> LandedBatch:
+    """Publishes the files that were written as this batch; returns it with its snapshot.
+
+    Args:
+        mirrored: further table properties.
+        rebase: see `Attempt.publish_append`.
+    """
+    state = {**state_properties(CommittedState.after(landed), append.target), **(mirrored or {})}
+    snapshot = append.publish_append({**landed_to_properties(landed), **summary}, state, rebase)
+    failpoint("land.published")
+    return replace(landed, snapshot_id=snapshot)

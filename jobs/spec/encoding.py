@@ -1,0 +1,97 @@
+"""How the bytes of records are encoded, and where their schema is: part of `source` in a pipeline file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from jobs.spec.base import Spec
+from resources.config_files.mistakes import Mistake, one_of, refuse
+from resources.errors import ConfigurationError
+from resources.project import project_folder
+
+# Schema files are named from here.
+PROJECT = project_folder() or Path.cwd()
+_REGISTERED = ("avro", "json", "protobuf")
+_WITH_FILE = ("avro", "protobuf")
+ONE_COLUMN = ("string", "bytes")
+
+
+class Encoding(Spec):
+    """How bytes are encoded, whatever the columns are."""
+
+    format: Literal["json", "connect_json", "avro", "protobuf", "string", "bytes"] = Field(
+        "json",
+        description="how the bytes are encoded; connect_json: Kafka Connect's JSON with a schema in each record",
+    )
+    registry: str | None = Field(
+        None,
+        description="name of a Schema Registry connection: records (Avro, Protobuf, JSON Schema) begin with a zero "
+        "byte and a schema id; an unknown id makes a dead letter",
+    )
+    schema_file: str | None = Field(
+        None,
+        description="Avro: a schema (.avsc), of all records or, with `registry`, the reader's; Protobuf: a descriptor "
+        "set (protoc --include_imports --descriptor_set_out). From the project's folder",
+    )
+    message: str | None = Field(None, description="Protobuf with `schema_file`: full name of the message")
+
+    @model_validator(mode="after")
+    def _schema_is_known(self) -> Encoding:
+        refuse(mistake for wrong, mistake in self._schema_rules() if wrong)
+        return self
+
+    def _schema_rules(self) -> list[tuple[bool, Mistake]]:
+        described = self.format == "protobuf" and bool(self.schema_file)
+        return [
+            (
+                bool(self.registry) and self.format not in _REGISTERED,
+                Mistake(("registry",), f"it goes with {one_of(_REGISTERED, 'and')}, not with {self.format}",
+                        "leave it out, or change `format`"),
+            ),
+            (
+                bool(self.schema_file) and self.format not in _WITH_FILE,
+                Mistake(("schema_file",), f"it goes with {one_of(_WITH_FILE, 'and')}, not with {self.format}",
+                        "leave it out, or change `format`"),
+            ),
+            (
+                self.format in _WITH_FILE and not (self.registry or self.schema_file),
+                Mistake(
+                    ("format",), f"{self.format} needs a schema", "name a `registry` or a `schema_file`",
+                    goes_by=(("registry",), ("schema_file",)),
+                ),
+            ),
+            (
+                described and bool(self.registry),
+                Mistake(("schema_file",), "there is a `registry` too", "name one of them: protobuf takes only one"),
+            ),
+            (
+                bool(self.message) and not described,
+                Mistake(("message",), "it goes with protobuf and a `schema_file`", "leave it out"),
+            ),
+            (
+                described and not self.message,
+                Mistake(("message",), "it is missing", "name the message of the `schema_file`, with its package",
+                        at_key=True),
+            ),
+        ]  # fmt: skip
+
+    @property
+    def schema_bytes(self) -> bytes:
+        """What is in the schema file; empty without one. Raises ConfigurationError."""
+        return read_schema(self.schema_file) if self.schema_file else b""
+
+
+def read_schema(name: str) -> bytes:
+    """Raises ConfigurationError where it cannot be read."""
+    path = Path(name) if Path(name).is_absolute() else PROJECT / name
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise ConfigurationError(
+            f"the schema file cannot be read: {problem.strerror}",
+            where=name,
+            remedy="name it from the project's folder",
+        ) from None
