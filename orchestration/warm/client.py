@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -31,19 +32,20 @@ class WarmProcess:
     """Starts loading when it is made; `is_ready` says when it can fork."""
 
     def __init__(self, origin: RepositoryPythonOrigin, instance: dg.DagsterInstance) -> None:
-        self._ref = serialize_value(instance.get_ref())
         ours, theirs = socket.socketpair()
+        # Not as arguments: everybody on the machine sees those, and the instance's settings may hold a password.
+        loads = {"origin": serialize_value(origin), "instance": serialize_value(instance.get_ref())}
         with theirs:
             self._process = subprocess.Popen(
-                [
-                    *(origin.executable_path or sys.executable, "-c", _SERVER),
-                    *(str(theirs.fileno()), serialize_value(origin), self._ref),
-                ],
+                [origin.executable_path or sys.executable, "-c", _SERVER, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 env=os.environ | _ONE_THREAD,
                 cwd=getattr(origin.code_pointer, "working_directory", None) or os.getcwd(),
             )
+        assert self._process.stdin
+        with suppress(OSError), self._process.stdin as stdin:  # where it has ended already, `_wait` says so
+            stdin.write(json.dumps(loads).encode())
         self._socket, self._answers = ours, ours.makefile()
         self._ready = threading.Event()
         threading.Thread(target=self._wait, daemon=True).start()
@@ -60,7 +62,7 @@ class WarmProcess:
         """
         try:
             self._socket.settimeout(_PATIENCE)
-            self._socket.sendall(json.dumps({"run": run_id, "instance": self._ref}).encode() + b"\n")
+            self._socket.sendall(json.dumps({"run": run_id}).encode() + b"\n")
             return int(json.loads(self._answers.readline())["pid"])
         except (OSError, ValueError) as problem:
             self.retire()

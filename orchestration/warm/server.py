@@ -40,10 +40,11 @@ _PATIENCE = 10.0
 
 
 def main() -> None:
-    """With the socket's number, the code location and the instance as arguments."""
-    descriptor, origin, ref = sys.argv[1:]
+    """With the socket's number as argument, the code location and the instance on standard input."""
+    (descriptor,) = sys.argv[1:]
+    loads = json.load(sys.stdin)
     with socket.socket(fileno=int(descriptor)) as control:
-        _load(deserialize_value(origin, RepositoryPythonOrigin), ref)
+        _load(deserialize_value(loads["origin"], RepositoryPythonOrigin), loads["instance"])
         if (threads := len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1) > 1:
             sys.exit(f"{threads} threads after loading: what is forked could hang")
         # A Ctrl-C or a service manager asks all processes at once. This one ends with the daemon, and last: were it
@@ -54,7 +55,7 @@ def main() -> None:
         gc.freeze()  # pages stay shared with the runs
         control.sendall(b'{"ready": 1}\n')
         runs = _Runs()
-        is_open = _serve(control, runs)
+        is_open = _serve(control, runs, loads["instance"])
     if is_open:
         runs.wait()
     else:
@@ -144,7 +145,7 @@ class _Runs:
         self.wait(_PATIENCE)
 
 
-def _serve(control: socket.socket, runs: _Runs) -> bool:
+def _serve(control: socket.socket, runs: _Runs, ref: str) -> bool:
     """Until nothing more comes; False where the daemon has ended."""
     requests = control.makefile()
     while True:
@@ -159,7 +160,7 @@ def _serve(control: socket.socket, runs: _Runs) -> bool:
         if (pid := os.fork()) == 0:
             requests.close()
             control.close()
-            _run(request["run"], request["instance"], warm)
+            _run(request["run"], ref, warm)
         runs.add(pid)
         control.sendall(json.dumps({"pid": pid}).encode() + b"\n")
 
