@@ -55,7 +55,7 @@ def remember(pipeline: str, topics: Iterable[str]) -> list[str]:
     look finds them again."""
     path, appeared = _file(pipeline), list[str]()
     try:
-        with exclusive(path.with_suffix(".lock")):
+        with exclusive(path.with_suffix(".lock"), _LOG.warning):
             before = _read(pipeline)
             appeared = [topic for topic in topics if topic not in set(before.topics)]
             if appeared:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
+import click
 import dagster as dg
 
 from orchestration.compute_logs import leave_in_terminal
@@ -29,5 +31,5 @@ def dagster_home() -> Path:
 def dagster_instance() -> dg.DagsterInstance:
     leave_in_terminal()
     # Two that make the tables of a new instance at once get in each other's way.
-    with exclusive(dagster_home() / "lock"):
+    with exclusive(dagster_home() / "lock", partial(click.echo, err=True)):
         return dg.DagsterInstance.get()

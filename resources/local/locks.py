@@ -3,15 +3,52 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
+
+# Seconds: between two tries, until the holder is named, and until it is named again.
+_PAUSE, _FIRST, _AGAIN = 0.05, 1.0, 60.0
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Waits until this thread alone holds the lock; works between threads and between processes."""
+def exclusive(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Waits until this thread alone holds the lock, and says for whom; works between threads and between processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    with path.open("a+") as file:
+        _take(file, say)
+        _note(file, f"process {os.getpid()} ({_command()}), since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+        try:
+            yield
+        finally:
+            _note(file, "")
+
+
+def _take(file: TextIO, say: Callable[[str], None]) -> None:
+    due = time.monotonic() + _FIRST
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= due:
+                file.seek(0)
+                holder = file.read() or "another process"
+                say(f"waiting for {holder}, which holds {file.name}; if it hangs, end it and this goes on")
+                due += _AGAIN
+            time.sleep(_PAUSE)
+
+
+def _note(file: TextIO, holder: str) -> None:
+    file.truncate(0)
+    file.write(holder)
+    file.flush()
+
+
+def _command() -> str:
+    """Without its arguments, which may be anything."""
+    return " ".join([Path(sys.argv[0]).name, *[one for one in sys.argv[1:2] if one.isalpha()]])

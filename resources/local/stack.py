@@ -70,7 +70,7 @@ def up(home: Path, only: Iterable[str] | None, say: Say, lake: Lake | None = Non
         ConfigurationError: an unknown service, one that cannot run here, or a lake that is elsewhere.
         Unavailable: a service did not come up; the others stay.
     """
-    with exclusive(home / "stack.lock"):
+    with exclusive(home / "stack.lock", say):
         state = StackState.read(home)
         _settle_lake(home, state, lake)
         chosen = _choose(only, state.lake, say)
@@ -91,7 +91,7 @@ def down(home: Path, say: Say) -> None:
         page.unlink(missing_ok=True)
     if not (home / "stack.json").exists():
         return
-    with exclusive(home / "stack.lock"):
+    with exclusive(home / "stack.lock", say):
         state = StackState.read(home)
         needed = {name for service in SERVICES for name in service.needs}
         # Those that others need stop last; the others side by side.

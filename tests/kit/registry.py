@@ -32,7 +32,7 @@ conf='default->default'><artifact name='apicurio-registry-app' type='tar.gz' ext
 def _application(java: Java) -> Path:
     """The unpacked application, downloaded once (159 MB)."""
     folder = cache_folder() / f"apicurio-{VERSION}"
-    with exclusive(cache_folder() / "apicurio.lock"):
+    with exclusive(cache_folder() / "apicurio.lock", print):
         if not folder.is_dir():
             partial = folder.with_suffix(".partial")
             partial.mkdir(parents=True, exist_ok=True)
