@@ -26,8 +26,8 @@ def credentials_of(connection: BigQueryConnection, name: str) -> Any:
     except (OSError, ValueError) as problem:
         # The exception's text may quote the secret.
         raise ConfigurationError(
-            f"the credentials cannot be read ({type(problem).__name__})",
+            f"BigQuery: the credentials cannot be read ({type(problem).__name__})",
             where=f"connection {name}",
-            remedy="give the JSON of a service account key",
+            remedy="give the JSON of a service account key in `credentials_file` or `credentials_json`",
         ) from None
     return None

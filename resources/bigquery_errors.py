@@ -33,6 +33,7 @@ _CONFLICT = re.compile(
 )
 NETWORK = (requests.exceptions.RequestException, ConnectionError, TimeoutError, google_errors.RetryError)
 
+_CREDENTIALS = "set `credentials_file` or `credentials_json` of the connection, or application default credentials"
 _LIMIT = (
     Unavailable,
     "a BigQuery limit is reached",
@@ -44,10 +45,12 @@ _KNOWN: dict[str, tuple[type[BatchmergeError], str, str]] = {
     "conditionNotMet": (CommitFailed, "somebody else changed it at the same time", "try again"),
     "stopped": (TransientError, "the job was cancelled", "run again"),
     "notFound": (TableReplaced, "something that was there is gone", "restore it, or start again with another table"),
+    "unauthenticated": (ConfigurationError, "BigQuery refuses the credentials", _CREDENTIALS),
     "accessDenied": (
         ConfigurationError,
         "BigQuery denies access",
-        "grant roles/bigquery.jobUser on the project and roles/bigquery.dataEditor on the dataset",
+        "grant roles/bigquery.jobUser on the project and roles/bigquery.dataEditor on the dataset to the account of "
+        "`credentials_file` or `credentials_json`",
     ),
 }
 
@@ -75,7 +78,7 @@ def bigquery_errors(where: str) -> Iterator[None]:
         raise ConfigurationError(
             f"BigQuery: Google refuses the credentials, or finds none ({type(problem).__name__})",
             where=where,
-            remedy="set `credentials_file` or `credentials_json` of the connection, or application default credentials",
+            remedy=_CREDENTIALS,
         ) from None  # its text is the server's answer, which may repeat what it was sent
     except NETWORK as problem:
         raise _unavailable(type(problem).__name__, where) from problem
@@ -93,9 +96,9 @@ def _translated(problem: google_errors.GoogleAPICallError, where: str) -> Batchm
         reason = "rateLimitExceeded"
     elif isinstance(problem, google_errors.ServerError) and reason != "notImplemented":
         reason = "backendError"
-    elif isinstance(problem, google_errors.Unauthorized) or (
-        isinstance(problem, google_errors.Forbidden) and reason not in _QUOTAS
-    ):
+    elif isinstance(problem, google_errors.Unauthorized):
+        reason = "unauthenticated"
+    elif isinstance(problem, google_errors.Forbidden) and reason not in _QUOTAS:
         reason = "accessDenied"
     return _classified(reason, message, where)
 

@@ -43,7 +43,8 @@ RETRIABLE_CODES = frozenset({3, 107, 159, 164, 202, 203, 209, 210, 241, 242, 252
 _QUERY_WAS_CANCELLED = 394
 _THROW_IF = 395
 _STORAGE_CODES = {243: "its disk is full", 74: "it cannot read its disk", 75: "it cannot write its disk"}
-_ACCESS_CODES = frozenset({192, 193, 194, 497, 516})
+# Of the user or the password, and of a right that the user lacks.
+_NOT_KNOWN, _NOT_PERMITTED = frozenset({192, 193, 194, 516}), 497
 
 _KEEPER = 999
 _TOO_MANY_PARTITIONS = "Too many partitions for single INSERT block"
@@ -230,8 +231,18 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
         found = Unavailable(f"ClickHouse asks to try again ({label})", where=where)
     elif code in _STORAGE_CODES:
         found = StorageError(f"{_STORAGE_CODES[code]} ({label})", where=where, remedy="repair the disk, then run again")
-    elif code in _ACCESS_CODES:
-        found = ConfigurationError(f"access denied ({label})", where=where, remedy="check user, password and grants")
+    elif code in _NOT_KNOWN:
+        found = ConfigurationError(
+            f"ClickHouse refuses the credentials ({label})",
+            where=where,
+            remedy="correct `username` and `password` of the connection in the connections file",
+        )
+    elif code == _NOT_PERMITTED:
+        found = ConfigurationError(
+            f"ClickHouse denies access ({label})",
+            where=where,
+            remedy="grant the user (`username` of the connection) what its tables and `state_table` need",
+        )
     else:
         found = TerminalError(
             f"ClickHouse refused the statement ({label})",

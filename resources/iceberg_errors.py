@@ -101,6 +101,10 @@ _BUSY = re.compile(
 )
 # Of credentials that a catalog gives for a while. S3 answers a HEAD without a word.
 _ENDED = re.compile(r"ExpiredToken|token has expired|HTTP status 400\) during HeadObject.*No response body")
+_DENIED = re.compile(
+    r"HTTP status 40[13]\b|AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH)|"
+    r"google::cloud::Status\((PERMISSION_DENIED|UNAUTHENTICATED):"
+)
 _NETWORK = {
     *(errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE),
     *(errno.EHOSTUNREACH, errno.ENETUNREACH),
@@ -114,6 +118,13 @@ def storage_error(problem: OSError, where: str) -> StorageError | Unavailable:
             "the credentials that the catalog gave for the table have ended",
             where=where,
             remedy="run again: others are asked for; if it happens again, let the catalog give them for longer",
+        )
+    if _DENIED.search(str(problem)):
+        return StorageError(
+            "the object store refuses access",
+            where=where,
+            remedy="correct the store's credentials in `properties` and `spark_properties` of the catalog's connection "
+            "(as `s3.access-key-id` and `s3.secret-access-key`), or their rights on `warehouse`",
         )
     if problem.errno in _NETWORK or _BUSY.search(str(problem)):
         return Unavailable(

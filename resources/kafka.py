@@ -25,8 +25,8 @@ from confluent_kafka.admin._metadata import GroupMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
-from resources.errors import ConfigurationError, TopicMissing
-from resources.kafka_errors import REFUSED, kafka_errors, settled
+from resources.errors import TopicMissing
+from resources.kafka_errors import kafka_errors, refuses, settled
 from resources.kafka_security import carried_certificate, librdkafka_settings
 from resources.topic_partition import TopicPartition
 
@@ -49,7 +49,7 @@ class KafkaCluster:
         self._carried = carried
         self.timeout = connection.timeout_seconds
         self._admin_client: AdminClient | None = None
-        self._refused = False
+        self._refusal: KafkaError | None = None
 
     def __reduce__(self) -> tuple[type[KafkaCluster], tuple[str, KafkaConnection, Mapping[str, str]]]:
         """Without the client, which each worker of Spark opens for itself."""
@@ -57,7 +57,7 @@ class KafkaCluster:
 
     def _notice(self, problem: KafkaError) -> None:
         """Whoever asks only hears that no broker could be reached; why, librdkafka says here."""
-        self._refused = self._refused or problem.code() in REFUSED
+        self._refusal = self._refusal or (problem if refuses(problem) else None)
 
     @property
     def _admin(self) -> AdminClient:
@@ -226,14 +226,12 @@ class KafkaCluster:
         with kafka_errors(where):
             try:
                 yield
-                self._refused = False  # what was refused before was not for long
+                self._refusal = None  # what was refused before was not for long
             except KafkaException as problem:
-                if problem.args[0].code() not in REFUSED and self._admin_client is not None:
+                if not refuses(problem.args[0]) and self._admin_client is not None:
                     self._admin_client.poll(0.1)
-                    if self._refused:
-                        raise ConfigurationError(
-                            "Kafka refuses these credentials", where=where, remedy="check them in the connections file"
-                        ) from None
+                    if self._refusal:
+                        raise KafkaException(self._refusal) from None
                 raise
 
 

@@ -29,19 +29,22 @@ _UNSETTLED = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
-# Trying again gives the same answer until a person changes something.
-REFUSED = frozenset(
+# Trying again gives the same answer until a person changes something: rights, or credentials.
+_NOT_PERMITTED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
     }
 )
+_NOT_KNOWN = frozenset({KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL})
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
+_PERMISSIONS = "grant the connection's user what docs/security.md lists"
+_CREDENTIALS = (
+    "correct `username` and `password` of the connection in the connections file, or with TLS `certificate_file`, "
+    "`key_file` and `ca_file`"
+)
 _BROKERS = "check the brokers, or `bootstrap_servers` in the connections file"
 
 
@@ -58,6 +61,12 @@ def kafka_errors(where: str) -> Iterator[None]:
         raise _classified(problem.args[0], where) from None
     except TimeoutError:
         raise Unavailable("Kafka did not answer in time", where=where, remedy=_BROKERS) from None
+
+
+def refuses(error: KafkaError) -> bool:
+    """Whether trying again gives the same answer until a person changes something."""
+    # What a broker says of a client's certificate comes as the end of a connection.
+    return error.code() in _NOT_PERMITTED | _NOT_KNOWN or "tls alert" in error.str()
 
 
 def settled(ask: Callable[[], T], seconds: float) -> T:
@@ -80,9 +89,11 @@ def _classified(error: KafkaError, where: str) -> BatchmergeError:
     code = error.code()
     if code in _FENCED:
         return Interrupted("a newer run speaks for this one", where=where)
-    if code in REFUSED:
+    if refuses(error):
         return ConfigurationError(
-            f"Kafka refuses access: {error.name()}", where=where, remedy="check credentials and permissions"
+            f"Kafka refuses access: {error.name()}",
+            where=where,
+            remedy=_PERMISSIONS if code in _NOT_PERMITTED else _CREDENTIALS,
         )
     if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
         return TopicMissing("a topic is gone", where=where, remedy="create it again, or correct the pipeline file")

@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition as _TopicPartition
 
 from resources.errors import TransientError
 from resources.kafka import KafkaCluster
-from resources.kafka_errors import REFUSED, kafka_errors
+from resources.kafka_errors import kafka_errors, refuses
 from resources.kafka_records import INSTANT, records_schema
 from resources.topic_partition import TopicPartition
 
@@ -192,7 +192,7 @@ class _Reading:
         """What is raised when nothing comes any more; most problems of connections librdkafka fixes by itself."""
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return before  # librdkafka looks for the group's coordinator, whom nobody needs here
-        if error.code() in REFUSED:
+        if refuses(error):
             raise KafkaException(error)
         if error.code() in _GONE:
             raise self._gone(error.str())

@@ -103,7 +103,7 @@ def test_the_source_may_not_be_read(engine: Engine, admin: AdminClient) -> None:
         engine.land()
     describe = permit(ResourceType.TOPIC, engine.flow.topic, ResourcePatternType.LITERAL, AclOperation.DESCRIBE)
     grant(admin, [describe])
-    with pytest.raises(BatchmergeError, match="credentials and permissions") as caught:
+    with pytest.raises(BatchmergeError, match=r"security\.md") as caught:
         engine.land()
     assert isinstance(caught.value, ConfigurationError)
 
@@ -120,7 +120,7 @@ def test_data_does_not_wait_for_what_may_not_be_told(
     assert engine.read("upsert") == [(1, "a", 1.0)]
     said = warnings(caplog)
     assert said
-    assert all("check credentials and permissions" in line or "may not see it" in line for line in said), said
+    assert all("docs/security.md" in line or "may not see it" in line for line in said), said
     caplog.clear()
     grant(admin, listed(engine.flow))
     engine.advance()

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from jobs.connections_file import load_connections
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections, IcebergConnection, KafkaConnection
-from resources.errors import BatchmergeError, ConfigurationError
+from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.topic_reading import read_to_end
@@ -98,12 +98,13 @@ def test_wrong_credentials_are_a_clear_error(
     wrong = {"password": "wrong-9921"} if way != "mTLS" else {"certificate_file": None, "key_file": None}
     given = {**right.model_dump(), "password": right.password, "key_password": None, "timeout_seconds": 5, **wrong}
     kafka = KafkaConnection.model_validate(given)
-    with pytest.raises(BatchmergeError) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         Engine(Flow(filled, ["append"]), with_connection(connections, "kafka", kafka), spark).land()
     assert "wrong-9921" not in str(caught.value)
-    assert caught.value.remedy
-    if way.startswith(("PLAIN", "SCRAM")):
-        assert isinstance(caught.value, ConfigurationError)
+    assert "Kafka refuses" in caught.value.what
+    assert "connection kafka" in caught.value.where
+    settings = ["certificate_file", "key_file"] if way == "mTLS" else ["username", "password"]
+    assert all(f"`{name}`" in caught.value.remedy for name in settings)
 
 
 @pytest.mark.usefixtures("clickhouse")
