@@ -26,6 +26,7 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.delivery import Delivery, DeliveryTask, raise_reported
 from jobs.dead_letters.listing import ALL, open_dead_letters
+from jobs.dead_letters.sent import has_sent, note_first_sending
 from jobs.destinations.base import Destination
 from jobs.destinations.side_table import SideTable
 from jobs.events.pending import PublishedThrough, pending, published_through
@@ -108,6 +109,8 @@ class DeadLetterTopic:
                 self._move(delivery)
             was = reached
             failpoint("dead-letters.sent")
+        if was is not None:
+            note_first_sending(self._pipeline.intermediate, self._role)
 
     def _send(self, delivery: Delivery, batch: int) -> None:
         """Has the dead letters of a batch sent by a task."""
@@ -156,7 +159,10 @@ class DeadLetterTopic:
     def _unsent(
         self, sent: PublishedThrough | None, landed: Sequence[LandedBatch], newest: CommittedState
     ) -> Iterator[LandedBatch]:
-        wanted = {state.batch_number for state in pending(sent, landed, newest, int(time.time() * 1000))}
+        # A topic that could not be written from the start on gets dead letters of any age.
+        never = sent is None and not has_sent(self._pipeline.intermediate, self._role)
+        states = pending(sent, landed, newest, int(time.time() * 1000), never=never)
+        wanted = {state.batch_number for state in states}
         return (batch for batch in landed if batch.number in wanted)
 
 

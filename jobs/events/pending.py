@@ -64,6 +64,7 @@ def pending(
     state: CommittedState,
     now: int,
     merged: Sequence[LandedBatch] = (),
+    never: bool = False,
 ) -> list[CommittedState]:
     """The states that the table went through without published events, ascending, the present one last.
 
@@ -75,6 +76,7 @@ def pending(
         state: the table's committed state.
         now: milliseconds since the epoch.
         merged: what this very step has merged: certainly not published.
+        never: nothing was ever published, so Kafka has forgotten nothing.
     """
     if published is not None and _of_dropped_tables(published, landed, state):
         published = None
@@ -84,7 +86,7 @@ def pending(
         after = published.batch_number
         wanted = {b.number for b in landed if b.number > after}
     else:
-        recent = {b.number for b in landed if b.batch.planned_at > now - _KAFKA_REMEMBERS}
+        recent = {b.number for b in landed if never or b.batch.planned_at > now - _KAFKA_REMEMBERS}
         wanted = recent | {b.number for b in merged}
     earlier = [b for b in landed if b.number in wanted and b.number < state.batch_number]
     return [*(CommittedState.after(b) for b in earlier), state]

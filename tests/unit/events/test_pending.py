@@ -62,3 +62,9 @@ def test_metadata_of_others_is_passed_over() -> None:
     metadata = [published(3).to_metadata(), "", "somebody's own", "[]", '{"batch": 1}', published(12).to_metadata()]
     assert published_through(metadata) == published(12)
     assert published_through(["", "7"]) is None
+
+
+def test_what_was_never_published_is_pending_however_old() -> None:
+    known, late = batches(1, 2, 3), NOW + 30 * 24 * 3600 * 1000
+    assert [s.batch_number for s in pending(None, known, state(3), late)] == [3]
+    assert [s.batch_number for s in pending(None, known, state(3), late, never=True)] == [1, 2, 3]
