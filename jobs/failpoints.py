@@ -38,6 +38,21 @@ TOGETHER = ("together.written", "together.published")
 DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
 # Landing what was read once more, then its merges (jobs/replay/revise.py).
 REVISION = ("land.written", "land.published", "merge.written", "merge.published")
+# Upkeep of an Iceberg table (jobs/maintenance): batches forgotten and their rows still there, a compaction, and each
+# task when it is done; of any other table only `clean_up`.
+MAINTENANCE = (
+    "maintenance.forgotten",
+    "maintenance.landed",
+    "maintenance.branches",
+    "maintenance.begun",
+    "maintenance.written",
+    "maintenance.published",
+    "maintenance.compaction",
+    "maintenance.manifests",
+    "maintenance.snapshots",
+    "maintenance.orphans",
+    "maintenance.clean_up",
+)
 # Instead of those of EVENTS where the control topic is off.
 GROUP = "events.group"
 

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as _TopicPartition
 
 from resources.kafka import KafkaCluster
-from resources.kafka_errors import REFUSED, kafka_errors, settled
+from resources.kafka_errors import kafka_errors, refuses, settled
 from resources.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ def _patient(member: Consumer, timeout: float, ask: Callable[[float], T]) -> T:
             return settled(lambda: ask(_SLICE), _SLICE)
         except KafkaException as problem:
             heard = member.poll(0)
-            if heard is not None and (error := heard.error()) is not None and error.code() in REFUSED:
+            if heard is not None and (error := heard.error()) is not None and refuses(error):
                 raise KafkaException(error) from None
             if problem.args[0].code() not in _WAITING or time.monotonic() > deadline:
                 raise

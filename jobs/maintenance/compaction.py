@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 from pyspark.sql import SparkSession
 
+from jobs.failpoints import failpoint
 from jobs.iceberg.branches import maintenance_branch
 from jobs.iceberg.position_deletes import only_data_file
 from jobs.iceberg.staging import live_files, stage
@@ -32,9 +33,12 @@ def compact(spark: SparkSession, maintained: MaintainedTable, options: Compactio
     maintained.give_way()
     if maintained.merged:
         with _branch(maintained, before) as branch:
+            failpoint("maintenance.begun")
             counts = _rewrite(spark, maintained, options, branch)
+            failpoint("maintenance.written")
             maintained.give_way()
             _publish(maintained, before, branch)
+        failpoint("maintenance.published")
         drop_dangling_deletes(maintained)
     else:
         counts = _rewrite(spark, maintained, options, maintained.branch)

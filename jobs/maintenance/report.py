@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from jobs.failpoints import failpoint
 from resources.errors import BatchmergeError, CommitFailed
 
 _LOG = logging.getLogger("batchmerge")
@@ -63,6 +64,7 @@ def do(task: str, table: str, work: Callable[[], Mapping[str, int]]) -> Done:
     note, problem = "", None
     try:
         counts = work()
+        failpoint(f"maintenance.{task}")
     except CommitFailed as conflict:
         note = f"gave way: {conflict.what}"
     except BatchmergeError as failed:

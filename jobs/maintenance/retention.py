@@ -13,6 +13,7 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.dead_letters.listing import open_dead_letters
 from jobs.dead_letters.open_count import keep_count
 from jobs.dead_letters.topic import DeadLetterTopic
+from jobs.failpoints import failpoint
 from jobs.lineage import RecreatedTopics, bound_topics
 from jobs.maintenance.maintained_table import MaintainedTable, milliseconds_ago
 from jobs.maintenance.report import GaveWay
@@ -67,6 +68,7 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
     metadata = maintained.load().metadata
     ids = expirable(metadata, maintained.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
     expired = expire_these(spark, maintained, ids) if oldest.number > landed[0].number else {}
+    failpoint("maintenance.forgotten")
     known = pipeline.intermediate.landed().batches
     rows = _delete(
         spark,

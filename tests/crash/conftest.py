@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from resources.local import stack as local_stack
+from tests.kit.crash_log import Log
 from tests.kit.kinds import KINDS, runnable, with_others
 from tests.kit.project import Project
+from tests.kit.story import Target, targets
 
 IN_EVERY_TEST_RUN = (
     "test_every_boundary.py::test_killed_merge[iceberg-merge.written]",
     "test_every_boundary.py::test_killed_merge[clickhouse-clickhouse.inserted]",
     "test_every_boundary.py::test_killed_merge[bigquery-bigquery.submitted]",
-    "test_every_boundary.py::test_killed_run[land.written]",
+    "test_every_boundary.py::test_killed_run[land.written-upsert_delete]",
     "test_members_crash.py::test_killed_merges[iceberg]",
     "test_iceberg_crash.py::test_run_that_wakes_up_late_is_refused[merge.written]",
     "test_clickhouse_crash.py::test_late_insert_of_a_dead_run_is_stopped",
@@ -34,3 +38,27 @@ def project(stack: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     up = [kind.service for kind in KINDS.values() if kind.service and runnable(kind)]
     local_stack.up(stack, up, print)
     return Project(tmp_path_factory.mktemp("project"), stack, with_others(stack))
+
+
+NewLog = Callable[..., Log]
+
+
+@pytest.fixture(scope="module")
+def new_log(project: Project, module_topic: Callable[..., str]) -> NewLog:
+    def make(tables: Sequence[Target], **parts: object) -> Log:
+        return Log(project, module_topic(partitions=2), tables, parts)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def logs(new_log: NewLog) -> Callable[..., Log]:
+    """By kind: a pipeline with one table of each of its modes; of a kind that can merge in another way, in that way."""
+
+    def make(kind: str, way: int = 0) -> Log:
+        log = new_log([t for t in targets() if t.kind.name == kind])
+        log.options = KINDS[kind].ways[way]
+        log.write()
+        return log
+
+    return cache(make)

@@ -5,7 +5,6 @@ Kills at every boundary are in `test_every_boundary.py`.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +23,6 @@ pytestmark = pytest.mark.crash
 
 MODES = ["append", "upsert_delete"]
 TRANSIENT = 3
-COORDINATES = {"metadata_columns": ["topic", "partition", "offset"]}
 
 
 @pytest.mark.parametrize("victim", ["run", "spark worker"])
@@ -75,29 +73,6 @@ def _is_worker(process: psutil.Process) -> bool:
         return parent is not None and "spark_daemon" in " ".join(parent.cmdline())
     except psutil.NoSuchProcess:
         return False
-
-
-@pytest.mark.parametrize("point", ["land.published", "merge.begun", "merge.written", "merge.published"])
-def test_killed_replay_from_kafka(point: str, stack: Path, connections: Connections, topic: Callable[..., str]) -> None:
-    """The next run merges what it has landed; offsets and rows are as ever. So with a reset before its commit."""
-    flow = Flow(topic(partitions=2), ["append", "upsert_delete"], table_options=COORDINATES)
-    records = random_changes(8, 150, 20, 2)
-    produce(bootstrap(connections), flow.topic, records)
-    assert flow.run(stack)[0] == 0
-    dies = "tests.kit.by_hand"
-    if point.startswith("merge"):
-        code, output = flow.run(stack, driver=dies)
-        assert code == 0, output
-        dies = "tests.kit.advance"
-    code, output = flow.run(stack, failpoint=point, driver=dies)
-    assert code == -signal.SIGKILL, output
-    more = random_changes(9, 50, 20, 2)
-    produce(bootstrap(connections), flow.topic, more)
-    for driver in ("tests.kit.advance", "tests.kit.by_hand"):
-        code, output = flow.run(stack, driver=driver)
-        assert code == 0, output
-    for mode in flow.modes:
-        assert rows(connections, flow.table(mode)) == model.expected([*records, *more], mode), (point, mode)
 
 
 @pytest.mark.parametrize("point", ["land.written", "merge.written"])

@@ -81,9 +81,7 @@ class Flow:
         sessions = OneSession(spark) if spark else {}
         return Pipeline(self.name, self.spec, connections, run_id="test", _sessions=sessions)
 
-    def start(
-        self, home: Path, failpoint: str | None = None, batches: int = 0, driver: str = "tests.kit.advance"
-    ) -> subprocess.Popen[str]:
+    def start(self, home: Path, failpoint: str | None = None, batches: int = 0) -> subprocess.Popen[str]:
         """The engine in a process of its own: lands up to `batches` (0: all), merges into every table."""
         environment = {**os.environ, "BATCHMERGE_HOME": str(home), "PYTHONPATH": str(ROOT)}
         environment.pop(VARIABLE, None)
@@ -91,7 +89,7 @@ class Flow:
             environment[VARIABLE] = failpoint
         document = json.dumps({"name": self.name, "spec": self.spec_document, "batches": batches})
         process = subprocess.Popen(
-            [sys.executable, "-m", driver],
+            [sys.executable, "-m", "tests.kit.advance"],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -103,11 +101,9 @@ class Flow:
         process.stdin.close()
         return process
 
-    def run(
-        self, home: Path, failpoint: str | None = None, batches: int = 0, driver: str = "tests.kit.advance"
-    ) -> tuple[int, str]:
+    def run(self, home: Path, failpoint: str | None = None, batches: int = 0) -> tuple[int, str]:
         """Exit code (negative: the signal) and output of one driver process."""
-        return end_of(self.start(home, failpoint, batches, driver))
+        return end_of(self.start(home, failpoint, batches))
 
 
 def rows(connections: Connections, table: str, catalog_name: str = "lake") -> list[Row]:

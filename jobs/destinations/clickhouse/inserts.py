@@ -92,6 +92,7 @@ class Inserts:
             chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
             rows = NewestRows(self.context.spark, wanted, shard.order_by, until if wanted.revised else None)
             done = rows.insert(self._insertion(held, batches, chunks, token, attempt=attempt), shard.where)
+        failpoint("clickhouse.replayed")
         outdated.forget(attempt)
         return done
 

@@ -40,12 +40,14 @@ class ClickHouseKind(Kind[ClickHouseTable]):
     dialect = CLICKHOUSE
     # `taken_over` only after a run that left its lease behind.
     failpoints = (
+        "merge.begun",
         "clickhouse.leased",
         "clickhouse.taken_over",
         "clickhouse.before",
         "clickhouse.inserted",
         "clickhouse.after",
         "clickhouse.committed",
+        "merge.published",
     )
 
     def open(self, pipeline: str, spec: PipelineSpec, table: ClickHouseTable, connections: Connections) -> Destination:
