@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.connect_import import bigquery, clickhouse, connect, iceberg, transforms
+from jobs.connect_import import connect, transforms
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.each_topic import EachTopic
@@ -16,19 +17,11 @@ from jobs.connect_import.known import KnownTable
 from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
 from jobs.connect_import.options import Option, Options, find, none
 from jobs.connect_import.placing import Placing
+from jobs.connect_import.sink import Sink, sink_of
 from jobs.connect_import.unwrapping import TARGET
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.transform import KEY
 from resources.config_files.models import examine
-from resources.errors import ConfigurationError
-
-CONNECTORS: Mapping[str, Options] = {
-    iceberg.TABULAR: iceberg.OPTIONS,
-    iceberg.APACHE: iceberg.OPTIONS,
-    clickhouse.CLASS: clickhouse.OPTIONS,
-    bigquery.CLASS: bigquery.OPTIONS,
-}
 
 
 @dataclass(frozen=True)
@@ -71,7 +64,7 @@ def build(
 
     Args:
         columns: of the records' values; where neither these nor the tables are known the file gets a placeholder.
-        key_columns: of the records' keys, for a BigQuery sink that upserts; left to the records where not given.
+        key_columns: of the records' keys, where these are the tables' keys; left to the records where not given.
         tables: names of tables, for a sink that takes them from its records; else those of its tables to import.
         known: the tables that the connector has filled, by name.
         topics: those that a connector of `topics.regex` reads.
@@ -79,43 +72,38 @@ def build(
     Raises:
         ConfigurationError: not one of the known connectors, or it cannot become one pipeline.
     """
-    module, options = _module(configuration)
-    reports = [OptionReport(name, _status_of(name, options)) for name in sorted(configuration.options)]
-    placed, known = place(configuration, tables), ({} if columns else known or {})
-    parts, own_todo = module.tables(configuration, placed)
-    going_on = GoingOn(configuration, {t: known[t] for t in placed.tables if t in known}, _kept(configuration, module))
+    sink = sink_of(configuration)
+    reports = [OptionReport(name, _status_of(name, sink.OPTIONS)) for name in sorted(configuration.options)]
+    placed, known = sink.place(configuration, tables or []), ({} if columns else known or {})
+    present = {t: known[t] for t in placed.tables if t in known}
+    going_on = GoingOn(configuration, present, sink.kept(configuration))
     topics = list(topics) or configuration.items("topics")
-    own = _each_topic(configuration, module, placed, known, topics)
+    own = _each_topic(configuration, sink, placed, known, topics)
     is_known = bool(going_on.tables or own) and len(own) in (0, len(topics))
+    parts, own_todo = sink.tables(configuration, placed, is_known)
+    as_configured = deepcopy(parts[0])
     followed = going_on.follow() if going_on.tables else transforms.follow(configuration, columns or PLACEHOLDER)
-    chain = followed.chain
+    chain, key_columns = followed.chain, key_columns or going_on.key_columns
     _without_deletes(parts, followed)
-    todo = [*chain.todo, *placed.todo, *going_on.todo(), *(own_todo if module is iceberg or not is_known else [])]
+    todo = [*chain.todo, *placed.todo, *going_on.todo(), *own_todo]
     if placed.each:
         chain.drop(TARGET)
-    changes, key = _changes(configuration, module, key_columns or going_on.key_columns, chain, placed)
+    changes, key = sink.changes(configuration, key_columns, chain, placed)
     if not columns and not going_on.tables:
-        left_open = open_columns(configuration, module is iceberg, parts, chain, placed)
+        left_open = open_columns(sink.named_columns(configuration, chain, placed), parts, chain, placed)
         todo += [] if is_known else left_open
     if chain.record_key and not configuration.text("key.converter").endswith(".StringConverter"):
         todo.append("source.key.columns: declare the parts of the key, and name them in source.transform")
-    whole = configuration.text("kafkaKeyFieldName")
-    if module is bigquery and bigquery.fills_key(configuration):
-        todo += _fill_key(whole, key_columns or going_on.key_columns, chain)
-    source, source_todo = connect.source(configuration, chain, chain.record_key if key is None else key)
-    if key is not None and whole and whole not in source["key"].get("columns", {}):
-        source["key"]["column"] = whole
-    _unknown_fields(source, parts)
-    if placed.each:
-        source["for_each"] = "topic"
-    each = EachTopic(configuration, own, module.tables(configuration, placed)[0][0], parts[0], source, keyed=key == {})
+    todo += sink.fill_key(configuration, key_columns, chain)
+    source, source_todo = _source(configuration, chain, key, parts, placed)
+    each = EachTopic(configuration, own, as_configured, parts[0], source, keyed=key == {})
     overrides = each.overrides(placed.overrides)
     if chain.envelope and source["value"]["format"] == "json":
         todo.append("source.value.envelope: say how the source writes times and decimals (timestamps, decimals)")
     document = {
         "description": f"Was the connector {configuration.name}.",
         "source": source,
-        **_of_chain(_document(configuration, module, placed, going_on), configuration, chain),
+        **_of_chain(sink.document(configuration, placed, going_on), configuration, chain),
         **changes,
         **({"overrides": overrides} if overrides else {}),
         "tables": [_routed_by(going_on.entry(part, chain), configuration, chain) for part in parts],
@@ -127,7 +115,7 @@ def build(
     return Imported(
         name=pipeline_name("_".join([configuration.name, *only])),
         document=document,
-        connections=_connections(configuration, module.connections(configuration)),
+        connections=_connections(configuration, sink.connections(configuration)),
         reports=reports,
         steps=followed.steps,
         todo=[*todo, *each.todo(), *source_todo, *_spec_problems(document)],
@@ -140,45 +128,31 @@ def pipeline_name(name: str) -> str:
     return plain if re.match(r"[a-z]", plain) else f"p_{plain}"
 
 
-def _module(configuration: Configuration) -> tuple[Any, Options]:
-    """What knows the connector, and its options."""
-    kind = configuration.text("connector.class")
-    if kind not in CONNECTORS:
-        raise ConfigurationError(
-            f"{kind} is not a connector that can be imported",
-            where=configuration.name,
-            remedy=f"it must be one of {', '.join(CONNECTORS)}",
-        )
-    return {clickhouse.CLASS: clickhouse, bigquery.CLASS: bigquery}.get(kind, iceberg), CONNECTORS[kind]
-
-
 def _status_of(name: str, options: Options) -> Option:
     return find(name, options, connect.OPTIONS) or none("not an option that the connector is known to have")
 
 
-def place(configuration: Configuration, tables: list[str] | None = None) -> Placing:
-    """The tables that the connector's topics go to.
-
-    Raises:
-        ConfigurationError: not one of the known connectors.
-    """
-    module, _ = _module(configuration)
-    found: Placing = module.place(configuration, tables or []) if module is iceberg else module.place(configuration)
-    return found
-
-
 def _each_topic(
-    configuration: Configuration, module: Any, placed: Placing, known: Mapping[str, KnownTable], topics: Sequence[str]
+    configuration: Configuration, sink: Sink, placed: Placing, known: Mapping[str, KnownTable], topics: Sequence[str]
 ) -> dict[str, GoingOn]:
     """The known tables of topics, where each has its own."""
     names = {topic: placed.table_of(topic) for topic in topics} if placed.each else {}
-    kept = _kept(configuration, module)
+    kept = sink.kept(configuration)
     return {t: GoingOn(configuration, {name: known[name]}, kept) for t, name in names.items() if name in known and name}
 
 
-def _document(configuration: Configuration, module: Any, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
-    found: dict[str, Any] = module.document(configuration)
-    return found if module is not iceberg else {**found, **iceberg.changes(configuration, placed, going_on)}
+def _source(
+    configuration: Configuration, chain: Chain, key: dict[str, str] | None, parts: list[dict[str, Any]], placed: Placing
+) -> tuple[dict[str, Any], list[str]]:
+    """The `source` part; what a person has to look at."""
+    source, todo = connect.source(configuration, chain, chain.record_key if key is None else key)
+    whole = configuration.text("kafkaKeyFieldName")
+    if key is not None and whole and whole not in source["key"].get("columns", {}):
+        source["key"]["column"] = whole
+    _unknown_fields(source, parts)
+    if placed.each:
+        source["for_each"] = "topic"
+    return source, todo
 
 
 def _unknown_fields(source: dict[str, Any], parts: list[dict[str, Any]]) -> None:
@@ -188,50 +162,6 @@ def _unknown_fields(source: dict[str, Any], parts: list[dict[str, Any]]) -> None
         return
     adds = all(part["evolve"]["add_columns"] for part in parts) and "transform" not in source
     value["unknown_fields"] = "add" if adds else "ignore"
-
-
-def _changes(
-    configuration: Configuration, module: Any, key: Mapping[str, str], chain: Chain, placed: Placing
-) -> tuple[dict[str, Any], dict[str, str] | None]:
-    """The `changes` part of a sink whose keys are the records' keys, and the columns of these.
-
-    They are left to the records where they are not given; None: the record's key is not read.
-    """
-    whole = configuration.text("kafkaKeyFieldName")
-    if module is iceberg:
-        # Tabular's goes by the tables' own identifier fields; with Debezium these are the record's key.
-        left = placed.each and iceberg.mode(configuration) != "append"
-        return {}, {} if left and not iceberg.key_columns(configuration, list(placed.tables)) else None
-    if module is not bigquery:
-        return {}, None
-    if bigquery.mode(configuration) == "append":
-        return {}, None
-    if chain.key:
-        return {"changes": {"key": {"columns": chain.key, "source": "value"}, "order_by": "arrival"}}, None
-    columns = dict(key)
-    if not columns and not connect.has_fields(configuration, "key"):
-        columns = {whole or "key": "string"}
-    several = len(configuration.items("topics")) != 1 and not placed.each
-    order = {"order_by": "arrival"} if several else {}
-    if not columns:
-        return {"changes": order} if order else {}, {}
-    names = [whole] if whole and whole not in columns else list(columns)
-    return {"changes": {"key": {"columns": names}, **order}}, columns
-
-
-def _fill_key(whole: str, key: Mapping[str, str], chain: Chain) -> list[str]:
-    """The column that has the record's key, where that is no key of the table."""
-    if not key:
-        return [f"{whole}, the column of the record's key, gets no values: declare the key's parts (--key-columns)"]
-    chain.record_key = dict(key)
-    chain.make(whole, KEY)
-    return []
-
-
-def _kept(configuration: Configuration, module: Any) -> list[str]:
-    """Columns that rows need even where the tables do not have them."""
-    fields = [configuration.text(f"iceberg.tables.{name}") for name in ("cdc-field", "route-field")]
-    return [TARGET, OP_COLUMN, *fields] if module is iceberg else []
 
 
 def _of_chain(document: dict[str, Any], configuration: Configuration, chain: Chain) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class GoingOn:
 
     @property
     def key_columns(self) -> dict[str, str]:
-        """The columns of the record's key, which a BigQuery sink has put into one column."""
+        """The columns of the record's key, which the sink has put into one column."""
         whole = self.configuration.text("kafkaKeyFieldName")
         kinds = [table.columns[whole] for table in self.tables.values() if whole in table.columns]
         return (struct_columns(kinds[0]) or {whole: kinds[0].removesuffix(NOT_NULL)}) if kinds else {}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from jobs.connect_import import iceberg
 from jobs.connect_import.chain import Chain
-from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.placing import Placing
 from jobs.decode.envelope import OPERATION
 from jobs.iceberg.partition_text import TIMES, parse_partition
@@ -15,12 +14,10 @@ from jobs.spec.envelope import OP_COLUMN
 PLACEHOLDER = {"fill_in": "string"}
 
 
-def open_columns(
-    configuration: Configuration, is_iceberg: bool, parts: list[dict[str, Any]], chain: Chain, placed: Placing
-) -> list[str]:
-    """Declares what the connector names, and leaves other columns to the records where it can; what is to be done."""
+def open_columns(named_columns: Sequence[str], parts: list[dict[str, Any]], chain: Chain, placed: Placing) -> list[str]:
+    """Declares the columns that the connector names, and leaves others to the records if it can; what is to be done."""
     todo = []
-    named = dict.fromkeys(_named_columns(configuration, is_iceberg, chain, placed), "string")
+    named = dict.fromkeys(named_columns, "string")
     for column, kind in {**_partition_columns(parts), **named}.items():
         if column not in chain.made:
             chain.read(column, kind)
@@ -51,16 +48,6 @@ def _takes_columns(parts: list[dict[str, Any]], chain: Chain, placed: Placing) -
         chain.columns.pop(OP_COLUMN, None)
         chain.drop(OP_COLUMN)
     return True
-
-
-def _named_columns(configuration: Configuration, is_iceberg: bool, chain: Chain, placed: Placing) -> list[str]:
-    """Columns that the connector names, so that records must have them."""
-    if not is_iceberg:
-        return []
-    keys = iceberg.key_columns(configuration, list(placed.tables))
-    fields = [configuration.text("iceberg.tables.cdc-field")] if keys and not chain.envelope else []
-    fields.append(configuration.text("iceberg.tables.route-field"))
-    return [*keys, *(field for field in fields if field and "." not in field)]
 
 
 def _partition_columns(parts: list[dict[str, Any]]) -> dict[str, str]:

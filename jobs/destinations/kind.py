@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
+    from jobs.connect_import.sink import Sink
     from jobs.destinations.base import Destination
     from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
@@ -157,3 +158,7 @@ class Kind(ABC, Generic[T]):
 
         From the pipeline file alone: what only a run knows (names of its own, bounds of keys) stands there as ``…``.
         """
+
+    def sink(self) -> Sink | None:
+        """The Kafka Connect sinks of the system, for `batchmerge import`; None: none that it knows."""
+        return None

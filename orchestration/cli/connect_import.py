@@ -8,10 +8,11 @@ from typing import Any
 import click
 import yaml
 
-from jobs.connect_import import building, clickhouse, connect, filled, iceberg
+from jobs.connect_import import building, connect, filled
 from jobs.connect_import import offsets as stopped_at
 from jobs.connect_import.building import Imported
 from jobs.connect_import.configuration import Configuration, read_configuration
+from jobs.connect_import.sink import sink_of
 from jobs.connect_import.writing import connections_file, pipeline_file, report
 from jobs.connections_file import load_connections
 from orchestration.cli import output
@@ -25,7 +26,7 @@ from resources.kafka import KafkaCluster
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--columns", "value_columns", metavar="YAML", help="Columns of the values: '{id: long, name: string}'.")
-@click.option("--key-columns", metavar="YAML", help="Columns of the keys, for a BigQuery sink that upserts.")
+@click.option("--key-columns", metavar="YAML", help="Columns of the keys, for a sink that upserts by them.")
 @click.option("--table", "tables", multiple=True, help="Import only this table of the sink.")
 @click.option("--offsets/--no-offsets", default=True, help="Take over where the connector stopped.", show_default=True)
 @click.option("--write", is_flag=True, help="Write orchestration/defs/<name>/defs.yaml instead of printing it.")
@@ -37,13 +38,12 @@ def import_(
     offsets: bool,
     write: bool,
 ) -> None:
-    """Make a pipeline file of a Kafka Connect configuration: an Iceberg, ClickHouse or BigQuery sink.
+    """Make a pipeline file of a Kafka Connect sink's configuration.
 
     FILE is JSON (flat, or with `name` and `config`) or properties. Says what became of each option and transform. The
     connector must have been stopped: its offsets, and what it keeps in its tables, say where the pipeline begins, so
     that nothing is lost and nothing comes twice, and its tables say which columns there are. For that the connections
-    `kafka` and `lake`, `clickhouse` or `bigquery` must be in your connections file (first run with --no-offsets to see
-    their entries).
+    of Kafka and of the tables must be in your connections file (first run with --no-offsets to see their entries).
     """
     configuration = read_configuration(file)
     given = _columns(value_columns, "--columns")
@@ -99,10 +99,6 @@ def _start(configuration: Configuration, imported: Imported, connections: Connec
     topics = cluster.topics(source.get("topics", []), source.get("pattern"))
     _, partitions = cluster.describe(topics)
     found = stopped_at.committed(cluster, configuration, partitions)
-    if configuration.text("connector.class") in (iceberg.TABULAR, iceberg.APACHE):
-        stopped_at.check_all_in_tables(cluster, filled.catalog(connections), configuration)
-    if stopped_at.keeper_state_counts(configuration):
-        server, table = filled.clickhouse_server(connections), clickhouse.state_table(configuration)
-        found = stopped_at.after_keeper_state(found, stopped_at.keeper_rows(server, table), f"{server.where}, {table}")
+    found = sink_of(configuration).stopped_at(configuration, cluster, connections, found)
     output.say(f"begins where group {connect.group(configuration)} stopped: {len(found)} partitions\n")
     return stopped_at.start(found)

@@ -21,7 +21,9 @@ from pyspark.sql import SparkSession
 
 from jobs.connect_import import building, offsets
 from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.sink import sink_of
 from jobs.connect_import.writing import pipeline_file
+from jobs.destinations.clickhouse.connect_offsets import after_keeper_state, keeper_rows
 from jobs.landing.transform import analyse
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
@@ -163,14 +165,14 @@ def test_files_that_no_snapshot_has_are_not_lost(connections: Connections, topic
 
     say(event(group, table, ["a"]), event(group, table, None), event("somebody-else", table, ["z"]))
     with pytest.raises(SourceError, match="no snapshot"):
-        offsets.check_all_in_tables(kafka, lake, here)
+        sink_of(here).stopped_at(here, kafka, connections, {})
     said = {f"kafka.connect.offsets.{control}.{group}": json.dumps({"0": 3})}
     made.append(pa.table({"id": pa.array([1], pa.int64())}), snapshot_properties=said)
     lake.require(table).append(pa.table({"id": pa.array([2], pa.int64())}))  # by somebody else, without offsets
-    offsets.check_all_in_tables(kafka, lake, here)
+    sink_of(here).stopped_at(here, kafka, connections, {})
     say(event(group, table, None, kind=2), event(group, table, ["b"]))
     with pytest.raises(SourceError, match=f"offset 4 of {control}-0"):
-        offsets.check_all_in_tables(kafka, lake, here)
+        sink_of(here).stopped_at(here, kafka, connections, {})
 
 
 @pytest.mark.usefixtures("clickhouse")
@@ -185,11 +187,11 @@ def test_state_of_the_clickhouse_sink_counts(connections: Connections) -> None:
     try:
         server.execute(f"INSERT INTO `{table}` VALUES ('a-b-0', 0, 99, 'AFTER_PROCESSING')")
         given = {TopicPartition("a-b", 0): 50, TopicPartition("a-b", 1): 7}
-        rows = offsets.keeper_rows(server, table)
-        assert offsets.after_keeper_state(given, rows, "here") == {("a-b", 0): 100, ("a-b", 1): 7}
+        rows = keeper_rows(server, table)
+        assert after_keeper_state(given, rows, "here") == {("a-b", 0): 100, ("a-b", 1): 7}
         server.execute(f"INSERT INTO `{table}` VALUES ('a-b-1', 7, 12, 'BEFORE_PROCESSING')")
         with pytest.raises(SourceError, match="offset 12"):
-            offsets.after_keeper_state(given, offsets.keeper_rows(server, table), "here")
+            after_keeper_state(given, keeper_rows(server, table), "here")
     finally:
         server.execute(f"DROP TABLE `{table}` SYNC")
 

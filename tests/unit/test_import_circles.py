@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TOP = ("jobs", "orchestration", "resources", "sql")
-# What the pipeline file's models ask the kinds, and what the kinds are given: named as types on both sides of the seam.
-SEAM = ("jobs.spec", "jobs.destinations.base")
+# What kinds are given and give: named as types on both sides of the seam.
+SEAM = ("jobs.spec", "jobs.destinations.base", "jobs.connect_import.sink")
 
 
 def _modules() -> dict[str, Path]:

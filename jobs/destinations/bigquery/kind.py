@@ -12,6 +12,7 @@ from resources.connections import BigQueryConnection, Connections
 from sql import BIGQUERY
 
 if TYPE_CHECKING:
+    from jobs.connect_import.sink import Sink
     from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
     from resources.config_files.mistakes import Mistake
@@ -76,6 +77,11 @@ class BigQueryKind(Kind[BigQueryTable]):
         from jobs.destinations.bigquery.preview import statement
 
         return statement(spec, table)
+
+    def sink(self) -> Sink:
+        from jobs.destinations.bigquery import connect_sink
+
+        return connect_sink
 
 
 KIND = BigQueryKind()

@@ -12,6 +12,7 @@ from resources.connections import ClickHouseConnection, Connections
 from sql import CLICKHOUSE
 
 if TYPE_CHECKING:
+    from jobs.connect_import.sink import Sink
     from jobs.spec.pipeline import PipelineSpec
     from resources.config_files.mistakes import Mistake
 
@@ -71,6 +72,11 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         from jobs.destinations.clickhouse.preview import statement
 
         return statement(spec, table)
+
+    def sink(self) -> Sink:
+        from jobs.destinations.clickhouse import connect_sink
+
+        return connect_sink
 
 
 KIND = ClickHouseKind()

@@ -12,6 +12,7 @@ from resources.connections import Connections, IcebergConnection
 from sql import SPARK
 
 if TYPE_CHECKING:
+    from jobs.connect_import.sink import Sink
     from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
     from resources.config_files.mistakes import Mistake
@@ -62,6 +63,11 @@ class IcebergKind(Kind[IcebergTable]):
         from jobs.destinations.iceberg.preview import statement
 
         return statement(spec, table)
+
+    def sink(self) -> Sink:
+        from jobs.destinations.iceberg import connect_sink
+
+        return connect_sink
 
 
 KIND = IcebergKind()

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from google.cloud.bigquery import SchemaField
 
-from jobs.connect_import import bigquery_tables, clickhouse_tables
 from jobs.connect_import.building import Imported, build
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.known import KnownTable, all_of
+from jobs.destinations.bigquery import connect_tables as bigquery_tables
+from jobs.destinations.clickhouse import connect_tables as clickhouse_tables
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.connect_import import bigquery, clickhouse, connect, iceberg
+from jobs.connect_import import connect
 from jobs.connect_import.options import Options, OptionStatus, find
+from jobs.destinations.bigquery import connect_sink as bigquery
+from jobs.destinations.clickhouse import connect_sink as clickhouse
+from jobs.destinations.iceberg import connect_sink as iceberg
 
 ICEBERG = """
 iceberg.tables iceberg.tables.dynamic-enabled iceberg.tables.route-field iceberg.tables.default-commit-branch

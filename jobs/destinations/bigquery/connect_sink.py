@@ -6,14 +6,23 @@ Sources: their `BigQuerySinkConfig` and documentation (`peer-features`, section 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from jobs.connect_import import connect
+from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.going_on import GoingOn
+from jobs.connect_import.known import KnownTable
 from jobs.connect_import.options import Options, equivalent, none, not_needed
 from jobs.connect_import.placing import Placing, placing
+from jobs.connect_import.sink import Offsets
+from jobs.spec.transform import KEY
+from resources.connections import BigQueryConnection, Connections
+from resources.kafka import KafkaCluster
 
-CLASS = "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector"
+CLASSES = ("com.wepay.kafka.connect.bigquery.BigQuerySinkConnector",)
 
 _LOADS = "load jobs always, straight from here; no bucket"
 CONFLUENT: Options = {
@@ -77,8 +86,9 @@ AIVEN: Options = {
 OPTIONS: Options = {**CONFLUENT, **AIVEN}
 
 
-def place(configuration: Configuration) -> Placing:
+def place(configuration: Configuration, named: list[str]) -> Placing:
     """The tables that topics go to."""
+    del named
     places = dict(part.split(":", 1) for part in configuration.items("topic2TableMap") if ":" in part)
     dataset = configuration.text("defaultDataset")
     sanitizes = configuration.flag("sanitizeTopics") or any("." in topic for topic in configuration.items("topics"))
@@ -87,12 +97,14 @@ def place(configuration: Configuration) -> Placing:
     return placing(configuration, template, lambda t: f"{dataset}.{places.get(t, name(t))}", places)
 
 
-def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str, Any]], list[str]]:
+def tables(configuration: Configuration, placed: Placing, is_known: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """The `tables` part: one for each table that topics go to."""
+    del is_known
     return [{**_table(configuration, table), **route} for table, route in placed.tables.items()], []
 
 
-def document(configuration: Configuration) -> dict[str, Any]:
+def document(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+    del placed, going_on
     found: dict[str, Any] = {}
     if retries := configuration.text("max.retries"):
         found["retry"] = {"max_retries": int(retries)}
@@ -109,6 +121,63 @@ def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:
     return {"bigquery": found}
 
 
+def changes(
+    configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
+) -> tuple[dict[str, Any], dict[str, str] | None]:
+    if mode(configuration) == "append":
+        return {}, None
+    if chain.key:
+        return {"changes": {"key": {"columns": chain.key, "source": "value"}, "order_by": "arrival"}}, None
+    whole, columns = configuration.text("kafkaKeyFieldName"), dict(key)
+    if not columns and not connect.has_fields(configuration, "key"):
+        columns = {whole or "key": "string"}
+    several = len(configuration.items("topics")) != 1 and not placed.each
+    order = {"order_by": "arrival"} if several else {}
+    if not columns:
+        return {"changes": order} if order else {}, {}
+    names = [whole] if whole and whole not in columns else list(columns)
+    return {"changes": {"key": {"columns": names}, **order}}, columns
+
+
+def kept(configuration: Configuration) -> list[str]:
+    del configuration
+    return []
+
+
+def named_columns(configuration: Configuration, chain: Chain, placed: Placing) -> list[str]:
+    del configuration, chain, placed
+    return []
+
+
+def fill_key(configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:
+    if not _fills_key(configuration):
+        return []
+    whole = configuration.text("kafkaKeyFieldName")
+    if not key:
+        return [f"{whole}, the column of the record's key, gets no values: declare the key's parts (--key-columns)"]
+    chain.record_key = dict(key)
+    chain.make(whole, KEY)
+    return []
+
+
+def known(connections: Connections) -> Callable[[str], KnownTable | None]:
+    from jobs.destinations.bigquery import connect_tables
+    from resources.bigquery import BigQuery
+
+    return partial(connect_tables.known, BigQuery("bigquery", connections.get("bigquery", BigQueryConnection)))
+
+
+def group(configuration: Configuration) -> str:
+    return connect.group(configuration)
+
+
+def stopped_at(
+    configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
+) -> Offsets:
+    del configuration, cluster, connections
+    return committed
+
+
 def mode(configuration: Configuration) -> str:
     upsert, delete = configuration.flag("upsertEnabled"), configuration.flag("deleteEnabled")
     return {(False, False): "append", (True, False): "upsert", (True, True): "upsert_delete", (False, True): "delete"}[
@@ -116,7 +185,7 @@ def mode(configuration: Configuration) -> str:
     ]
 
 
-def fills_key(configuration: Configuration) -> bool:
+def _fills_key(configuration: Configuration) -> bool:
     """Whether the record's key, of several fields, is a column of a table that it is not the key of."""
     named = bool(configuration.text("kafkaKeyFieldName"))
     return named and mode(configuration) == "append" and connect.has_fields(configuration, "key")
@@ -141,7 +210,7 @@ def _table(configuration: Configuration, table: str) -> dict[str, Any]:
     if data := configuration.text("kafkaDataFieldName"):
         metadata.append(f"record as {data}")
     key = configuration.text("kafkaKeyFieldName")
-    if key and found["mode"] == "append" and not fills_key(configuration):
+    if key and found["mode"] == "append" and not _fills_key(configuration):
         metadata.append(f"key as {key}")
     if metadata:
         found["metadata_columns"] = metadata

@@ -7,20 +7,33 @@ Sources: their `IcebergSinkConfig` and documentation (`peer-features`, section 2
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from jobs.connect_import import connect
+from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.connect import environment, is_secret
 from jobs.connect_import.going_on import GoingOn
+from jobs.connect_import.known import KnownTable
 from jobs.connect_import.options import Options, equivalent, not_needed
 from jobs.connect_import.placing import Placing
+from jobs.connect_import.sink import Offsets
 from jobs.connect_import.transforms import debezium_target
+from jobs.connect_import.unwrapping import TARGET
+from jobs.spec.envelope import OP_COLUMN
+from resources.connections import Connections, IcebergConnection
 from resources.errors import ConfigurationError
+from resources.kafka import KafkaCluster
+
+if TYPE_CHECKING:
+    from resources.iceberg import IcebergCatalog
 
 TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
 APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
+
+CLASSES = (TABULAR, APACHE)
 
 _ALL_BRANCH = "tables[].branch"
 OPTIONS: Options = {
@@ -105,12 +118,13 @@ def place(configuration: Configuration, named: list[str]) -> Placing:
     return Placing({template: {}}, each=True, todo=[todo])
 
 
-def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str, Any]], list[str]]:
+def tables(configuration: Configuration, placed: Placing, is_known: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """The `tables` part; what a person has to look at.
 
     Raises:
         ConfigurationError: no table is named.
     """
+    del is_known
     names = list(placed.tables)
     if not names:
         raise ConfigurationError(
@@ -125,16 +139,16 @@ def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str
     return [_table(configuration, n) for n in names], []
 
 
-def document(configuration: Configuration) -> dict[str, Any]:
-    """Parts of the pipeline file besides source, tables and changes."""
+def document(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+    """Parts of the pipeline file besides source and tables."""
     minutes = max(1, int(configuration.text("iceberg.control.commit.interval-ms", "300000")) // 60_000)
     found: dict[str, Any] = {"cron": f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"}
     if failures := configuration.text("iceberg.control.commit.max-consecutive-failures"):
         found["retry"] = {"max_retries": int(failures)}
-    return found
+    return {**found, **_changes(configuration, placed, going_on)}
 
 
-def changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
     """What routes records by their fields, and what makes changes of them."""
     found: dict[str, Any] = {}
     if _dynamic(configuration) and not placed.each:
@@ -150,6 +164,53 @@ def changes(configuration: Configuration, placed: Placing, going_on: GoingOn) ->
             kept = {"keep": True} if field in going_on.columns else {}
             found["changes"]["op"] = {"field": field, **_OP, **kept}
     return found
+
+
+def changes(
+    configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
+) -> tuple[dict[str, Any], dict[str, str] | None]:
+    """Tabular's goes by the tables' own identifier fields; with Debezium these are the record's key."""
+    del key, chain
+    left = placed.each and mode(configuration) != "append"
+    return {}, {} if left and not key_columns(configuration, list(placed.tables)) else None
+
+
+def kept(configuration: Configuration) -> list[str]:
+    return [TARGET, OP_COLUMN, *(configuration.text(f"iceberg.tables.{name}") for name in ("cdc-field", "route-field"))]
+
+
+def named_columns(configuration: Configuration, chain: Chain, placed: Placing) -> list[str]:
+    keys = key_columns(configuration, list(placed.tables))
+    fields = [configuration.text("iceberg.tables.cdc-field")] if keys and not chain.envelope else []
+    fields.append(configuration.text("iceberg.tables.route-field"))
+    return [*keys, *(field for field in fields if field and "." not in field)]
+
+
+def fill_key(configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:
+    del configuration, key, chain
+    return []
+
+
+def known(connections: Connections) -> Callable[[str], KnownTable | None]:
+    from jobs.destinations.iceberg import connect_tables
+
+    return partial(connect_tables.known, _catalog(connections))
+
+
+def stopped_at(
+    configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
+) -> Offsets:
+    from jobs.destinations.iceberg.connect_offsets import check_all_in_tables
+
+    topic, branch_of = control_topic(configuration), partial(branch, configuration)
+    check_all_in_tables(cluster, _catalog(connections), topic, group(configuration), branch_of)
+    return committed
+
+
+def _catalog(connections: Connections) -> IcebergCatalog:
+    from resources.iceberg import IcebergCatalog
+
+    return IcebergCatalog("lake", connections.get("lake", IcebergConnection))
 
 
 def key_columns(configuration: Configuration, tables: Sequence[str]) -> list[str]:

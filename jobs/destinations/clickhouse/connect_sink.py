@@ -5,15 +5,26 @@ Source: its `ClickHouseSinkConfig` and documentation (`peer-features`, section 2
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from jobs.connect_import import connect
+from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.going_on import GoingOn
+from jobs.connect_import.known import KnownTable
 from jobs.connect_import.options import Options, equivalent, none, not_needed
 from jobs.connect_import.placing import Placing, placing
+from jobs.connect_import.sink import Offsets
+from resources.connections import ClickHouseConnection, Connections
+from resources.kafka import KafkaCluster
 
-CLASS = "com.clickhouse.kafka.connect.ClickHouseSinkConnector"
+if TYPE_CHECKING:
+    from resources.clickhouse import ClickHouseServer
+
+CLASSES = ("com.clickhouse.kafka.connect.ClickHouseSinkConnector",)
 
 OPTIONS: Options = {
     "hostname": equivalent("the ClickHouse connection's endpoints"),
@@ -65,8 +76,9 @@ OPTIONS: Options = {
 }
 
 
-def place(configuration: Configuration) -> Placing:
+def place(configuration: Configuration, named: list[str]) -> Placing:
     """The tables that topics go to."""
+    del named
     places = dict(part.split("=", 1) for part in configuration.items("topic2TableMap") if "=" in part)
     split = configuration.flag("enableDbTopicSplit")
     # All of a topic's name after the first dot is the table's.
@@ -78,7 +90,7 @@ def place(configuration: Configuration) -> Placing:
     return found
 
 
-def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str, Any]], list[str]]:
+def tables(configuration: Configuration, placed: Placing, is_known: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """The `tables` part: one for each table that topics go to."""
     evolve = configuration.flag("auto.evolve")
     todo = [
@@ -96,7 +108,7 @@ def tables(configuration: Configuration, placed: Placing) -> tuple[list[dict[str
             "evolve": {"add_columns": evolve, "widen_types": evolve, "relax_required": evolve},
         }
         for table, route in placed.tables.items()
-    ], todo
+    ], [] if is_known else todo
 
 
 def _table_of(configuration: Configuration, topic: str, places: dict[str, str]) -> str:
@@ -109,7 +121,8 @@ def _table_of(configuration: Configuration, topic: str, places: dict[str, str]) 
     return f"{database}.{name}"
 
 
-def document(configuration: Configuration) -> dict[str, Any]:
+def document(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+    del placed, going_on
     found: dict[str, Any] = {}
     if retries := configuration.text("retryCount"):
         found["retry"] = {"max_retries": int(retries)}
@@ -140,6 +153,53 @@ def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:
     return {"clickhouse": found}
 
 
-def state_table(configuration: Configuration) -> str:
-    """The KeeperMap table of the sink's state."""
-    return configuration.text("zkDatabase", "connect_state")
+def changes(
+    configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
+) -> tuple[dict[str, Any], dict[str, str] | None]:
+    del configuration, key, chain, placed
+    return {}, None
+
+
+def kept(configuration: Configuration) -> list[str]:
+    del configuration
+    return []
+
+
+def named_columns(configuration: Configuration, chain: Chain, placed: Placing) -> list[str]:
+    del configuration, chain, placed
+    return []
+
+
+def fill_key(configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:
+    del configuration, key, chain
+    return []
+
+
+def known(connections: Connections) -> Callable[[str], KnownTable | None]:
+    from jobs.destinations.clickhouse import connect_tables
+
+    return partial(connect_tables.known, _server(connections))
+
+
+def group(configuration: Configuration) -> str:
+    return connect.group(configuration)
+
+
+def stopped_at(
+    configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
+) -> Offsets:
+    """With `exactlyOnce` its state in KeeperMap is what counts."""
+    from jobs.destinations.clickhouse.connect_offsets import after_keeper_state, keeper_rows
+
+    del cluster
+    if not configuration.flag("exactlyOnce"):
+        return committed
+    server, table = _server(connections), configuration.text("zkDatabase", "connect_state")
+    return after_keeper_state(committed, keeper_rows(server, table), f"{server.where}, {table}")
+
+
+def _server(connections: Connections) -> ClickHouseServer:
+    from resources.clickhouse import ClickHouseServer
+
+    connection = connections.get("clickhouse", ClickHouseConnection)
+    return ClickHouseServer("clickhouse", connection, connection.endpoints[0])
