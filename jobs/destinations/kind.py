@@ -8,21 +8,7 @@ A kind is a package with one entry point in the group ``batchmerge.destinations`
 Nothing else is registered anywhere: pipeline file, connections file, `plan`, `check`, `verify`, `status`, maintenance
 and Dagster's assets find the kind by that name (`jobs.destinations.registry`).
 
-=====================  =================================================================================================
-file of a kind         what is in it
-=====================  =================================================================================================
-``kind``               the `Kind`: names, models, `Capabilities`. Imported whenever a pipeline file is read, so it
-                       imports no client library, no Spark and of the engine only this module and `jobs.spec.tables`
-``spec``               the table's entry in a pipeline file: a `Table` with ``kind: Literal["<name>"]``
-``rules``              what the system cannot do with the columns that are declared (`Kind.mistakes`)
-``destination``        the `Destination`, opened only for pipelines that use the kind
-``prepare``            creates the table, evolves its schema (`jobs.evolution` decides what is allowed)
-``merge``              brings landed changes into the table (`jobs.changes` reads and reduces them)
-``state``              the committed state, kept with the table and moved by compare-and-set
-``read``               the table's rows for `verify`: a `jobs.destinations.reading.TableReader`
-``maintain``           upkeep, where the system needs some
-``sql/``               templates of its dialect, where no other kind has them (`sql.Dialect`)
-=====================  =================================================================================================
+What each file of a kind is called, and what is in it, `docs/write-a-destination.md` says.
 
 Only `Kind.open`, `Kind.statement` and the abstract members of `Destination` have to be written;
 the other members have a default that suits a system without that feature.

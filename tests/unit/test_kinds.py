@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -63,6 +64,12 @@ def test_no_kind_is_named() -> None:
         if _names_a_kind(text)
     ]
     assert not found
+
+
+def test_names_that_kinds_share_are_in_the_guide() -> None:
+    files = Counter(path.stem for name in own_kinds() for path in (ROOT / "jobs/destinations" / name).glob("*.py"))
+    guide = (ROOT / "docs/write-a-destination.md").read_text()
+    assert not [name for name, times in files.items() if times > 1 and name != "__init__" and f"`{name}`" not in guide]
 
 
 def _spec(kind: str, mode: str) -> PipelineSpec:
