@@ -85,8 +85,10 @@ class ControlWriter:
         with kafka_errors(f"control topic {self._topic}"):
             self._ensure(create)
             producer = Producer(settings, logger=_LOG)
-            # librdkafka asks for a transaction's coordinator at once, then every half second: be connected by then.
-            producer.list_topics(self._topic, self._timeout)
+            # librdkafka asks for a transaction's coordinator at once, then every half second: be connected by then. The
+            # first answer comes from the bootstrap address, which is left for the brokers; the second from one of them.
+            for _ in range(2):
+                producer.list_topics(self._topic, self._timeout)
             producer.init_transactions(self._timeout)
             self._producer = producer
 

@@ -35,6 +35,10 @@ T = TypeVar("T")
 # librdkafka prints to stderr unless it is given a logger; its lines name brokers, never credentials.
 _LOG = logging.getLogger("batchmerge.kafka")
 
+# Before the first connection that it chooses by itself librdkafka waits for half of it, and each client for its own.
+# After each failure it is doubled.
+_BACKOFF_MS = 20
+
 # Clients outlive their cluster a little: librdkafka 2.16 may crash where one is dropped right after an answer.
 _RECENT: deque[AdminClient] = deque(maxlen=16)
 
@@ -74,6 +78,7 @@ class KafkaCluster:
         return {
             "bootstrap.servers": c.bootstrap_servers,
             "socket.timeout.ms": int(self.timeout * 1000),
+            "reconnect.backoff.ms": _BACKOFF_MS,
             **librdkafka_settings(c, self._carried),
         }
 

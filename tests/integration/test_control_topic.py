@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from jobs.events.messages import (
     make_event,
 )
 from jobs.events.reading import read_events
-from resources.connections import Connections
+from resources.connections import Connections, KafkaConnection
 from resources.control_topic import ControlWriter, GroupProgress, Message
 from resources.errors import ConfigurationError, Interrupted, TopicMissing, Unavailable
 from resources.kafka import KafkaCluster
@@ -42,6 +43,13 @@ def kafka(connections: Connections) -> KafkaCluster:
 @pytest.fixture
 def admin(connections: Connections) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap(connections)})
+
+
+class _Talking(KafkaCluster):
+    """Its clients log what they do about transactions."""
+
+    def client_settings(self) -> dict[str, str | int | float | bool]:
+        return {**super().client_settings(), "debug": "eos"}
 
 
 def _writer(kafka: KafkaCluster, topic: str, name: str | None = None) -> ControlWriter:
@@ -69,6 +77,17 @@ class TestWriter:
         assert group_offsets(kafka, group + "/x", partition) == {(name, 0): 7}
         assert group_metadata(kafka, group, partition, 30) == {TopicPartition(name, 0): "as far as five"}
         assert group_metadata(kafka, group + "/nobody", partition, 30) == {}
+
+    def test_opening_waits_for_no_timer(
+        self, connections: Connections, topic: Callable[..., str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """librdkafka looks for the coordinator once, and again after half a second if it is not connected then."""
+        name, kafka = topic(partitions=1), _Talking("kafka", connections.get("kafka", KafkaConnection))
+        with caplog.at_level(logging.DEBUG, "batchmerge.kafka"):
+            for _ in range(12):
+                _writer(kafka, name).send("p", [b"x"], [], lambda: None)
+        assert "Transaction coordinator is now up" in caplog.text
+        assert "Unable to query for transaction coordinator" not in caplog.text
 
     def test_what_fails_before_the_commit_never_was(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, group = topic(partitions=1), f"g-{uuid.uuid4()}"
