@@ -11,6 +11,7 @@ import click
 import dagster as dg
 
 from orchestration.compute_logs import leave_in_terminal
+from orchestration.databases import keep_databases_open
 from resources.connections import data_folder
 from resources.local.locks import exclusive
 
@@ -30,6 +31,7 @@ def dagster_home() -> Path:
 
 def dagster_instance() -> dg.DagsterInstance:
     leave_in_terminal()
+    keep_databases_open()
     # Two that make the tables of a new instance at once get in each other's way.
     with exclusive(dagster_home() / "lock", partial(click.echo, err=True)):
         return dg.DagsterInstance.get()

@@ -18,8 +18,6 @@ import time
 import traceback
 from typing import Any, NoReturn
 
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from dagster import DagsterInstance
 from dagster._cli.api import _execute_run_command_body
 from dagster._core.definitions.reconstruct import ReconstructableRepository
@@ -31,6 +29,7 @@ from dagster._utils.hosted_user_process import recon_repository_from_origin
 from dagster._utils.interrupts import capture_interrupts, setup_interrupt_handlers
 
 from jobs.destinations.registry import kinds
+from orchestration.databases import close_databases, keep_databases_open
 from orchestration.executor import PRELOAD
 from orchestration.run_process import RUN_VARIABLE
 from orchestration.warm.steps import die_with, serve_steps
@@ -63,31 +62,19 @@ def main() -> None:
 
 
 def _load(origin: RepositoryPythonOrigin, ref: str) -> None:
-    _read_migrations_once()
-    # What an instance imports, and the variables that Dagster hands to a code location. Closed: no connection is open.
+    keep_databases_open()
+    # What an instance imports, and the variables that Dagster hands to a code location.
     with DagsterInstance.from_ref(deserialize_value(ref, InstanceRef)) as instance:
         instance.inject_env_vars(None)
         instance.get_runs(limit=1)
         instance.event_log_storage.get_concurrency_keys()
+    close_databases()
     definition = recon_repository_from_origin(origin).get_definition()
     for name in (*PRELOAD, *_destinations(definition)):
         importlib.import_module(name)
     for job in definition.get_all_jobs():
         job.asset_layer  # noqa: B018  built now, for all runs
     _remember(origin.code_pointer, definition)
-
-
-def _read_migrations_once() -> None:
-    """A process that opens a database of Dagster's reads all migrations that there ever were; forked ones have them."""
-    original, known = ScriptDirectory.from_config, dict[str | None, ScriptDirectory]()
-
-    def from_config(config: Config) -> ScriptDirectory:
-        where = config.get_main_option("script_location")
-        if where not in known:
-            known[where] = original(config)
-        return known[where]
-
-    ScriptDirectory.from_config = from_config  # type: ignore[method-assign]
 
 
 def _destinations(definition: RepositoryDefinition) -> list[str]:
@@ -181,6 +168,7 @@ def _run(run_id: str, ref: str, warm: int) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
+        close_databases()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

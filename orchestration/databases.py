@@ -1,0 +1,69 @@
+"""Dagster's SQLite databases, opened once a process.
+
+By itself Dagster opens the file of a database for each statement and closes it again. Who closes a database last has
+SQLite move its log into the file and sync both: a run of one table did so 570 times. Open databases are synced once a
+commit, keep what SQLAlchemy has compiled, and tell that there is nothing to migrate without reading all migrations.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections import OrderedDict
+from threading import Lock
+from typing import Any
+
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.pool import QueuePool
+
+_STORAGES: tuple[Any, ...] = (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage)
+# Each run has a database of its own.
+_MOST_OPEN = 8
+_open, _lock = OrderedDict[str, Engine](), Lock()
+_migrations: dict[str | None, ScriptDirectory] = {}
+_read_migrations = ScriptDirectory.from_config
+
+
+def keep_databases_open() -> None:
+    """From now on, in this process, until `close_databases` or its end."""
+    ScriptDirectory.from_config = _known_migrations  # type: ignore[method-assign]
+    for storage in _STORAGES:
+        storage.create_engine = _known_engine
+    atexit.register(close_databases)
+
+
+def close_databases() -> None:
+    """Before this process forks, and where it ends without Python's own end. They are opened again when needed."""
+    with _lock:
+        while _open:
+            Engine.dispose(_open.popitem()[1])
+
+
+def _known_engine(address: str, connect_args: dict[str, Any] | None = None, **_pool: Any) -> Engine:
+    """One connection of it stays; those for further threads come and go."""
+    with _lock:
+        engine = _open.pop(address, None)
+        if engine is None:
+            engine = create_engine(
+                address, connect_args=connect_args or {}, poolclass=QueuePool, pool_size=1, max_overflow=-1
+            )
+            engine.dispose = _stay  # type: ignore[method-assign]  # Dagster asks for it after each statement
+        _open[address] = engine
+        while len(_open) > _MOST_OPEN:
+            Engine.dispose(_open.popitem(last=False)[1])
+    return engine
+
+
+def _stay(close: bool = True) -> None:
+    del close
+
+
+def _known_migrations(config: Config) -> ScriptDirectory:
+    where = config.get_main_option("script_location")
+    if where not in _migrations:
+        _migrations[where] = _read_migrations(config)
+    return _migrations[where]
