@@ -57,7 +57,7 @@ class Destination(ABC):
     `TerminalError` that names where and the remedy.
 
     Attributes:
-        pipeline: the pipeline's name; several pipelines never share a table's committed state.
+        pipeline: the pipeline's name; no other one may write the table (`jobs.only_writer`).
         table: its entry in the pipeline file.
     """
 
@@ -125,7 +125,8 @@ class Destination(ABC):
         """Creates the table or evolves its schema; with `dry_run` only says what it would do.
 
         Raises:
-            SchemaRefused, ConfigurationError: before anything is written.
+            SchemaRefused, ConfigurationError: before anything is written; also where another pipeline writes the table
+                (`jobs.only_writer`).
         """
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
@@ -176,6 +177,16 @@ class Destination(ABC):
 
         Raises:
             ConfigurationError: the table still has rows, or is its own state.
+        """
+
+    @abstractmethod
+    def hand_over(self, to: str) -> bool:
+        """Gives the table with its rows to another pipeline, as one without a batch; False: there is no state.
+
+        From then on this pipeline is refused, a run of it too that only sleeps (`jobs.take_over`).
+
+        Raises:
+            ConfigurationError: a batch is half done, or rows could not be told apart any more.
         """
 
     @abstractmethod

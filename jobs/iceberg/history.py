@@ -25,6 +25,10 @@ from jobs.lineage import RecreatedTopics, joined, recreated_topics
 # In the summary of a snapshot that recovered dead letters: batch number to how many, as JSON.
 RECOVERED = PREFIX + "mended"
 _COMMIT_ID = PREFIX + "commit-id"
+# In the summary of a snapshot that gave the table to another pipeline: the one before. What is older is not its state.
+_GIVEN_BY = PREFIX + "given-by"
+# Property of a table that was given to a pipeline. (No pipeline's name has a hyphen.)
+_GIVEN_TO = PREFIX + "given-to"
 
 
 # By the file of the snapshot's list of manifests, which no two share; those that were read first are forgotten.
@@ -72,12 +76,42 @@ def read_history(table: Table, pipeline: str, branch: str) -> History:
     last: Snapshot | None = None
     for snapshot in ancestors(table.metadata, branch):
         last = snapshot
+        if _summary(snapshot).get(_GIVEN_BY) == pipeline:
+            return History(None, None)
         if _summary(snapshot).get(PREFIX + "pipeline") == pipeline:
             found = _state(table, snapshot, branch)
             undone = published if published and published.batch_number > found.batch_number else None
             return History(found, undone)
     reached_root = last is None or last.parent_snapshot_id is None
     return History(None, published) if reached_root else History(published, None)
+
+
+def other_writers(properties: Mapping[str, str], pipeline: str, branch: str) -> set[str]:
+    """Pipelines that write the branch, so that this one cannot: the one that it was given to; else, where this one has
+    no state, those that have one."""
+    if given := properties.get(_given_to(branch)):
+        return {given} - {pipeline}
+    end = _COMMIT_ID.removeprefix(PREFIX)
+    names = [key.removeprefix(PREFIX).removesuffix("." + end) for key in properties if key.endswith("." + end)]
+    # `pipeline`, or `pipeline.branch`
+    parts = [name.split(".", 1) for name in names]
+    known = {part[0] for part in parts if (part[1] if len(part) > 1 else "main") == branch}
+    return set() if pipeline in known else known
+
+
+def given_away(table: Table, pipeline: str, to: str, branch: str) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """What a commit has to say that gives the branch to another pipeline: the snapshot's summary, properties to set,
+    and properties to remove."""
+    recreated = recreated_topics_of(table, pipeline, branch)
+    kept = recreated_properties(recreated, {}, to, branch) if recreated else {}
+    prefix = property_prefix(pipeline, branch)
+    own = [key for key in table.metadata.properties if key.startswith(prefix)]
+    gone = [key for key in own if "." not in key.removeprefix(prefix)]  # others are of another branch
+    return {_GIVEN_BY: pipeline}, {_given_to(branch): to, **kept}, gone
+
+
+def _given_to(branch: str) -> str:
+    return _GIVEN_TO if branch == "main" else f"{_GIVEN_TO}.{branch}"
 
 
 def landed_batches(table: Table, pipeline: str, branch: str = "main") -> LandedBatches:

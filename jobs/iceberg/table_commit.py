@@ -25,10 +25,11 @@ from pyiceberg.table.update import (
 )
 
 from jobs.batch import PREFIX, CommittedState
-from jobs.iceberg.history import ancestors, read_history, tag_name
+from jobs.iceberg.history import ancestors, other_writers, read_history, tag_name
 from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.staging import stage
 from jobs.iceberg.state_file import StateFile, put_aside
+from jobs.only_writer import require_only_writer
 from resources.errors import CommitFailed, CommitStateUnknown, TableReplaced
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
@@ -143,6 +144,7 @@ class TableCommit(ABC):
 
         Raises:
             CommitFailed: another run has committed meanwhile; without `rebase` also any other writer.
+            ConfigurationError: another pipeline writes the table.
         """
         summary = {**self.carried(properties), **self.summary}
         for turn in range(1, _REBASES + 1):
@@ -165,7 +167,9 @@ class TableCommit(ABC):
         raise AssertionError("the last turn returns or raises")
 
     def _check_lineage(self) -> None:
-        """The committed state must still be the one that the caller planned from."""
+        """The committed state must still be the one that the caller planned from, and the table this pipeline's."""
+        others = other_writers(self.properties, self._pipeline, self.target)
+        require_only_writer(self._pipeline, others, self.identifier)
         history = read_history(self._table, self._pipeline, self.target)
         found = history.committed.commit_id if history.committed else None
         if history.undone and self._skip_undone:

@@ -11,6 +11,7 @@ from jobs.pipeline import Pipeline
 from orchestration.cli import output
 from orchestration.cli.offset_forget import forget
 from orchestration.cli.offset_reset import reset, set_offsets
+from orchestration.cli.offset_take_over import take_over
 from orchestration.files import each_pipeline, pipeline_spec, raise_worst
 from resources.errors import BatchmergeError
 
@@ -23,6 +24,7 @@ def offsets() -> None:
 offsets.add_command(set_offsets)
 offsets.add_command(reset)
 offsets.add_command(forget)
+offsets.add_command(take_over)
 
 
 @offsets.command()

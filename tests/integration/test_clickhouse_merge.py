@@ -92,17 +92,3 @@ def test_run_that_lost_its_lease_cannot_insert(
     assert rows(connections, flow.table("append")) == []
     protocol.merge(pipeline, table)
     assert len(rows(connections, flow.table("append"))) > 0
-
-
-def test_second_pipeline_of_a_table_is_refused(
-    connections: Connections, topic: Callable[..., str], spark: SparkSession
-) -> None:
-    flow = clickhouse_flow(topic(), ["append"])
-    produce(bootstrap(connections), flow.topic, random_changes(9, 20, 30, 1))
-    pipeline = flow.pipeline(connections, spark)
-    list(protocol.land(pipeline, 0))
-    protocol.merge(pipeline, pipeline.destinations()[0])
-    other = clickhouse_flow(flow.topic, ["append"])
-    other.overrides["tables"][0]["table"] = flow.table("append")  # type: ignore[index]
-    with pytest.raises(ConfigurationError, match=f"kept by pipeline {flow.name}"):
-        other.pipeline(connections).destinations()[0].prepare()

@@ -27,6 +27,7 @@ from jobs.destinations.takes import Takes
 from jobs.maintenance.report import Done, do
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
+from resources.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,21 @@ class BigQueryDestination(Destination):
         # Without it no merge of a run that only sleeps can happen any more.
         self.bigquery.delete_table(row.intermediate)
         self.state.forget(row)
+        return True
+
+    def hand_over(self, to: str) -> bool:
+        row = self.state.read()
+        if row is None:
+            return False
+        if row.recreated and self.table.mode in ("append", "delete"):
+            raise ConfigurationError(
+                f"only the state of pipeline {self.pipeline} says that {', '.join(row.recreated)} was recreated",
+                where=self.name,
+                remedy="keep the pipeline's name, or begin a new table",
+            )
+        # Without it no merge of a run that only sleeps can happen any more.
+        self.bigquery.delete_table(row.intermediate)
+        self.state.hand_over(row, to)
         return True
 
     def drop(self) -> bool:

@@ -74,10 +74,11 @@ def answer_name(table: str, suffix: str, pipeline: str) -> str:
     return f"{dataset}._{dest}_{suffix}_{pipeline}_verify_{uuid.uuid4().hex[:12]}"
 
 
-def state_prefix(pipeline: str, table_id: str, incarnation: int) -> str:
-    """Prefix of the ids of the jobs that create a state row; `incarnation` is when the state table was created."""
-    mark = hashlib.sha256(f"{pipeline}\n{table_id}".encode()).hexdigest()[:12]
-    return f"batchmerge-{pipeline}-{mark}-state-{incarnation}"
+def state_prefix(table_id: str, incarnation: int) -> str:
+    """Prefix of the ids of the jobs that create a table's state row, whatever pipeline it is of; `incarnation` is when
+    the state table was created."""
+    mark = hashlib.sha256(table_id.encode()).hexdigest()[:12]
+    return f"batchmerge-{mark}-state-{incarnation}"
 
 
 def load_prefix(pipeline: str, table: str, generation: str, batch: int) -> str:

@@ -79,6 +79,8 @@ class Preparation:
         """
         row = self.state.read()
         found = self.bigquery.find_table(self.table.table)
+        if row is None:
+            self.state.require_only_writer()
         if row is not None:
             check_identity(row, found, self._where)
         elif found is not None and knows_pipeline(found, self.pipeline):

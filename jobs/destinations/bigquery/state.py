@@ -22,6 +22,7 @@ from jobs.batch import PREFIX, CommittedState, LandedBatch
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import intermediate_name, state_prefix
 from jobs.lineage import RecreatedTopics, joined, recreated_topics
+from jobs.only_writer import require_only_writer
 from resources.bigquery import BigQuery, Job
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from sql import render
@@ -131,17 +132,38 @@ class TableState:
         return _row(rows[0]) if rows else None
 
     def create(self, table_created: str, seconds: float) -> StateRow:
-        """The row, made by whoever comes first."""
+        """The row, made by whoever comes first.
+
+        Raises:
+            ConfigurationError: another pipeline was first. Its job has the same id, so there is never a row of each.
+        """
         state_table = self._create_table()
         created = int(state_table.created.timestamp() * 1000)
-        attempts = JobSequence(
-            self._bigquery, state_prefix(self._pipeline, self._bigquery.table_id(self._table), created), seconds
-        )
+        attempts = JobSequence(self._bigquery, state_prefix(self._bigquery.table_id(self._table), created), seconds)
         while (row := self.read()) is None:
+            self.require_only_writer()
             # A row that was deleted by hand leaves a job that has done its work: then the next number does it again.
             values = {**self._key, **self._new_generation(), "table_created": table_created, "moved_by": _token()}
             attempts.step(partial(self._insert, values), lambda _job: False)
         return row
+
+    def require_only_writer(self) -> None:
+        """For a table without a row of this pipeline. Raises ConfigurationError: there is one of another pipeline."""
+        try:
+            rows = self._bigquery.read(self._text("state_others"), self._key, self._where)
+        except TableReplaced:
+            return  # as in `read`
+        require_only_writer(self._pipeline, [row["pipeline"] for row in rows], self._where)
+
+    def hand_over(self, row: StateRow, to: str) -> None:
+        """Makes it the row of another pipeline, which has no batch yet.
+
+        Raises:
+            CommitFailed: it has moved since.
+        """
+        theirs = TableState(self._bigquery, to, self._table, self._suffix)._new_generation()
+        values = {"new_generation": theirs["generation"], "intermediate_table": theirs["intermediate_table"]}
+        self._compare_and_set("state_hand_over", row, {**values, "to": to})
 
     def _insert(self, values: dict[str, str], job_id: str) -> Job:
         return self._bigquery.submit_query(job_id, self._text("state_create"), values, {"batchmerge-kind": "state"})

@@ -92,6 +92,7 @@ class Work:
     def _row(self) -> StateRow:
         row = self.state.read()
         if row is None:
+            self.state.require_only_writer()
             raise TableReplaced(
                 "the table's row in `batchmerge_state` is gone", where=self.where, remedy="restore it, or run again"
             )

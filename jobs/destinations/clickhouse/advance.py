@@ -41,7 +41,6 @@ class Advance:
 
     Attributes:
         where: the table and endpoint, for errors.
-        refill_until: rows of batches up to this one may be there, though the table has no lease.
         stop_older: stops the queries of older owners, and waits until they have stopped.
         insert: does the inserts.
     """
@@ -53,7 +52,6 @@ class Advance:
     table_id: str
     stop_older: Callable[[Lease], None]
     insert: Insert
-    refill_until: int = 0
 
     def run(self, seen: Lease | None, steps: Sequence[Step]) -> Inserted:
         """Applies these steps, which continue the committed state of `seen`.
@@ -74,7 +72,7 @@ class Advance:
 
     def take(self, seen: Lease | None, step: Step | None) -> Lease:
         """Makes this run the owner, with a step begun; from then on inserts of older owners are refused or stopped."""
-        old = seen or Lease(refill_until=self.refill_until)
+        old = seen or Lease()
         wanted = replace(
             old,
             epoch=old.epoch + 1,

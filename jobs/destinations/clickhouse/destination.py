@@ -13,7 +13,7 @@ from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Destination
 from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.columns import taken
-from jobs.destinations.clickhouse.drop_state import drop_state
+from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.maintain import clean_up
@@ -88,6 +88,10 @@ class ClickHouseDestination(Destination):
 
     def drop_state(self) -> bool:
         done = [drop_state(shard) for shard in self.shards]
+        return any(done)
+
+    def hand_over(self, to: str) -> bool:
+        done = [hand_over(shard, to) for shard in self.shards]
         return any(done)
 
     def drop(self) -> bool:

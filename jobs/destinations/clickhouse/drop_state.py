@@ -1,4 +1,4 @@
-"""Forgetting what a table on one endpoint has, after it was dropped on purpose: it is filled again from the log."""
+"""Ending a pipeline's state of a table on one endpoint: it was dropped, or another pipeline takes it over."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import uuid
 from dataclasses import replace
 
 from jobs.destinations.clickhouse import tables
+from jobs.destinations.clickhouse.keeper import KeeperStore
+from jobs.destinations.clickhouse.lease import Lease
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.requirements import require_empty
+from resources.errors import ConfigurationError
 
 
 def drop_state(shard: Shard) -> bool:
     """Removes lease and partition rows; false where there were none.
-
-    The lease is taken first, so that a run of before, which may only sleep, is refused or stopped.
 
     Raises:
         ConfigurationError: the table has rows. CommitFailed, Interrupted: a run was at it this very moment.
@@ -23,8 +24,33 @@ def drop_state(shard: Shard) -> bool:
         return False
     present = tables.describe(shard.server, shard.layout.path)
     require_empty(present.rows if present else None, shard.where)
+    _forget(shard, lease)
+    return True
+
+
+def hand_over(shard: Shard, to: str) -> bool:
+    """Removes lease and partition rows, and makes a lease for this pipeline; false where there were none.
+
+    Raises:
+        ConfigurationError: a batch is half done. CommitFailed, Interrupted: a run was at it this very moment.
+    """
+    lease = shard.store.lease()
+    if lease is None:
+        return False
+    if lease.left_behind:
+        raise ConfigurationError(
+            f"batch {lease.batch} of pipeline {shard.pipeline} is half done",
+            where=shard.where,
+            remedy=f"run pipeline {shard.pipeline} once more before its tables are taken over",
+        )
+    _forget(shard, lease)
+    KeeperStore(shard.server, f"{to}/{shard.table.table}/{shard.number}").swap(None, Lease())
+    return True
+
+
+def _forget(shard: Shard, lease: Lease) -> None:
+    """Takes the lease first, so that a run of before, which may only sleep, is refused or stopped."""
     held = replace(lease.idle(), epoch=lease.epoch + 1, owner=uuid.uuid4().hex, run_id="")
     held = shard.store.swap(lease, held)
     shard.stop_older(held)
     shard.store.forget(held)
-    return True

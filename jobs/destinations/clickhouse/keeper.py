@@ -82,7 +82,7 @@ class KeeperStore:
         """Pipelines that have a lease of the same table."""
         _, table, shard = self.name.split("/")
         sql = render("clickhouse", "state_names", table=self.table)
-        found = self.server.rows(sql, {"suffix": f"/{table}/{shard}"})
+        found = self._found(lambda: self.server.rows(sql, {"suffix": f"/{table}/{shard}"}))
         return sorted(row["name"].split("/")[0] for row in found if row["name"] != self.name)
 
     def swap(self, seen: Lease | None, new: Lease) -> Lease:
@@ -195,8 +195,12 @@ class KeeperStore:
         def of(page: Mapping[str, object]) -> list[Row]:
             return retried(lambda: self.server.rows(sql, {"names": list(page)}))
 
+        return self._found(lambda: [row for page in _pages(dict.fromkeys(names)) for row in of(page)])
+
+    def _found(self, read: Callable[[], list[Row]]) -> list[Row]:
+        """The rows that this reads; none where there is no state table yet."""
         try:
-            return [row for page in _pages(dict.fromkeys(names)) for row in of(page)]
+            return read()
         except TerminalError as problem:
             if problem.facts.get("code") in NO_STATE_TABLE:
                 return []

@@ -18,7 +18,7 @@ from jobs.destinations.clickhouse.steps import Step, cut, left_behind
 from jobs.destinations.clickhouse.tables import Present
 from jobs.destinations.merge_context import MergeContext
 from jobs.failpoints import failpoint
-from resources.errors import CommitFailed, LineageBroken
+from resources.errors import CommitFailed, ConfigurationError, LineageBroken
 from resources.spark import parallelism
 from sql import render
 
@@ -39,9 +39,10 @@ def merge(
     if not newer:
         return Inserted()
     present = shard.require_table()
-    refill_until = newer[-1].number if lease is None and _has_lost_its_state(shard, present, newer) else 0
+    if lease is None or not lease.state:
+        lease = _claim(shard, lease, present, newer)
     steps = _steps(shard, context, lease, newer, present)
-    inserted = advance_of(shard, Inserts(shard, context, present), refill_until).run(lease, steps)
+    inserted = advance_of(shard, Inserts(shard, context, present)).run(lease, steps)
     failpoint("merge.published")
     return inserted
 
@@ -83,6 +84,21 @@ def _steps(
     return steps
 
 
+def _claim(shard: Shard, lease: Lease | None, present: Present, newer: Sequence[LandedBatch]) -> Lease:
+    """The lease of a table without a batch; it is there before other pipelines are looked for, and gone again where
+    there is one: of two that begin at the same moment at least one sees the other."""
+    if lease is None:
+        refill_until = newer[-1].number if _has_lost_its_state(shard, present, newer) else 0
+        lease = shard.store.swap(None, Lease(refill_until=refill_until))
+    try:
+        shard.check_only_writer()
+    except ConfigurationError:
+        if not lease.owner:
+            shard.store.forget(lease)
+        raise
+    return lease
+
+
 def _has_lost_its_state(shard: Shard, present: Present, newer: Sequence[LandedBatch]) -> bool:
     """Whether the table has records of these topics but no lease: KeeperMap was emptied or replaced."""
     if shard.table.mode != "append" or not present.rows:
@@ -103,7 +119,7 @@ def _has_lost_its_state(shard: Shard, present: Present, newer: Sequence[LandedBa
     return True
 
 
-def advance_of(shard: Shard, inserts: Inserts, refill_until: int = 0) -> Advance:
+def advance_of(shard: Shard, inserts: Inserts) -> Advance:
     return Advance(
         store=shard.store,
         where=shard.where,
@@ -112,5 +128,4 @@ def advance_of(shard: Shard, inserts: Inserts, refill_until: int = 0) -> Advance
         table_id=inserts.present.id,
         stop_older=shard.stop_older,
         insert=inserts.of_step,
-        refill_until=refill_until,
     )

@@ -28,9 +28,10 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
     present = tables.describe(shard.server, shard.layout.path)
     if lease and lease.state:
         check_table(shard.where, lease, present)
+    if lease is None or not lease.state:
+        shard.check_only_writer()
     if not dry_run and lease is None:
         shard.store.prepare()
-        _check_alone(shard)
     if present:
         done = _follow(shard, present, dry_run)
         return [*done, *_add_origin_columns(shard, present, dry_run, lease.committed if lease else None)]
@@ -39,17 +40,6 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
         tables.create(shard.server, shard.layout)
         _prepare_side_table(shard)
     return [f"create {shard.where}: {shard.layout.summary}"]
-
-
-def _check_alone(shard: Shard) -> None:
-    """Versions follow one pipeline's batches, and rows are distinguished by their coordinates in one pipeline."""
-    others = shard.store.other_pipelines()
-    if others:
-        raise ConfigurationError(
-            f"the table is kept by pipeline {', '.join(others)}",
-            where=shard.where,
-            remedy="write to a table of its own, or put both sources into one pipeline",
-        )
 
 
 def _prepare_side_table(shard: Shard) -> None:

@@ -15,6 +15,7 @@ from jobs.destinations.clickhouse.side_table import SideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.tables import Layout, Present
+from jobs.only_writer import require_only_writer
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from resources.clickhouse import ClickHouseServer, retried
@@ -85,6 +86,10 @@ class Shard:
             own=f"{self.query_prefix}{held.epoch}-",
         )
         retried(lambda: self.server.execute(sql))
+
+    def check_only_writer(self) -> None:
+        """Versions follow one pipeline's batches, and rows are distinguished by their coordinates in one pipeline."""
+        require_only_writer(self.pipeline, self.store.other_pipelines(), self.where)
 
     def require_table(self) -> Present:
         present = tables.describe(self.server, self.layout.path)

@@ -32,6 +32,7 @@ from jobs.destinations.takes import Takes, of_schema
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.hand_over import HandOver
 from jobs.iceberg.history import recreated_properties, recreated_topics_of, state_properties
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
 from jobs.iceberg.schema import arrow_schema
@@ -68,13 +69,21 @@ class IcebergDestination(Destination):
             )
         return False
 
+    def hand_over(self, to: str) -> bool:
+        committed = self.committed()
+        if committed is None:
+            return False
+        self._commit(HandOver, committed).to(to)
+        return True
+
     def drop(self) -> bool:
         if self.tombstones:
             self.catalog.drop(self.tombstones)
         return self.catalog.drop(self.table.table)
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        return Preparation(self.catalog, self.spec, self.table, self.row_columns, self.tombstones).run(dry_run)
+        options = self.pipeline, self.spec, self.table, self.row_columns, self.tombstones
+        return Preparation(self.catalog, *options).run(dry_run)
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
         found = self._load()

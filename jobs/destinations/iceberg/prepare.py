@@ -12,8 +12,10 @@ from jobs.batch import PREFIX
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.requirements import require_create
 from jobs.evolution import plan_evolution
+from jobs.iceberg.history import other_writers
 from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
+from jobs.only_writer import require_only_writer
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
@@ -46,6 +48,7 @@ class Preparation:
     """
 
     catalog: IcebergCatalog
+    pipeline: str
     spec: PipelineSpec
     table: IcebergTable
     columns: Sequence[RowColumn]
@@ -66,6 +69,8 @@ class Preparation:
         found = self.catalog.load(self.table.table)
         self._check_format(str(found.format_version) if found else self.table.properties.get("format-version", "2"))
         if found is not None:
+            others = other_writers(found.properties, self.pipeline, self.table.branch)
+            require_only_writer(self.pipeline, others, self._where)
             changes = plan_evolution(self._where, arrow_schema(found), wanted, self.table.evolve, self.spec.ignore_case)
             if not dry_run:
                 apply_changes(found, changes)

@@ -16,6 +16,7 @@ from batchmerge.jobs.destinations.requirements import require_empty
 from batchmerge.jobs.destinations.stages import Stages
 from batchmerge.jobs.destinations.takes import Takes, of_schema
 from batchmerge.jobs.failpoints import failpoint
+from batchmerge.jobs.only_writer import require_only_writer
 from batchmerge.resources.spark import spark_errors
 from batchmerge.sql import render
 from pyspark.sql import SparkSession
@@ -51,6 +52,8 @@ class DuckDbDestination(Destination):
         with transaction(self.connection, self.name) as db:
             state, wanted = self.state(db), prepare.schema(self.row_columns)
             row, present = state.read(), prepare.present_schema(db, self.table.table)
+            if row is None:
+                require_only_writer(self.pipeline, state.others(), self.name)
             changes = prepare.plan(self.name, self.table, self.row_columns, present, self.spec.ignore_case)
             said = [f"create {self.name}"] if present is None else [f"{self.name}: {change}" for change in changes]
             if dry_run:
@@ -135,6 +138,11 @@ class DuckDbDestination(Destination):
             present = state.table_id() is not None
             require_empty(db.table(self.table.table).shape[0] if present else None, self.name)
             return state.exists() and state.run("state_drop") == [(1,)]
+
+    def hand_over(self, to: str) -> bool:
+        with transaction(self.connection, self.name) as db:
+            state = self.state(db)
+            return state.exists() and state.run("state_hand_over", to=to) == [(1,)]
 
     def drop(self) -> bool:
         with transaction(self.connection, self.name) as db:

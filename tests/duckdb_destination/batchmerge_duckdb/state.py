@@ -60,6 +60,10 @@ class TableState:
         """Some table of this file was prepared before."""
         return bool(self.db.execute("FROM duckdb_tables() WHERE table_name = 'batchmerge_state'").fetchall())
 
+    def others(self) -> list[str]:
+        """Other pipelines that have a row of the table."""
+        return [str(pipeline) for (pipeline,) in self.run("state_others")] if self.exists() else []
+
     def table_id(self) -> str | None:
         """The id in the table's comment, empty without one; None where there is no table."""
         schema, name = self.table.split(".")

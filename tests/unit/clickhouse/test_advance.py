@@ -78,7 +78,7 @@ def batches(count: int, size: int = 25) -> list[LandedBatch]:
     return [kit.landed(n, ranges=read, topic_ids={"t": "id"}) for n, read in enumerate(ranges, 1)]
 
 
-def advance(store: MemoryStore, table: FakeTable, refill_until: int = 0) -> Advance:
+def advance(store: MemoryStore, table: FakeTable) -> Advance:
     def insert(held: Lease, step: Step, only: Only) -> Inserted:
         for chunk in step.chunks:
             ends = store.fuse.burn()
@@ -90,7 +90,7 @@ def advance(store: MemoryStore, table: FakeTable, refill_until: int = 0) -> Adva
                 raise Killed
         return Inserted(rows=len(step.chunks))
 
-    return Advance(store, "t", "run", ("h:1",), "id", lambda _: None, insert, refill_until)
+    return Advance(store, "t", "run", ("h:1",), "id", lambda _: None, insert)
 
 
 def run(store: MemoryStore, table: FakeTable, landed: list[LandedBatch], chunk_rows: int = 10, most: int = 9) -> None:
@@ -236,7 +236,7 @@ def test_lost_state_is_filled_again_without_doubling() -> None:
         rest = newer[len(begun.batches) :] if begun else newer
         with suppress(Killed):
             steps = [*([begun] if begun else []), *cut(rest, 10, 2)]
-            advance(store, table, refill_until=3).run(lease, steps)
+            advance(store, table).run(lease or store.swap(None, Lease(refill_until=3)), steps)
         table.tokens.clear()
     assert sorted(table.rows) == expected(landed)
     assert state(shared) == (4, 0, "")

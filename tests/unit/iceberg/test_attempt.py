@@ -10,9 +10,10 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from jobs.batch import CommittedState
 from jobs.iceberg.attempt import Attempt
-from jobs.iceberg.history import read_history, state_properties, tag_name
+from jobs.iceberg.hand_over import HandOver
+from jobs.iceberg.history import History, read_history, state_properties, tag_name
 from jobs.iceberg.schema import iceberg_schema
-from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
+from resources.errors import CommitFailed, CommitStateUnknown, ConfigurationError, InvariantBroken, TableReplaced
 from resources.iceberg import IcebergCatalog
 from tests.kit.batches import committed
 
@@ -205,15 +206,44 @@ def test_named_branch_starts_where_main_is_and_leaves_main_alone(catalog: Iceber
     assert now(catalog) is None
 
 
-def test_two_pipelines_feed_one_table(catalog: IcebergCatalog) -> None:
+def test_second_pipeline_of_a_branch_is_refused(catalog: IcebergCatalog) -> None:
+    late = Attempt(catalog, NAME, "q", None)
+    write(catalog, late, MORE)
     advance(catalog, None, committed(1))
-    other = Attempt(catalog, NAME, "q", None)
-    write(catalog, other, MORE)
     theirs = committed(9, pipeline="q")
-    other.publish_append(theirs.to_properties(), state_properties(theirs, "main"))
+    with pytest.raises(ConfigurationError, match="pipeline p writes this table, so pipeline q cannot"):
+        late.publish_append(theirs.to_properties(), state_properties(theirs, "main"))
+    with pytest.raises(ConfigurationError, match="pipeline p writes"):
+        Attempt(catalog, NAME, "q", None)
+    assert ids(catalog) == [1, 2]
+    assert Attempt(catalog, NAME, "q", None, "audit").base, "another branch is another table"
+
+
+def test_pipelines_that_shared_a_table_before_go_on(catalog: IcebergCatalog) -> None:
+    advance(catalog, None, committed(1))
+    theirs = committed(9, pipeline="q")
+    with catalog.require(NAME).transaction() as transaction:
+        transaction.set_properties(state_properties(theirs, "main"))
     advance(catalog, committed(1), committed(2), MORE)
-    assert (ids(catalog), now(catalog)) == ([1, 2, 3, 3], committed(2))
-    assert read_history(catalog.require(NAME), "q", "main").committed == theirs
+    assert (ids(catalog), now(catalog)) == ([1, 2, 3], committed(2))
+
+
+def test_pipeline_that_gave_its_table_away_finds_nothing_of_it(catalog: IcebergCatalog) -> None:
+    advance(catalog, None, committed(1))
+    late = begin(catalog, committed(1))
+    write(catalog, late, MORE)
+    HandOver(catalog, NAME, "p", committed(1)).to("q")
+    with pytest.raises(ConfigurationError, match="pipeline q writes"):
+        late.publish_append(committed(2).to_properties(), state_properties(committed(2), "main"))
+    assert (ids(catalog), now(catalog)) == ([1, 2], None)
+    assert read_history(catalog.require(NAME), "p", "main") == History(None, None), "it was not rolled back"
+    theirs = committed(9, pipeline="q")
+    attempt = Attempt(catalog, NAME, "q", None)
+    write(catalog, attempt, MORE)
+    attempt.publish_append(theirs.to_properties(), state_properties(theirs, "main"))
+    HandOver(catalog, NAME, "q", theirs).to("p")
+    advance(catalog, None, committed(10))
+    assert now(catalog) == committed(10)
 
 
 def test_retention_settings_of_main_stay(catalog: IcebergCatalog) -> None:

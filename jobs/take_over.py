@@ -1,0 +1,86 @@
+"""A pipeline takes over the tables of another one that is gone, or that had another name: it goes on where that ended.
+
+It begins with a batch that reads no records and moves the offsets there, like any reset (`jobs.offset_reset`); then
+each table is handed over (`Destination.hand_over`). What dies in between is completed by doing it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jobs import offset_reset
+from jobs.batch import Batch, CommittedState
+from jobs.destinations.base import Destination
+from jobs.offset_reset import ResetState
+from jobs.pipeline import Pipeline
+from resources.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class TakeOver:
+    """
+    Attributes:
+        tables: as the other pipeline has them.
+        known, base, batch: of the reset; None where the other has no batch, or where it is done.
+    """
+
+    tables: Sequence[Destination]
+    known: ResetState
+    base: CommittedState | None = None
+    batch: Batch | None = None
+
+    def carry_out(self, pipeline: Pipeline) -> list[str]:
+        """Names of the tables that are handed over.
+
+        Raises:
+            CommitFailed: a run of one of the pipelines has committed meanwhile.
+        """
+        if self.base and self.batch:
+            offset_reset.commit(pipeline, self.known, self.base, self.batch)
+        return [table.name for table in self.tables if table.hand_over(pipeline.name)]
+
+
+def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
+    """What taking over the other pipeline's tables does.
+
+    Raises:
+        ConfigurationError: they cannot be gone on with.
+    """
+    where = f"pipeline {pipeline.name}"
+    if other == pipeline.name:
+        raise ConfigurationError("it cannot take over its own tables", where=where, remedy="name the other pipeline")
+    tables = [replace(destination, pipeline=other) for destination in pipeline.destinations()]
+    for table in tables:
+        table.settle()
+    states = {table.name: [state for state in table.states() if state] for table in tables}
+    newest = {state.commit_id: state for found in states.values() for state in found}
+    known = offset_reset.read_state(pipeline)
+    if not newest:
+        return TakeOver(tables, known)
+    if len(newest) > 1:
+        at = ", ".join(f"{name} at batch {state.batch_number}" for name, found in states.items() for state in found)
+        raise ConfigurationError(
+            f"the tables of pipeline {other} are not at the same batch: {at}",
+            where=where,
+            remedy=f"run pipeline {other} until they are, then take them over",
+        )
+    (base,) = newest.values()
+    if [batch.batch.previous_commit_id for batch in known.landed] == [base.commit_id]:
+        return TakeOver(tables, known)  # a command that died has done the first half
+    if known.current or any(known.tables.values()):
+        raise ConfigurationError(
+            f"it has batches of its own, and cannot go on where pipeline {other} ended",
+            where=where,
+            remedy="take the tables over with a pipeline that has not run yet; give it another name for that",
+        )
+    if base.spec_hash != pipeline.spec.meaning_hash:
+        raise ConfigurationError(
+            f"`changes` (key, op mapping or order) is not what pipeline {other} had",
+            where=where,
+            remedy="write it as it was; it can be changed after the tables were taken over",
+        )
+    begun = [lease.batch for table in tables for lease in table.leases()]
+    known = replace(known, highest=max(known.highest, base.batch_number, *begun))
+    gone = [tp for tp in base.offsets if tp not in known.topics.stable]
+    return TakeOver(tables, known, base, offset_reset.plan_reset(known, base, {}, gone, base.spec_hash))

@@ -1,0 +1,145 @@
+"""One pipeline writes a table: a second one is refused, and takes it over only when a person says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.take_over import plan_take_over
+from resources.errors import CommitFailed, ConfigurationError
+from tests.destinations.conftest import MakeStory
+from tests.kit import model
+from tests.kit.command import Command
+from tests.kit.flow import Flow
+from tests.kit.records import random_changes
+from tests.kit.story import Story, TableUnderTest, Target, on_targets
+
+CHAPTERS = [random_changes(seed, 20, 12, 2, bad=0.03) for seed in range(3)]
+
+
+@pytest.fixture
+def story(new_story: MakeStory) -> Story:
+    """A batch each chapter."""
+    story = new_story(partitions=2)
+    for chapter in CHAPTERS:
+        story.tell(*chapter)
+        story.land()
+    return story
+
+
+def as_another_pipeline(table: TableUnderTest) -> TableUnderTest:
+    """The same table and topic in a pipeline file of another name."""
+    old = table.story.engine
+    other = replace(old, flow=Flow(old.flow.topic, ["upsert"], overrides=old.flow.overrides))
+    return replace(table, story=Story(other, table.story.records))
+
+
+def names(table: TableUnderTest) -> str:
+    return table.engine.flow.name
+
+
+@on_targets(always="append upsert_delete")
+def test_second_pipeline_is_refused_before_it_writes_anything(target: Target, story: Story) -> None:
+    table = story.table(target)
+    table.merge_some(2)
+    other = as_another_pipeline(table)
+    other.story.land()
+    for attempt in (lambda: other.destination.prepare(dry_run=True), other.destination.prepare, other.merge):
+        with pytest.raises(ConfigurationError) as caught:
+            attempt()
+        assert f"pipeline {names(table)} writes" in caught.value.what
+        assert f"pipeline {names(other)} cannot" in caught.value.what
+        assert f"take-over {names(other)} --from {names(table)}" in (caught.value.remedy or "")
+    assert table.rows() == model.expected([r for chapter in CHAPTERS[:2] for r in chapter], target.mode)
+    table.merge()
+    assert table.rows() == model.expected(story.records, target.mode)
+    assert table.replay(1, len(CHAPTERS))
+    assert table.rows() == model.expected(story.records, target.mode)
+
+
+@on_targets(always="append upsert_delete")
+def test_of_two_pipelines_that_begin_together_one_is_refused(target: Target, story: Story) -> None:
+    table = story.table(target)
+    other = as_another_pipeline(table)
+    other.story.land()
+    table.destination.prepare()
+    with pytest.raises(ConfigurationError, match="writes this table"):  # noqa: PT012  # at either step
+        other.destination.prepare()
+        pipeline, late = other.engine.pipeline, other.destination
+        context, batches = pipeline.merge_context(late), pipeline.intermediate.landed().batches
+        table.merge()
+        late.merge(context, None, batches)
+    table.merge()
+    assert table.rows() == model.expected(story.records, target.mode)
+
+
+@on_targets(always="append upsert_delete")
+def test_renamed_pipeline_goes_on_where_it_ended(target: Target, story: Story, batchmerge: Command) -> None:
+    table = story.table(target)
+    table.merge()
+    sleeping, committed = table.destination, table.destination.committed()
+    assert committed
+    renamed = as_another_pipeline(table)
+
+    def take_over(*options: str) -> tuple[int, str]:
+        return batchmerge(renamed.engine, "offsets", "take-over", "", "--from", names(table), *options)
+
+    code, said = take_over()
+    assert (code, "Nothing was changed" in said, f"batch {len(CHAPTERS)}" in said) == (0, True, True), said
+    assert table.destination.committed() == committed
+    code, said = take_over("--yes")
+    assert (code, "Done" in said) == (0, True), said
+
+    story.tell(*random_changes(9, 20, 12, 2))
+    landed = story.land()
+    with pytest.raises((ConfigurationError, CommitFailed)):
+        sleeping.merge(table.engine.pipeline.merge_context(sleeping), committed, landed)
+    with pytest.raises(ConfigurationError, match=f"pipeline {names(renamed)} writes"):
+        table.merge()
+    (first,) = renamed.story.land()
+    assert first.number == len(CHAPTERS) + 2, "numbers go on after the batch that took the table over"
+    renamed.merge()
+    assert table.rows() == model.expected(story.records, target.mode)
+    assert renamed.replay(first.number, first.number)
+    assert table.rows() == model.expected(story.records, target.mode)
+    assert renamed.verify().wrong == []
+
+
+@on_targets("upsert", always="upsert")
+def test_take_over_that_died_is_completed(target: Target, story: Story) -> None:
+    table = story.table(target)
+    table.merge()
+    renamed = as_another_pipeline(table)
+    planned = plan_take_over(renamed.engine.pipeline, names(table))
+    replace(planned, tables=()).carry_out(renamed.engine.pipeline)
+    again = plan_take_over(renamed.engine.pipeline, names(table))
+    assert again.batch is None
+    assert again.carry_out(renamed.engine.pipeline) == [renamed.destination.name]
+    assert plan_take_over(renamed.engine.pipeline, names(table)).carry_out(renamed.engine.pipeline) == []
+    renamed.merge()
+    assert table.rows() == model.expected(story.records, target.mode)
+
+
+@on_targets("upsert", always="upsert")
+def test_take_over_that_would_lose_something_is_refused(target: Target, story: Story) -> None:
+    table = story.table(target)
+    table.merge_some(2)
+    renamed = as_another_pipeline(table)
+    changed = replace(
+        renamed,
+        story=renamed.story.edited(
+            changes={
+                "key": {"columns": ["id", "name"], "source": "value"},
+                "order_by": "arrival",
+                "op": {"field": "op"},
+            }
+        ),
+    )
+    with pytest.raises(ConfigurationError, match="`changes`"):
+        plan_take_over(changed.engine.pipeline, names(table))
+    renamed.story.land()
+    with pytest.raises(ConfigurationError, match="batches of its own"):
+        plan_take_over(renamed.engine.pipeline, names(table))
+    with pytest.raises(ConfigurationError, match="its own tables"):
+        plan_take_over(table.engine.pipeline, names(table))
