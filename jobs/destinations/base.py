@@ -186,7 +186,7 @@ class Destination(ABC):
         From then on this pipeline is refused, a run of it too that only sleeps (`jobs.take_over`).
 
         Raises:
-            ConfigurationError: a batch is half done, or rows could not be told apart any more.
+            ConfigurationError: a batch is half done, or rows could not be distinguished any more.
         """
 
     @abstractmethod
