@@ -144,7 +144,7 @@ class Pipeline:
         )
 
     def _with_sampled_key(self) -> PipelineSpec | None:
-        return sampled_key(self.spec, self.kafka, self._topics(), Registries(self.registries()))
+        return sampled_key(self.spec, self.kafka, self._topics(), Registries(self.registries()), self.taking)
 
     def _topics(self) -> list[str]:
         return self.kafka.topics(self.spec.source.topics, self.spec.source.pattern, self.spec.own_topics)

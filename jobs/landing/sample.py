@@ -43,7 +43,7 @@ def sampled_columns(
 
 
 def sampled_key(
-    spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries
+    spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries, taking: Taking
 ) -> PipelineSpec | None:
     """The pipeline with the key that records have (`jobs.spec.added_columns.key_is_open`); None where there are none.
 
@@ -66,7 +66,19 @@ def sampled_key(
                 where="source.key",
                 remedy="declare `source.key.columns` and `changes.key`, or use `for_each: topic`",
             )
-    return key_found(spec, sum(keys.values(), NOTHING_FOUND))
+    made = key_found(spec, sum(keys.values(), NOTHING_FOUND), taking)
+    for topic, decoded in _sampled(made, "key", kafka, topics, registries):
+        if len(decoded.errors) == len(decoded.values) > len(sampled[topic].errors):
+            assert made.source.key is not None
+            kinds = ", ".join(f"{name} {kind}" for name, kind in made.source.key.columns.items())
+            raise ConfigurationError(
+                f"the newest keys do not fit the tables that are there, whose key is {kinds}: "
+                f"{next(iter(decoded.errors.values())).message}",
+                where=f"topic {topic}",
+                remedy="write to new tables; or declare `source.key.columns` and `changes.key` (a column of type "
+                "`text` takes numbers, too)",
+            )
+    return made
 
 
 def sampled_names(

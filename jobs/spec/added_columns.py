@@ -49,20 +49,30 @@ def with_key(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpec:
     return spec.model_copy(update={"source": spec.source.model_copy(update={"key": key}), "changes": changes})
 
 
-def key_found(spec: PipelineSpec, found: FoundFields) -> PipelineSpec:
+def key_found(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_nothing) -> PipelineSpec:
     """The pipeline with the key that records have, by the same rules as if the file declared it.
+
+    Args:
+        taking: what tables that are there take: a column that one has is of its type, and required where that is.
 
     Raises:
         ConfigurationError: it breaks one of them, or there is none.
     """
-    known = set(mistakes(spec))
-    # A source may widen its key, and tables cannot: so it has room from the first batch on.
-    columns = [
-        pa.field(path[-1], pa.int64() if one.type == pa.int32() else one.type)
-        for path, one in found.by_path.items()
-        if one.type is not None
-    ]
+    assert spec.source.key is not None, "the key is open"
+    known, whole = set(mistakes(spec)), (spec.source.key.column,) if spec.source.key.column else ()
+    tables = taking({(*whole, *path)[0] for path in found.by_path}) if found else {}
     problems = [f"no column can have {shown(path)}" for path, one in found.by_path.items() if one.type is None]
+    columns = list[pa.Field]()
+    for path, one in found.by_path.items():
+        # A source may widen its key, and tables cannot: so it has room from the first batch on.
+        kind, at = pa.int64() if one.type == pa.int32() else one.type, (*whole, *path)
+        try:
+            fitting = fitted(kind, at, tables)
+        except ConfigurationError as problem:
+            problems.append(f"{shown(path)}: {problem.what}")
+            continue
+        if fitting is not None:
+            columns.append(pa.field(path[-1], fitting, not is_required(at, tables)))
     made = with_key(spec, columns) if columns else spec
     problems += [mistake.what for mistake in mistakes(made) if mistake not in known]
     if problems or not columns:

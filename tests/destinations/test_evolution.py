@@ -10,7 +10,7 @@ import pytest
 from jobs import failpoints
 from jobs.destinations.registry import kinds
 from jobs.spec.changes import Key
-from resources.errors import SchemaRefused
+from resources.errors import ConfigurationError, SchemaRefused
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.interrupting import die_at_each
@@ -185,6 +185,47 @@ def test_table_that_is_there_says_what_its_columns_are(target: Target, new_story
     columns = table.engine.pipeline.spec.source.value.columns
     assert columns["price"] == "double"
     assert columns["need"] == ("long not null" if requires else "long")
+
+
+@pytest.mark.parametrize("kind", ["int", "decimal(12,0) not null"])
+@on_targets("append", "upsert_delete", always="upsert_delete")
+def test_table_that_is_there_says_what_its_key_is(target: Target, kind: str, new_story: MakeStory) -> None:
+    """It is narrower, or wider, than the keys of records are taken for."""
+    story = new_story()
+    declared = {"format": "json", "columns": {"id": kind}}
+    made = story.reading({**COLUMNS, "id": kind}, key=declared).table(target)
+    made.destination.prepare()
+    there = made.destination.takes(["id"])["id"].type
+    story = story.reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
+    table = made.under(story)
+    story.tell(put(1), put(2), put(1, name="newer"), Record(0, 3, "no JSON"))
+    table.engine.land()
+    table.merge()
+    found = {row["id"]: row["name"] for row in table.select("id", "name")}
+    assert found == {1: "newer", 2: found[2]}
+    story.tell(Record(0, 2, None))
+    table.engine.land()
+    table.merge()
+    assert len(table.select("id")) == (3 if target.mode == "append" else 1)
+    assert made.destination.takes(["id"])["id"].type == there
+    assert table.replay(1, 2)
+    assert len(table.select("id")) == (3 if target.mode == "append" else 1)
+
+
+@on_targets("upsert_delete")
+def test_key_that_a_table_cannot_have_is_refused_before_anything_is_landed(
+    target: Target, new_story: MakeStory
+) -> None:
+    story = new_story()
+    declared = {"format": "json", "columns": {"id": "string"}}
+    made = story.reading({**COLUMNS, "id": "string"}, key=declared).table(target)
+    made.destination.prepare()
+    open_ = story.reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
+    story.tell(put(1))
+    with pytest.raises(ConfigurationError, match="do not fit the tables .* key is id string.*: ") as caught:
+        made.under(open_).engine.land()
+    assert "source.key.columns" in (caught.value.remedy or "")
+    assert made.engine.pipeline.intermediate.landed().batches == []
 
 
 METADATA = [

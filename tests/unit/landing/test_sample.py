@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobs.destinations.takes import takes_nothing
 from jobs.landing import sample
 from jobs.landing.registry_schemas import Registries
 from resources.errors import ConfigurationError
@@ -23,4 +24,4 @@ def test_keys_that_bring_no_columns_say_why(monkeypatch: pytest.MonkeyPatch, key
     )
     kafka: Any = None
     with pytest.raises(ConfigurationError, match=said):
-        sample.sampled_key(spec, kafka, ["t"], Registries())
+        sample.sampled_key(spec, kafka, ["t"], Registries(), takes_nothing)
