@@ -222,7 +222,7 @@ def test_key_that_a_table_cannot_have_is_refused_before_anything_is_landed(
     made.destination.prepare()
     open_ = story.reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
     story.tell(put(1))
-    with pytest.raises(ConfigurationError, match="do not fit the tables .* key is id string.*: ") as caught:
+    with pytest.raises(ConfigurationError, match=r"do not fit the tables .* key is id string.*: ") as caught:
         made.under(open_).engine.land()
     assert "source.key.columns" in (caught.value.remedy or "")
     assert made.engine.pipeline.intermediate.landed().batches == []
