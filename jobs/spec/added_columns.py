@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobs.destinations.registry import kind_of
-from jobs.destinations.takes import Taking, fitted, is_required, takes_nothing
+from jobs.destinations.takes import Takes, Taking, fitted, is_required, takes_nothing
 from jobs.schema.found_fields import FoundFields, Path, field_paths, inside, shown, without_paths
 from jobs.schema.renaming import Renaming
 from jobs.schema.types import as_text, parse_columns
@@ -152,7 +152,7 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
         if len(todo[0]) == MOST_ADDED:
             refused[shown(path)] = f"more than {MOST_ADDED} new fields in one batch"
             continue
-        wild = one.type is None or (pa.types.is_nested(one.type) and not nested)
+        wild = one.type is None or (pa.types.is_nested(one.type) and not (nested or _is_nested_in(tables, path)))
         kind = pa.string() if wild else one.type
         try:
             kind = kind if path in brought else fitted(kind, path, tables)
@@ -184,6 +184,11 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
             else:
                 todo.append([_column(path, pa.string(), is_required(path, tables))])
     return Additions(spec, added, refused, columns_text(present))
+
+
+def _is_nested_in(tables: Mapping[str, Mapping[str, Takes]], path: Path) -> bool:
+    """Whether a table that is there has a nested column there: its values are never null, or it would have none."""
+    return len(path) == 1 and any(path[0] in c and pa.types.is_nested(c[path[0]].type) for c in tables.values())
 
 
 def _at(fields: Sequence[pa.Field], path: Path) -> pa.Field | None:

@@ -40,8 +40,12 @@ def _named_columns(spec: PipelineSpec) -> Iterator[Mistake]:
     for number, table in enumerate(spec.tables):
         known = [column.name for column in row_columns(spec, table.metadata_columns)]
         for path, name in table.named_columns():
-            if not table.has_column(name, known):
-                yield unknown_column(("tables", number, *path), name, known, "the table", path[-1] == name)
+            if table.has_column(name, known):
+                continue
+            unknown = unknown_column(("tables", number, *path), name, known, "the table", path[-1] == name)
+            if spec.source.value.takes_new_columns and unknown.remedy.startswith("name one of"):
+                unknown = replace(unknown, remedy="declare it in `source.value.columns`: records bring the others")
+            yield unknown
 
 
 def _options_of_kinds(spec: PipelineSpec) -> Iterator[Mistake]:

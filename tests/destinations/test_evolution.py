@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from jobs import failpoints
+from jobs.dead_letters.retry import retry
 from jobs.destinations.registry import kinds
 from jobs.spec.changes import Key
 from resources.errors import ConfigurationError, SchemaRefused
@@ -267,3 +268,27 @@ def test_key_and_headers_are_columns_where_they_are_asked_for(target: Target, wi
     ]
     if structs:
         assert sum(with_headers.engine.flow.topic in str(row["origin"]) for row in table.select("origin")) == 2
+
+
+@on_targets(always="upsert_delete")
+def test_field_that_changes_its_type_is_a_dead_letter_until_it_has_another_column(
+    target: Target, new_story: MakeStory
+) -> None:
+    story = new_story().reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
+    story.tell(put(1, price=5))
+    story.land()
+    story.tell(put(2, price="12 EUR"), put(3, price=7))
+    (landed,) = story.land()
+    assert (landed.counts.landed, landed.counts.quarantined) == (1, 1)
+    table = story.table(target)
+    table.merge()
+    value = {"format": "json", "rename": {"price": "price_text"}}
+    renamed = story.reading({}, value=value, key={"format": "json"})
+    now = table.under(renamed)
+    assert retry(now.engine.pipeline).recovered == 0, "no batch has brought the column yet"
+    story.tell(put(4, price="9 EUR"))
+    now.engine.land()
+    assert retry(now.engine.pipeline).recovered == 1
+    now.merge()
+    found = {row["id"]: (row["price"], row["price_text"]) for row in now.select("id", "price", "price_text")}
+    assert found == {1: (5, None), 2: (None, "12 EUR"), 3: (7, None), 4: (None, "9 EUR")}

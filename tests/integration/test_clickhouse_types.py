@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from jobs import protocol
+from jobs.verify.reconciliation import reconcile
 from resources.clickhouse import ClickHouseServer
 from resources.connections import Connections
 from resources.errors import SchemaRefused
@@ -276,3 +277,52 @@ def test_schema_follows_the_file_by_the_rules(connections: Connections, topic: C
     flow.overrides["tables"][0]["column_types"] = {"a": "UInt8"}  # type: ignore[index]
     with pytest.raises(SchemaRefused, match=r"column a is Nullable\(Int64\) in the table and UInt8 in the file"):
         flow.pipeline(connections).destinations()[0].prepare()
+
+
+def test_fields_inside_a_column_come_and_widen(connections: Connections, topic: Callable[..., str]) -> None:
+    columns = {"s": "struct<x: int>", "l": "array<struct<x: long>>", "m": "map<string,struct<x: long>>"}
+    flow = _flow(topic(), columns, {}, mode="upsert_delete")
+    flow.overrides["source"]["value"]["unknown_fields"] = "add"  # type: ignore[index]
+    old: dict[str, object] = {"s": {"x": 1}, "l": [{"x": 2}], "m": {"k": {"x": 3}}}
+    _produce(connections, flow.topic, [old])
+    _advance(connections, flow)
+    new: dict[str, object] = {"s": {"x": 4, "y": "a"}, "l": [{"x": 5, "y": {"z": 1}}], "m": {"k": {"x": 6, "y": 0.5}}}
+    _produce(connections, flow.topic, [old, new])
+    _advance(connections, flow)
+    flow.overrides["source"]["value"]["columns"]["s"] = "struct<x: long>"  # type: ignore[index]
+    (said,) = flow.pipeline(connections).destinations()[0].prepare(dry_run=True)
+    assert said.endswith("widen s.x from int to long")
+    _produce(connections, flow.topic, [old, new, {**old, "s": {"x": 2**40}}])
+    _advance(connections, flow)
+    (server,) = servers(connections)
+    query = f"SELECT toString(s) AS s, toString(l) AS l, toString(m) AS m FROM {flow.table('upsert_delete')} FINAL"
+    assert [tuple(row.values()) for row in server.rows(f"{query} ORDER BY id")] == [
+        ("(1,NULL)", "[(2,NULL)]", "{'k':(3,NULL)}"),
+        ("(4,'a')", "[(5,'{\"z\":1}')]", "{'k':(6,0.5)}"),
+        (f"({2**40},NULL)", "[(2,NULL)]", "{'k':(3,NULL)}"),
+    ]
+    pipeline = flow.pipeline(connections)
+    assert reconcile(pipeline, pipeline.destinations()[0], 0).wrong == []
+
+
+def test_open_columns_follow_nested_ones_that_are_there(connections: Connections, topic: Callable[..., str]) -> None:
+    """Of a table that somebody else has made, with a field more than records have."""
+    flow = _flow(topic(), {}, {}, null_collections="empty")
+    flow.overrides["source"]["value"] = {"format": "json"}  # type: ignore[index]
+    (server,) = servers(connections)
+    table = flow.table("append")
+    server.execute(f"CREATE DATABASE IF NOT EXISTS {table.split('.')[0]}")
+    server.execute(
+        f"CREATE TABLE {table} (id Int64, s Tuple(x Nullable(Int64), theirs String), l Array(Nullable(Int64))) "
+        "ENGINE = MergeTree ORDER BY id SETTINGS non_replicated_deduplication_window = 1000",
+        settings={"flatten_nested": 0},
+    )
+    server.execute(f"INSERT INTO {table} VALUES (-1, (7, 'kept'), [1])")
+    _produce(connections, flow.topic, [{"s": {"x": 1}, "l": [1, 2]}, {"s": {"x": 2, "y": "new"}}, {"l": "none"}])
+    _advance(connections, flow)
+    found = server.rows(f"SELECT id, toString(s) AS s, l FROM {table} ORDER BY id")
+    assert [tuple(row.values()) for row in found] == [
+        (-1, "(7,'kept',NULL)", [1]),
+        (0, "(1,'',NULL)", [1, 2]),
+        (1, "(2,'','new')", []),
+    ]

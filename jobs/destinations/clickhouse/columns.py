@@ -21,17 +21,14 @@ overflow), the value is converted back and must be the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 
-from jobs.destinations.takes import Takes
 from jobs.spec.columns import RowColumn
 from sql import quote
 
-_SCALARS = {
+SCALARS = {
     pa.bool_(): "Bool",
     pa.int32(): "Int32",
     pa.int64(): "Int64",
@@ -43,7 +40,7 @@ _SCALARS = {
     pa.timestamp("us", "UTC"): "DateTime64(6, 'UTC')",
     pa.timestamp("us"): "DateTime64(6, 'UTC')",
 }
-_ARROW = {name: kind for kind, name in reversed(_SCALARS.items())}
+ARROW = {name: kind for kind, name in reversed(SCALARS.items())}
 
 
 @dataclass(frozen=True)
@@ -94,29 +91,8 @@ def clickhouse_type(kind: pa.DataType, nullable: bool) -> str:
     if pa.types.is_struct(kind):
         fields = [kind.field(n) for n in range(kind.num_fields)]
         return f"Tuple({', '.join(f'{_name(f.name)} {clickhouse_type(f.type, f.nullable)}' for f in fields)})"
-    name = f"Decimal({kind.precision}, {kind.scale})" if pa.types.is_decimal(kind) else _SCALARS[kind]
+    name = f"Decimal({kind.precision}, {kind.scale})" if pa.types.is_decimal(kind) else SCALARS[kind]
     return f"Nullable({name})" if nullable else name
-
-
-def arrow_type(name: str) -> tuple[pa.DataType, bool] | None:
-    """Declared type and nullability of a scalar ClickHouse type; None where no declared type has it."""
-    nullable = name.startswith("Nullable(")
-    bare = name.removeprefix("Nullable(").removesuffix(")") if nullable else name
-    decimal = re.fullmatch(r"Decimal\((\d+), (\d+)\)", bare)
-    if decimal and int(decimal[1]) <= 38:
-        return pa.decimal128(int(decimal[1]), int(decimal[2])), nullable
-    return (_ARROW[bare], nullable) if bare in _ARROW else None
-
-
-def taken(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes]:
-    """What the columns of these names take, by their types: those that a declared type has."""
-    known = {name: arrow_type(present[name]) for name in names if name in present}
-    return {name: Takes(*found, also=partial(_are_one, found[0])) for name, found in known.items() if found}
-
-
-def _are_one(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Text and bytes, times with and without a zone."""
-    return kind in _SCALARS and _SCALARS.get(other) == _SCALARS[kind]
 
 
 def _name(field: str) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from jobs.connect_import.known import NOT_NULL, KnownTable
 from jobs.destinations.clickhouse.columns import clickhouse_type
+from jobs.destinations.clickhouse.present_types import parts
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import describe
 from jobs.destinations.clickhouse.window import Window, for_new_table, windows
@@ -63,7 +64,7 @@ def known(server: ClickHouseServer, table: str) -> KnownTable | None:
 
 def declared_type(text: str) -> str | None:
     """The type of a pipeline file for a column of this type, `not null` in it; None: it has none."""
-    name, arguments = _parts(text)
+    name, arguments = parts(text)
     if name == "SimpleAggregateFunction":
         return declared_type(arguments[1])
     if name in ("Nullable", "LowCardinality"):
@@ -92,20 +93,6 @@ def _nested(name: str, arguments: list[str]) -> str | None:
     if name == "Array":
         return f"array<{kinds[0]}>"
     return f"map<{kinds[0].removesuffix(NOT_NULL)},{kinds[1]}>"
-
-
-def _parts(text: str) -> tuple[str, list[str]]:
-    """`Map(String, Array(Int8))`: its name and its arguments."""
-    name, _, rest = text.strip().partition("(")
-    parts, depth, quoted = [""], 0, False
-    for sign in rest.removesuffix(")"):
-        quoted ^= sign == "'"
-        depth += 0 if quoted else (sign == "(") - (sign == ")")
-        if sign == "," and not depth and not quoted:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return name, [part.strip() for part in parts if part.strip()]
 
 
 def usual(column: pa.Field) -> str:

@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Destination
 from jobs.destinations.clickhouse import tables, window
-from jobs.destinations.clickhouse.columns import taken
 from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.maintain import clean_up
 from jobs.destinations.clickhouse.merge import merge, replay
 from jobs.destinations.clickhouse.prepare import prepare
+from jobs.destinations.clickhouse.present_types import taken
 from jobs.destinations.clickhouse.read import ClickHouseReader, ClickHouseValues
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.side_table import SideTable

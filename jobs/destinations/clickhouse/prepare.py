@@ -60,7 +60,7 @@ def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
         )
     changes = tables.plan_changes(shard.server, shard.layout, present)
     if not dry_run:
-        tables.apply_changes(shard.server, shard.layout, changes)
+        tables.apply_changes(shard.server, shard.layout, present, changes)
         _prepare_side_table(shard)
     return [f"{shard.where}: {change}" for change in changes]
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobs.destinations.clickhouse.columns import Column, arrow_type, clickhouse_type, table_column
+from jobs.destinations.clickhouse.columns import Column, clickhouse_type, table_column
+from jobs.destinations.clickhouse.present_types import arrow_type, declared_part, evolved
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.evolution import AddColumn, SchemaChange, plan_evolution
 from jobs.spec.columns import row_columns
@@ -205,24 +206,17 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
             there.append(pa.field(column.name, column.arrow, column.nullable))
             continue
         declared = None if column.declared else arrow_type(found)
-        nested = pa.types.is_nested(column.arrow) and not column.declared
-        if declared is None and not nested:
+        if declared is None:
             raise SchemaRefused(
                 f"column {column.name} is {found} in the table and {column.type} in the file",
                 where=where,
-                remedy="name the table's type in `column_types`, or change the table by hand",
+                remedy="declare the column, and name the table's type in `column_types`; or change the table by hand",
             )
-        if declared is None:
-            raise SchemaRefused(
-                f"column {column.name} is {found} in the table and {column.type} in the file; fields inside a column "
-                "are not changed in ClickHouse",
-                where=where,
-                remedy="change the table by hand, or declare the columns as they are",
-            )
-        there.append(pa.field(column.name, *declared))
+        kind, nullable = declared
+        there.append(pa.field(column.name, declared_part(kind, column.arrow), nullable))
     wanted = pa.schema([pa.field(c.name, c.arrow, c.nullable) for c in layout.columns])
     changes = plan_evolution(where, pa.schema(there), wanted, layout.table.evolve)
-    fixed = [str(c) for c in changes if c.path[0] in present.sorting_columns and not isinstance(c, AddColumn)]
+    fixed = [str(c) for c in changes if c.path[0] in present.sorting_columns and not _is_new(c)]
     if fixed:
         raise SchemaRefused(
             f"{'; '.join(fixed)}: ClickHouse does not change columns of the sorting key",
@@ -232,23 +226,35 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
     return changes
 
 
-def apply_changes(server: ClickHouseServer, layout: Layout, changes: Sequence[SchemaChange]) -> None:
+def apply_changes(server: ClickHouseServer, layout: Layout, present: Present, changes: Sequence[SchemaChange]) -> None:
     """Changes the table's columns in one statement, and waits until it is done."""
     by_name = {c.name: c for c in layout.columns}
     verbs: dict[str, tuple[str, str, str]] = {}
     for change in changes:
         column = by_name[change.path[0]]
-        if isinstance(change, AddColumn):
+        if _is_new(change):
             # Rows that are there have no value, which must not look like one.
             kind = column.type if column.declared else clickhouse_type(column.arrow, True)
             verbs[column.name] = ("ADD COLUMN IF NOT EXISTS", column.name, kind)
         else:
-            verbs[column.name] = ("MODIFY COLUMN", column.name, column.type)
+            verbs[column.name] = ("MODIFY COLUMN", column.name, _changed(column, present.types[column.name]))
     if verbs:
         sql = render(
             "clickhouse", "table_change", table=layout.path, cluster=layout.cluster, changes=list(verbs.values())
         )
         server.execute(sql, settings={"mutations_sync": 1, "alter_sync": 2, "flatten_nested": 0})
+
+
+def _is_new(change: SchemaChange) -> bool:
+    return isinstance(change, AddColumn) and len(change.path) == 1
+
+
+def _changed(column: Column, found: str) -> str:
+    """The type that takes the column's values and those that are there; fields that the file does not have stay."""
+    there = arrow_type(found)
+    if there is None or not pa.types.is_nested(there[0]):
+        return column.type
+    return clickhouse_type(evolved(there[0], column.arrow), column.nullable)
 
 
 def missing_origin(layout: Layout, present: Present) -> list[str]:

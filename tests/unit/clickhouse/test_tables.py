@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from jobs.destinations.clickhouse.columns import Column, arrow_type, clickhouse_type
+from jobs.destinations.clickhouse.columns import Column, clickhouse_type
+from jobs.destinations.clickhouse.present_types import arrow_type, evolved
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Layout, creation
 from jobs.destinations.clickhouse.window import for_new_table, needed
@@ -75,8 +76,20 @@ def test_append_tables_carry_coordinates() -> None:
 def test_default_types(declared: str, expected: str) -> None:
     kind, nullable = parse_type(declared)
     assert clickhouse_type(kind, nullable) == expected
-    if not pa.types.is_nested(kind):
-        assert arrow_type(expected) == (kind, nullable)
+    assert arrow_type(expected) == (kind, nullable)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("struct<a: int, b: long not null>", "struct<c: date, a: long>", "struct<a: long, b: long not null, c: date>"),
+        ("array<struct<a: int>>", "array<struct<a: int, b: text>>", "array<struct<a: int, b: string>>"),
+        ("map<string,array<float>>", "map<string,array<double>>", "map<string,array<double>>"),
+        ("struct<a: struct<b: long>>", "struct<a: struct<b: int not null>>", "struct<a: struct<b: long>>"),
+    ],
+)
+def test_what_a_nested_column_becomes(old: str, new: str, expected: str) -> None:
+    assert evolved(parse_type(old)[0], parse_type(new)[0]) == parse_type(expected)[0]
 
 
 def test_window_counts_parts() -> None:

@@ -1,0 +1,106 @@
+"""What the type of a column that is there is in a pipeline file. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from functools import partial
+
+import pyarrow as pa
+
+from jobs.destinations.clickhouse.columns import ARROW, SCALARS
+from jobs.destinations.takes import Takes
+from jobs.evolution import plain
+from jobs.schema.types import is_wider
+
+
+def arrow_type(name: str) -> tuple[pa.DataType, bool] | None:
+    """Declared type and nullability of a ClickHouse type that a declared type has; None for any other.
+
+    Arrays, maps and tuples count as nullable: what becomes of null is `null_collections`.
+    """
+    outer, arguments = parts(name)
+    if outer in ("Array", "Map", "Tuple"):
+        nested = _nested(outer, arguments)
+        return (nested, True) if nested is not None else None
+    nullable = outer == "Nullable"
+    bare = arguments[0] if nullable else name.strip()
+    decimal = re.fullmatch(r"Decimal\((\d+), (\d+)\)", bare)
+    if decimal and int(decimal[1]) <= 38:
+        return pa.decimal128(int(decimal[1]), int(decimal[2])), nullable
+    return (ARROW[bare], nullable) if bare in ARROW else None
+
+
+def _nested(outer: str, arguments: list[str]) -> pa.DataType | None:
+    named = [re.fullmatch(r"(`(?:[^`\\]|\\.)+`|\w+) (.+)", argument, re.DOTALL) for argument in arguments]
+    if outer == "Tuple" and not all(named):
+        return None
+    inner = [
+        arrow_type(match[2] if outer == "Tuple" and match else a) for match, a in zip(named, arguments, strict=True)
+    ]
+    if None in inner:
+        return None
+    kinds = [found for found in inner if found]
+    if outer == "Array":
+        return pa.list_(pa.field("element", *kinds[0]))
+    if outer == "Map":
+        return pa.map_(kinds[0][0], pa.field("value", *kinds[1]))
+    names = [re.sub(r"\\(.)", r"\1", match[1].strip("`")) for match in named if match]
+    return pa.struct([pa.field(name, *kind) for name, kind in zip(names, kinds, strict=True)])
+
+
+def taken(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes]:
+    """What the columns of these names take, by their types: those that a declared type has."""
+    known = {name: arrow_type(present[name]) for name in names if name in present}
+    return {name: Takes(*found, also=partial(_are_one, found[0])) for name, found in known.items() if found}
+
+
+def _are_one(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Text and bytes, times with and without a zone."""
+    return kind in SCALARS and SCALARS.get(other) == SCALARS[kind]
+
+
+def parts(text: str) -> tuple[str, list[str]]:
+    """`Map(String, Array(Int8))`: its name and its arguments."""
+    name, _, rest = text.strip().partition("(")
+    found, depth, quoted = [""], 0, ""
+    for sign in rest.removesuffix(")"):
+        if sign in "'`" and quoted in ("", sign):
+            quoted = "" if quoted else sign
+        depth += 0 if quoted else (sign == "(") - (sign == ")")
+        if sign == "," and not depth and not quoted:
+            found.append("")
+        else:
+            found[-1] += sign
+    return name, [part.strip() for part in found if part.strip()]
+
+
+def declared_part(old: pa.DataType, new: pa.DataType) -> pa.DataType:
+    """The type without fields in it that the other one does not have: these are the table's own, and have defaults."""
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        wanted = {f.name: f.type for f in new}
+        return pa.struct([f.with_type(declared_part(f.type, wanted[f.name])) for f in old if f.name in wanted])
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return pa.list_(old.value_field.with_type(declared_part(old.value_type, new.value_type)))
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        return pa.map_(old.key_type, old.item_field.with_type(declared_part(old.item_type, new.item_type)))
+    return old
+
+
+def evolved(old: pa.DataType, new: pa.DataType) -> pa.DataType:
+    """The type of a column for its rows and those of a new type that the rules of evolution allow."""
+    old, new = plain(old), plain(new)
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        wanted = {f.name: f for f in new}
+        kept = [_evolved(f, wanted[f.name]) if f.name in wanted else f for f in old]
+        known = {f.name for f in old}
+        return pa.struct([*kept, *(f.with_nullable(True) for f in new if f.name not in known)])
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return pa.list_(_evolved(old.value_field, new.value_field))
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        return pa.map_(old.key_type, _evolved(old.item_field, new.item_field))
+    return new if is_wider(old, new) else old
+
+
+def _evolved(old: pa.Field, new: pa.Field) -> pa.Field:
+    return pa.field(old.name, evolved(old.type, new.type), old.nullable or new.nullable)
