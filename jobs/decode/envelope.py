@@ -53,8 +53,8 @@ class EnvelopeRules:
         """Why a value that is left out makes a bad record: also where the column `may_stay`, in a new row."""
         what = f"column {column}: the change does not bring its value"
         if column in self.may_stay:
-            keyed = "where its primary key was changed, the source has to send it again"
-            return f"{what}, and a new row has none to keep; {keyed}"
+            keyed = "where its primary key was changed, let Debezium send the row again (incremental snapshot)"
+            return f"{what}, and a new row has none to keep; {keyed}; REPLICA IDENTITY FULL sends all values"
         return f"{what}, and a key column or one that is `not null` keeps none" if self.may_stay else what
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +202,98 @@ def test_registry_that_is_down_lands_nothing_until_it_is_back(
     back = Engine(engine.flow, with_registry(connections, registry), spark)
     assert [b.number for b in back.advance()] == [1]
     assert back.read("append") == [(1, "a", 1.0)]
+
+
+ORDER = """syntax = "proto3"; package shop;
+message Order {
+  enum State { NEW = 0; PAID = 1; }
+  message Line { string sku = 1; optional int32 count = 2; }
+  int64 id = 1; optional string name = 2; State state = 3; Line first = 4; repeated Line lines = 5;
+  map<string, double> sums = 6; uint64 big = 7;
+}"""
+NEWER_ORDER = ORDER.replace("uint64 big = 7;", "uint64 big = 7; optional bool paid = 8;")
+ORDER_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "name": {"type": ["string", "null"]},
+        "state": {"enum": ["NEW", "PAID"]},
+        "first": {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}}},
+        "lines": {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}}}},
+        "at": {"type": "string", "format": "date-time"},
+    },
+}
+NEWER_ORDER_SCHEMA = {**ORDER_SCHEMA, "properties": {**ORDER_SCHEMA["properties"], "paid": {"type": "boolean"}}}  # type: ignore[dict-item]
+
+
+def an_order(schema: str, schema_id: int, **fields: Any) -> bytes:
+    made = message_class(Messages(compiled((schema,), ("",))).named("shop.Order"))(**fields)
+    return framed(schema_id, b"\x00" + made.SerializeToString())
+
+
+def test_protobuf_of_a_registry_brings_all_columns(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], registry: str
+) -> None:
+    name = topic("orders-proto")
+    older, newer = (register(registry, f"{name}-{n}", text, "PROTOBUF") for n, text in enumerate((ORDER, NEWER_ORDER)))
+    first = an_order(
+        ORDER, older, id=1, name="a", state=1, first={"sku": "x", "count": 2}, sums={"k": 0.5}, big=2**64 - 1
+    )
+    second = an_order(NEWER_ORDER, newer, id=2, lines=[{"sku": "y"}, {"sku": "z", "count": 3}], paid=True)
+    engine, rows = without_columns(name, {"format": "protobuf"}, with_registry(connections, registry), spark)
+    tell(connections, {name: [first]})
+    assert [(b.counts.landed, b.counts.quarantined) for b in engine.advance()] == [(1, 0)]
+    tell(connections, {name: [second, framed(newer, b"\x00\xff"), first]})
+    assert [(b.counts.landed, b.counts.quarantined) for b in engine.advance()] == [(2, 1)]
+    assert engine.pipeline.spec.source.value.columns == {
+        "id": "long", "name": "text", "state": "text", "first": "struct<sku: text, count: int>",
+        "lines": "array<struct<sku: text, count: int>>", "sums": "map<string,double>", "big": "decimal(20,0)",
+        "paid": "boolean",
+    }  # fmt: skip
+    one = {"id": 1, "name": "a", "state": "PAID", "first": {"sku": "x", "count": 2}, "lines": [], "sums": [("k", 0.5)],
+           "big": Decimal(2**64 - 1), "paid": None}  # fmt: skip
+    two = {"id": 2, "name": None, "state": "NEW", "first": None,
+           "lines": [{"sku": "y", "count": None}, {"sku": "z", "count": 3}], "sums": [], "big": Decimal(0),
+           "paid": True}  # fmt: skip
+    assert rows() == [one, one, two]
+
+
+def test_json_schema_of_a_registry_brings_all_columns(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], registry: str
+) -> None:
+    name = topic("orders-json")
+    schemas = (ORDER_SCHEMA, NEWER_ORDER_SCHEMA)
+    older, newer = (register(registry, f"{name}-{n}", json.dumps(s), "JSON") for n, s in enumerate(schemas))
+    first = {"id": 1, "name": "a", "state": "PAID", "first": {"sku": "x", "count": 2}, "at": "2026-01-02T03:04:05Z"}
+    second = {"id": 2, "lines": [{"sku": "y"}, {"sku": "z"}], "paid": True}
+    engine, rows = without_columns(name, {"format": "json"}, with_registry(connections, registry), spark)
+    tell(connections, {name: [framed(older, json.dumps(first).encode())]})
+    assert [(b.counts.landed, b.counts.quarantined) for b in engine.advance()] == [(1, 0)]
+    tell(connections, {name: [framed(newer, json.dumps(second).encode()), framed(newer, b'{"id": "none"}'), b"{}"]})
+    assert [(b.counts.landed, b.counts.quarantined) for b in engine.advance()] == [(1, 2)]
+    assert engine.pipeline.spec.source.value.columns == {
+        "id": "long", "name": "text", "state": "text", "first": "struct<sku: text, count: long>",
+        "lines": "array<struct<sku: text>>", "at": "timestamp", "paid": "boolean",
+    }  # fmt: skip
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert rows() == [
+        {**first, "lines": [], "at": at, "paid": None},
+        {"id": 2, "name": None, "state": None, "first": None, "lines": second["lines"], "at": None, "paid": True},
+    ]
+
+
+def without_columns(
+    name: str, value: dict[str, Any], connections: Connections, spark: SparkSession
+) -> tuple[Engine, Callable[[], list[dict[str, Any]]]]:
+    """A pipeline whose columns the records bring; and what its table has, by id.
+
+    (pyiceberg reads a null list of structs as an empty one.)
+    """
+    source = {"topics": [name], "value": {**value, "registry": "registry"}}
+    engine = Engine(Flow(name, ["append"], overrides={"source": source, "changes": {}}), connections, spark)
+
+    def rows() -> list[dict[str, Any]]:
+        found = catalog(connections).require(engine.flow.table("append")).scan().to_arrow().to_pylist()
+        return sorted(found, key=lambda row: int(row["id"]))
+
+    return engine, rows
