@@ -19,6 +19,7 @@ from jobs.connect_import.options import Options, equivalent, none, not_needed
 from jobs.connect_import.placing import Placing, placing
 from jobs.connect_import.sink import Offsets
 from resources.connections import ClickHouseConnection, Connections
+from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
 
 if TYPE_CHECKING:
@@ -63,9 +64,7 @@ OPTIONS: Options = {
     "clientVersion": not_needed("there is one client"),
     "client_version": not_needed("there is one client"),
     "tolerateStateMismatch": not_needed("a batch is immutable, so a retry is always the same one"),
-    "debeziumCDCEnabled": none(
-        "source.value.envelope: debezium and mode upsert_delete do so, into a table that the pipeline creates"
-    ),
+    "debeziumCDCEnabled": none("an import is refused where it is on: a pipeline makes tables of its own"),
     "ignorePartitionsWhenBatching": not_needed("a batch spans partitions"),
     "bufferCount": equivalent("batch.max_records"),
     "bufferFlushTime": equivalent("cron"),
@@ -77,7 +76,19 @@ OPTIONS: Options = {
 
 
 def place(configuration: Configuration, named: list[str]) -> Placing:
-    """The tables that topics go to."""
+    """The tables that topics go to.
+
+    Raises:
+        ConfigurationError: they have versions that no pipeline can go on with.
+    """
+    if configuration.flag("debeziumCDCEnabled"):
+        raise ConfigurationError(
+            "with debeziumCDCEnabled the sink's tables have versions by the source's position (`_version`), and a "
+            "pipeline's have them by batches: rows of one would not replace those of the other",
+            where=configuration.name,
+            remedy="write a pipeline for new tables, from the topics' first records: `source.value.envelope: {kind: "
+            'debezium}`, `source.key`, and mode upsert_delete (docs/formats-and-change-data.md, "A whole database")',
+        )
     del named
     places = dict(part.split("=", 1) for part in configuration.items("topic2TableMap") if "=" in part)
     split = configuration.flag("enableDbTopicSplit")

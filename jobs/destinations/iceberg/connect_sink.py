@@ -41,10 +41,14 @@ OPTIONS: Options = {
     "iceberg.tables.dynamic-enabled": equivalent("route_by and new_tables; or source.for_each: topic"),
     "iceberg.tables.route-field": equivalent("tables[].route.field, or route_by"),
     "iceberg.tables.default-commit-branch": equivalent(_ALL_BRANCH),
-    "iceberg.tables.default-id-columns": equivalent("changes.key.columns"),
+    "iceberg.tables.default-id-columns": equivalent("changes.key.columns; Apache's only appends and passes it over"),
     "iceberg.tables.default-partition-by": equivalent("tables[].partition_by"),
-    "iceberg.tables.cdc-field": equivalent("changes.op.field, mode upsert_delete"),
-    "iceberg.tables.upsert-mode-enabled": equivalent("mode upsert; one MERGE instead of equality deletes"),
+    "iceberg.tables.cdc-field": equivalent(
+        "changes.op.field, mode upsert_delete; Apache's only appends and passes it over"
+    ),
+    "iceberg.tables.upsert-mode-enabled": equivalent(
+        "mode upsert; one MERGE instead of equality deletes; Apache's only appends and passes it over"
+    ),
     "iceberg.tables.auto-create-enabled": equivalent("tables[].create, with columns of the records"),
     "iceberg.tables.evolve-schema-enabled": equivalent("source.value.unknown_fields: add, and tables[].evolve"),
     "iceberg.tables.schema-force-optional": equivalent("force_optional"),
@@ -52,7 +56,7 @@ OPTIONS: Options = {
     "iceberg.tables.auto-create-props.*": equivalent("tables[].properties"),
     "iceberg.tables.write-props.*": equivalent("tables[].properties"),
     "iceberg.table.*.commit-branch": equivalent(_ALL_BRANCH),
-    "iceberg.table.*.id-columns": equivalent("changes.key.columns"),
+    "iceberg.table.*.id-columns": equivalent("changes.key.columns; Apache's only appends and passes it over"),
     "iceberg.table.*.partition-by": equivalent("tables[].partition_by"),
     "iceberg.table.*.route-regex": equivalent("tables[].route.matches"),
     "iceberg.control.topic": not_needed("the pipeline has a control topic of its own, `control.topic`"),
@@ -71,7 +75,6 @@ OPTIONS: Options = {
     "iceberg.hadoop.*": equivalent("spark.hadoop.* in the Spark connection's settings"),
     "iceberg.kafka.*": equivalent("the Kafka connection"),
 }
-
 _TYPES = {
     "rest": "rest",
     "hive": "hive",

@@ -234,6 +234,22 @@ def test_tables_are_called_as_the_sinks_call_them() -> None:
     assert [m.spec.tables[0].table for m in expand("s", spec, ["raw-a", "raw-b"]).members] == ["d.raw-a", "d.raw-b"]
 
 
+def test_clickhouse_tables_with_versions_of_the_sink_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="versions by the source's position") as caught:
+        made({**CLICKHOUSE, "debeziumCDCEnabled": "true"})
+    assert "mode upsert_delete" in (caught.value.remedy or "")
+    assert made({**CLICKHOUSE, "debeziumCDCEnabled": "false"})[1].tables[0].mode == "append"
+
+
+def test_options_that_the_apache_sink_passes_over_are_called_so() -> None:
+    cdc = {"iceberg.tables.cdc-field": "op", "iceberg.tables.upsert-mode-enabled": "true"}
+    imported, spec = made({**APACHE, **cdc})
+    said = {line.name: line.option.text for line in imported.reports}
+    for name in (*cdc, "iceberg.tables.default-id-columns"):
+        assert "only appends" in said[name]
+    assert spec.tables[0].mode == "append"
+
+
 def test_tables_with_different_id_columns_are_refused() -> None:
     own = {"iceberg.table.db.orders.id-columns": "order_id,line"}
     with pytest.raises(ConfigurationError, match="different id-columns") as caught:
