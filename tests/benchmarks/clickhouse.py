@@ -18,7 +18,7 @@ import pyarrow as pa
 from jobs import protocol
 from jobs.destinations.clickhouse.destination import ClickHouseDestination
 from jobs.destinations.clickhouse.keeper import KeeperStore
-from jobs.destinations.clickhouse.lease import Lease
+from jobs.destinations.clickhouse.state import Lease
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
 from tests.benchmarks._report import Measure, report

@@ -12,7 +12,7 @@ import pytest
 
 from jobs.batch import Batch, CommittedState
 from jobs.destinations.clickhouse.keeper import KeeperStore
-from jobs.destinations.clickhouse.lease import Lease, PartitionWrite, state_text
+from jobs.destinations.clickhouse.state import Lease, PartitionWrite, state_text
 from jobs.destinations.clickhouse.transitions import Phase, Span
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.watermark import Watermark

@@ -18,7 +18,7 @@ from jobs.destinations.bigquery.columns import Column, destination_columns, inte
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
-from jobs.destinations.bigquery.statement import order_column, statement
+from jobs.destinations.bigquery.statements import order_column, statement
 from jobs.destinations.bigquery.tables import destination_table, evolve, intermediate_table
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from jobs.batch import LandedBatch
-from jobs.destinations.bigquery.statement import Whole
+from jobs.destinations.bigquery.statements import Whole
 from jobs.destinations.row_values import comparable
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.verify.landed_spans import from_the_first, landed_spans

@@ -17,7 +17,7 @@ from jobs.changes.routing import route_filter
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.statement import order_column
+from jobs.destinations.bigquery.statements import order_column
 from jobs.destinations.bigquery.texts import is_asked, unreadable
 from jobs.spec.pipeline import PipelineSpec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.destinations.bigquery import statement as merge
+from jobs.destinations.bigquery import statements as merge
 from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.spec import BigQueryTable

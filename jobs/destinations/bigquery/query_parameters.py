@@ -10,7 +10,7 @@ from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.destinations.bigquery.columns import OP, Column
 from jobs.destinations.bigquery.field import AnyField
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.statement import statement
+from jobs.destinations.bigquery.statements import statement
 from jobs.lineage import RecreatedTopics
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import row_can_keep

@@ -24,7 +24,7 @@ from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.names import answer_name
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
-from jobs.destinations.bigquery.statement import partition_filter
+from jobs.destinations.bigquery.statements import partition_filter
 from jobs.destinations.reading import TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import rows_of, share_count

@@ -30,7 +30,7 @@ from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState
-from jobs.destinations.bigquery.statement import order_column
+from jobs.destinations.bigquery.statements import order_column
 from jobs.destinations.bigquery.tables import lacks_deletes, with_deletes
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal

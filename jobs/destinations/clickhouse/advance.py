@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from jobs.batch import CommittedState
 from jobs.destinations.clickhouse.found import Found, find, kept_by_reset
 from jobs.destinations.clickhouse.insertion import Inserted, Only
-from jobs.destinations.clickhouse.lease import Lease, PartitionWrite, StateStore, require_owner, state_text
+from jobs.destinations.clickhouse.state import Lease, PartitionWrite, StateStore, require_owner, state_text
 from jobs.destinations.clickhouse.steps import Step
 from jobs.destinations.clickhouse.transitions import Phase
 from jobs.failpoints import failpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.clickhouse.lease import Lease
+from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.tables import Present
 from resources.errors import CommitFailed, ConfigurationError, TableReplaced
 

@@ -15,6 +15,7 @@ from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
+from jobs.destinations.clickhouse.leases import lease_state
 from jobs.destinations.clickhouse.maintain import clean_up
 from jobs.destinations.clickhouse.merge import merge, replay
 from jobs.destinations.clickhouse.prepare import prepare
@@ -23,7 +24,6 @@ from jobs.destinations.clickhouse.read import ClickHouseReader, ClickHouseValues
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.side_table import SideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.state import lease_state
 from jobs.destinations.clickhouse.tables import Layout, layout_of
 from jobs.destinations.leases import LeaseState
 from jobs.destinations.merge_context import MergeContext, Merged

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobs.batch import Batch
-from jobs.destinations.clickhouse.lease import PartitionRow
+from jobs.destinations.clickhouse.state import PartitionRow
 from jobs.destinations.clickhouse.steps import Spans, Step
 from jobs.destinations.clickhouse.transitions import Case, Phase, Span, case_of
 from jobs.offsets import TopicPartition

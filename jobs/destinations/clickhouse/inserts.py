@@ -17,10 +17,10 @@ from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted, Insertion, Only
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
-from jobs.destinations.clickhouse.lease import Lease
+from jobs.destinations.clickhouse.newest_rows import NewestRows
 from jobs.destinations.clickhouse.revised import RevisedRows
-from jobs.destinations.clickhouse.rows import NewestRows
 from jobs.destinations.clickhouse.shard import Shard
+from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
 from jobs.destinations.clickhouse.tables import Present
 from jobs.destinations.merge_context import MergeContext

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite, require_owner
+from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite, require_owner
 from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
 from jobs.offsets import TopicPartition
 from resources.clickhouse import ClickHouseServer, Row, retried

@@ -12,8 +12,8 @@ from jobs.destinations.clickhouse.checks import check_continues
 from jobs.destinations.clickhouse.chunk_size import Landed, chunk_rows
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.inserts import Inserts
-from jobs.destinations.clickhouse.lease import Lease
 from jobs.destinations.clickhouse.shard import Shard
+from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.steps import Step, cut, left_behind
 from jobs.destinations.clickhouse.tables import Present
 from jobs.destinations.merge_context import MergeContext

@@ -10,9 +10,9 @@ from jobs.batch import CommittedState
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.checks import check_endpoints, check_table
 from jobs.destinations.clickhouse.keeper import KeeperStore
-from jobs.destinations.clickhouse.lease import Lease
 from jobs.destinations.clickhouse.side_table import SideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.tables import Layout, Present
 from jobs.only_writer import require_only_writer

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from jobs.batch import Batch, LandedBatch
-from jobs.destinations.clickhouse.lease import Lease
+from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.lineage import choices
 from jobs.offsets import TopicPartition, total

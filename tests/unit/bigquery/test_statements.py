@@ -16,7 +16,7 @@ from jobs.destinations.bigquery.columns import destination_columns, intermediate
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
-from jobs.destinations.bigquery.statement import Statement, order_column, statement
+from jobs.destinations.bigquery.statements import Statement, order_column, statement
 from jobs.spec.pipeline import PipelineSpec
 from sql import render
 from tests.kit import specs

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jobs.batch import LandedBatch
 from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.insertion import Inserted, Only
-from jobs.destinations.clickhouse.lease import Lease, PartitionWrite
+from jobs.destinations.clickhouse.state import Lease, PartitionWrite
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut, left_behind
 from jobs.destinations.clickhouse.transitions import Phase, Span
 from jobs.offsets import OffsetRange, Offsets, TopicPartition

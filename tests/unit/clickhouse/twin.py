@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from jobs.destinations.clickhouse.lease import Lease, PartitionRow, PartitionWrite
+from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite
 from jobs.offsets import TopicPartition
 from resources.errors import CommitFailed, Interrupted
 
