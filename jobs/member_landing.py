@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
-from jobs.members import Members, Seen
+from jobs.member_topics import Seen
+from jobs.members import Members
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.side_by_side import Outcome

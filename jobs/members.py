@@ -26,6 +26,7 @@ from jobs.events.shared_events import SharedEvents
 from jobs.known_topics import known_member, known_members, remember
 from jobs.landing.reads import Reads, WantedRead, read_alone, read_in_one_job
 from jobs.landing.task_report import TaskReport
+from jobs.member_topics import Seen, missing, states_of
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
@@ -47,21 +48,6 @@ A = TypeVar("A")
 
 # One Spark job does the work of so many at most: each has a thread meanwhile, and each task its files open.
 _AT_MOST = 200
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What Kafka has for the members now.
-
-    Attributes:
-        failed: topics that cannot be read or made into a pipeline, and why.
-        appeared: topics that nobody knew before.
-    """
-
-    members: Sequence[Member]
-    states: dict[str, TopicState]
-    failed: dict[str, BatchmergeError] = field(default_factory=dict)
-    appeared: Sequence[str] = ()
 
 
 @dataclass
@@ -129,9 +115,9 @@ class Members:
         matching = [topic for topic in sorted(there) if is_read(self.spec, topic)]
         appeared = remember(self.name, matching)
         expansion = known_members(self.name, self.spec)
-        missing = [topic for topic in self.spec.source.topics if topic not in there and is_read(self.spec, topic)]
-        failed: dict[str, BatchmergeError] = {topic: _missing(topic, self.name) for topic in missing}
-        if not matching and not missing:
+        absent = [topic for topic in self.spec.source.topics if topic not in there and is_read(self.spec, topic)]
+        failed: dict[str, BatchmergeError] = {topic: missing(topic, self.name) for topic in absent}
+        if not matching and not absent:
             raise TopicMissing(
                 f"no topic matches {self.spec.source.pattern!r}",
                 where=f"connection {kafka.name}",
@@ -139,7 +125,7 @@ class Members:
             )
         failed |= {refused.topic: refused.error(self.name) for refused in expansion.refused if refused.topic in there}
         members = [m for m in expansion.members if m.topic in there and self._wanted(m.topic)]
-        states, unread = _states(kafka, [m.topic for m in members])
+        states, unread = states_of(kafka, [m.topic for m in members])
         wanted = {topic: problem for topic, problem in {**failed, **unread}.items() if self._wanted(topic)}
         return Seen([m for m in members if m.topic in states], states, wanted, appeared)
 
@@ -308,30 +294,3 @@ class _SharedTask(OneTask):
 
     def is_not_enough(self) -> None:
         self._participant.runs_alone()
-
-
-def _states(kafka: KafkaCluster, topics: list[str]) -> tuple[dict[str, TopicState], dict[str, BatchmergeError]]:
-    """What Kafka has for each topic; where they cannot all be asked together, each by itself, with those that fail."""
-    if not topics:
-        return {}, {}
-    try:
-        return topic_state(kafka, topics).by_topic(), {}
-    except BatchmergeError as problem:
-        if len(topics) == 1:
-            return {}, {topics[0]: problem}
-    found: dict[str, TopicState] = {}
-    failed: dict[str, BatchmergeError] = {}
-    for topic in topics:
-        states, problems = _states(kafka, [topic])
-        found |= states
-        failed |= problems
-    return found, failed
-
-
-def _missing(topic: str, pipeline: str) -> TopicMissing:
-    return TopicMissing(
-        f"topic {topic!r} does not exist, or this user may not see it",
-        where=f"pipeline {pipeline}",
-        remedy="create the topic, or correct `source.topics` or the permissions",
-        topic=topic,
-    )

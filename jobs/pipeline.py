@@ -25,7 +25,7 @@ from jobs.known_topics import remember
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
-from jobs.landing.sample import sampled_columns, sampled_key, sampled_names
+from jobs.landing.sample import keyless, sampled_columns, sampled_key, sampled_names
 from jobs.lineage import check_generation
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
@@ -129,19 +129,9 @@ class Pipeline:
             return False
         resolved = self._with_sampled_key()
         if resolved is None:
-            raise self.keyless
+            raise keyless(self.name)
         self._take(resolved)
         return True
-
-    @property
-    def keyless(self) -> ConfigurationError:
-        """Why records cannot be landed of which the key is to be taken, and which have none."""
-        return ConfigurationError(
-            "the newest records have no key",
-            where=f"pipeline {self.name}",
-            remedy="name columns of the value: `changes.key: {columns: […], source: value}`; or leave `source.key` "
-            "out and use the mode append",
-        )
 
     def _with_sampled_key(self) -> PipelineSpec | None:
         return sampled_key(self.spec, self.kafka, self._topics(), Registries(self.registries()), self.taking)

@@ -9,6 +9,7 @@ from jobs import protocol
 from jobs.batch import Batch
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
+from jobs.landing.sample import keyless
 from jobs.members import Members
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
@@ -78,7 +79,7 @@ def plan_run(pipeline: Pipeline) -> RunPlan:
             columns = _sampled(found)
         planned = protocol.plan(pipeline)
         if planned.batch and key_is_open(pipeline.spec):
-            raise pipeline.keyless
+            raise keyless(pipeline.name)
         if planned.batch and pipeline.spec.new_tables:
             pipeline = pipeline.with_sampled_names(planned.batch.number)
     except BatchmergeError as problem:

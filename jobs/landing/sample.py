@@ -120,3 +120,13 @@ def _schema_id(value: bytes) -> int | None:
         return split(value)[0]
     except Refused:
         return None
+
+
+def keyless(pipeline: str) -> ConfigurationError:
+    """Why records cannot be landed of which the key is to be taken, and which have none."""
+    return ConfigurationError(
+        "the newest records have no key",
+        where=f"pipeline {pipeline}",
+        remedy="name columns of the value: `changes.key: {columns: […], source: value}`; or leave `source.key` "
+        "out and use the mode append",
+    )

@@ -14,7 +14,8 @@ from jobs.batch import CommittedState
 from jobs.connections_file import connections_path, load_connections
 from jobs.dead_letters.open_count import open_count
 from jobs.destinations.base import Destination
-from jobs.members import Members, Seen
+from jobs.member_topics import Seen
+from jobs.members import Members
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec

@@ -19,7 +19,8 @@ from jobs import offsets
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
 from jobs.member_landing import land
-from jobs.members import Members, Seen
+from jobs.member_topics import Seen
+from jobs.members import Members
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.side_by_side import Outcome

@@ -17,7 +17,8 @@ from dagster import AssetCheckResult
 from jobs import protocol
 from jobs.batch import LandedBatch
 from jobs.member_landing import land
-from jobs.members import Members, Seen
+from jobs.member_topics import Seen
+from jobs.members import Members
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from jobs.side_by_side import Outcome

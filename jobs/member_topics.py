@@ -1,0 +1,54 @@
+"""What Kafka has for the members of a pipeline with `source.for_each`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from jobs.plan import TopicState
+from jobs.spec.members import Member
+from jobs.topic_state import topic_state
+from resources.errors import BatchmergeError, TopicMissing
+from resources.kafka import KafkaCluster
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What Kafka has for the members now.
+
+    Attributes:
+        failed: topics that cannot be read or made into a pipeline, and why.
+        appeared: topics that nobody knew before.
+    """
+
+    members: Sequence[Member]
+    states: dict[str, TopicState]
+    failed: dict[str, BatchmergeError] = field(default_factory=dict)
+    appeared: Sequence[str] = ()
+
+
+def states_of(kafka: KafkaCluster, topics: list[str]) -> tuple[dict[str, TopicState], dict[str, BatchmergeError]]:
+    """What Kafka has for each topic; where they cannot all be asked together, each by itself, with those that fail."""
+    if not topics:
+        return {}, {}
+    try:
+        return topic_state(kafka, topics).by_topic(), {}
+    except BatchmergeError as problem:
+        if len(topics) == 1:
+            return {}, {topics[0]: problem}
+    found: dict[str, TopicState] = {}
+    failed: dict[str, BatchmergeError] = {}
+    for topic in topics:
+        states, problems = states_of(kafka, [topic])
+        found |= states
+        failed |= problems
+    return found, failed
+
+
+def missing(topic: str, pipeline: str) -> TopicMissing:
+    return TopicMissing(
+        f"topic {topic!r} does not exist, or this user may not see it",
+        where=f"pipeline {pipeline}",
+        remedy="create the topic, or correct `source.topics` or the permissions",
+        topic=topic,
+    )
