@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from jobs.connections_file import load_connections
 from jobs.take_over import TakeOver, plan_take_over
 from orchestration.cli import output
 from orchestration.cli.offset_reset import require_idle
 from orchestration.files import open_pipeline
-from resources.connections import load_connections
 
 
 @click.command("take-over")
