@@ -23,7 +23,7 @@ _MODES = ("append", "upsert_delete")
 def measure(options: Namespace) -> Iterator[Measure]:
     kinds = [kind for name, kind in KINDS.items() if name in options.kinds and runnable(kind)]
     count, rows = options.batches, options.rows
-    with services("spark", *(kind.service for kind in kinds if kind.service), home=options.home) as (home, _):
+    with services("kafka", "spark", *(kind.service for kind in kinds if kind.service), home=options.home) as (home, _):
         connections = load_connections(with_others(home))
         for kind in kinds:
             for mode in _MODES:
@@ -60,4 +60,4 @@ def seconds(connections: Connections, kind: KindUnderTest, mode: str, count: int
 
 if __name__ == "__main__":
     sizes = {"batches": (1000, 20), "rows": (1000, 100), "turns": (1, 1)}
-    report(__doc__, measure, kinds=(["clickhouse"], ["clickhouse", "iceberg"]), **sizes)
+    report(__doc__, measure, kinds=(["clickhouse", "iceberg", "bigquery", "duckdb"],) * 2, **sizes)

@@ -70,13 +70,13 @@ def produce(
         (producer.abort_transaction if abort else producer.commit_transaction)(60)
 
 
-def recreate(connections: Connections, topic: str) -> None:
+def recreate(connections: Connections, topic: str, partitions: int = 1) -> None:
     """Deletes the topic and makes another one of its name."""
     client = AdminClient({"bootstrap.servers": bootstrap(connections)})
     client.delete_topics([topic])[topic].result(timeout=30)
     while topic in client.list_topics(timeout=30).topics:
         pass
-    client.create_topics([NewTopic(topic, 1)])[topic].result(timeout=30)
+    client.create_topics([NewTopic(topic, partitions)])[topic].result(timeout=30)
 
 
 def random_changes(seed: int, count: int, keys: int, partitions: int, bad: float = 0.02) -> list[Record]:

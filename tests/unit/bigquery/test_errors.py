@@ -61,6 +61,13 @@ def test_what_becomes_of_an_error(problem: Exception, kind: type[BatchmergeError
     assert found.value.where == "d.t"
 
 
+@pytest.mark.parametrize("problem", [google.Unauthorized("x"), google.Forbidden("x"), auth.RefreshError("x")], ids=repr)
+def test_refused_access_names_system_and_settings(problem: Exception) -> None:
+    with pytest.raises(ConfigurationError, match="BigQuery") as found, bigquery_errors("d.t"):
+        raise problem
+    assert all(f"`{setting}`" in found.value.remedy for setting in ("credentials_file", "credentials_json"))
+
+
 def test_a_query_that_meets_its_own_id_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     found = BigQuery("b", BigQueryConnection(kind="bigquery", project="p", endpoint="http://127.0.0.1:1"))
     answers: list[Exception | list[str]] = [google.Conflict("Already Exists: Job"), ["row"]]

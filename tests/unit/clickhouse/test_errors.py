@@ -33,6 +33,7 @@ from resources.errors import (
         (394, "Query was cancelled", Interrupted),
         (243, "Cannot reserve 1.00 MiB (NOT_ENOUGH_SPACE)", StorageError),
         (516, "Authentication failed (AUTHENTICATION_FAILED)", ConfigurationError),
+        (497, "Not enough privileges (ACCESS_DENIED)", ConfigurationError),
         (252, "Too many partitions for single INSERT block (TOO_MANY_PARTS)", ConfigurationError),
         (62, "Syntax error (SYNTAX_ERROR)", TerminalError),
     ],
@@ -41,6 +42,12 @@ def test_codes(code: int | None, message: str, kind: type[BatchmergeError]) -> N
     found = translated(code, message, "clickhouse prod (h:1)")
     assert type(found) is kind
     assert found.where == "clickhouse prod (h:1)"
+
+
+@pytest.mark.parametrize(("code", "settings"), [(516, ("username", "password")), (497, ("username", "state_table"))])
+def test_refused_access_names_the_settings(code: int, settings: tuple[str, ...]) -> None:
+    found = translated(code, "refused (ACCESS_DENIED)", "clickhouse prod (h:1)")
+    assert all(f"`{setting}`" in found.remedy for setting in settings)
 
 
 def test_messages_hold_no_values() -> None:

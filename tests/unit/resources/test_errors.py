@@ -120,6 +120,7 @@ def test_storage_errors_name_what_to_do(number: int, says: str) -> None:
         (OSError(errno.EBUSY, "Please reduce your request rate."), Unavailable),
         (OSError(errno.ECONNRESET, "Connection reset by peer"), Unavailable),
         (OSError("When writing: AWS Error ACCESS_DENIED (HTTP status 403) during PutObject operation"), StorageError),
+        (OSError("google::cloud::Status(PERMISSION_DENIED: Permanent error InsertObjectMedia: 403)"), StorageError),
         (FileNotFoundError(errno.ENOENT, "No such file"), StorageError),
     ],
 )
