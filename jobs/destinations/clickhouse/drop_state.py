@@ -5,11 +5,10 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from jobs.destinations.clickhouse.lease import Lease
-
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.shard import Shard
+from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.requirements import require_empty
 from resources.errors import ConfigurationError
 
