@@ -17,9 +17,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import TypeVar
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, TypeVar
 
 from jobs.batch import CommittedState
 from jobs.events.shared_events import SharedEvents
@@ -40,7 +38,9 @@ from resources.connections import Connections, KafkaConnection, SparkConnection
 from resources.errors import BatchmergeError, TopicMissing
 from resources.kafka import KafkaCluster
 from resources.kafka_groups import group_offsets
-from resources.spark import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 W = TypeVar("W")
@@ -265,6 +265,8 @@ class Members:
 
     def _session(self, role: str) -> SparkSession:
         """A worker's session: it reaches all that any member needs, since their connections are the same."""
+        from resources.spark import open_session
+
         reached = {k: v for one in self._reached() for k, v in one.items()}
         connection = self.connections.get(self.spec.spark, SparkConnection)
         return open_session(connection, f"{self.name}/{role}", reached)

@@ -8,9 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
-from typing import Protocol
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Protocol
 
 from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination
@@ -46,7 +44,9 @@ from resources.errors import ConfigurationError, Unavailable
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.schema_registry import SchemaRegistry
-from resources.spark import open_session, spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -229,6 +229,8 @@ class Pipeline:
         Args:
             tables: catalogs and destinations that it is to reach.
         """
+        from resources.spark import open_session
+
         with self._opening:
             if role not in self._sessions:
                 settings = {k: v for table in tables for k, v in table.spark_settings().items()}
@@ -239,6 +241,8 @@ class Pipeline:
     def interrupt(self, role: str) -> None:
         """Stops what runs in a role's session; nothing to do where none is open. Called from another thread."""
         if role in self._sessions:
+            from resources.spark import spark_errors
+
             with spark_errors(role):
                 self._sessions[role].interruptAll()
 

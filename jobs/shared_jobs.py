@@ -11,13 +11,13 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Condition, Lock
-from typing import Generic, TypeVar
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jobs.side_by_side import OneSession
 from resources.errors import BatchmergeError, Interrupted, Unavailable
-from resources.spark import spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger("batchmerge")
 W = TypeVar("W")
@@ -27,7 +27,7 @@ A = TypeVar("A")
 _PATIENCE = 30.0
 
 
-class Slot(dict[str, SparkSession]):
+class Slot(dict[str, "SparkSession"]):
     """The Spark sessions of a participant, for any role. While it waits for a shared job it has none; afterwards it
     takes any that are free."""
 
@@ -166,6 +166,8 @@ class Participant(Generic[W, A]):
 
 def _may_be_of_one(problem: BaseException) -> bool:
     """Whether a single request may be the cause."""
+    from resources.spark import spark_errors
+
     try:
         with spark_errors(""):
             raise problem

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import Generic, TypeVar
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jobs.spec.members import Member
 from resources.errors import BatchmergeError, Interrupted
-from resources.spark import spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger("batchmerge")
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class Outcome(Generic[T]):
     problem: BatchmergeError | None = None
 
 
-class OneSession(dict[str, SparkSession]):
+class OneSession(dict[str, "SparkSession"]):
     """One Spark session for every role of a member; opened at first use, and shared by whoever holds it.
 
     Attributes:
@@ -55,6 +55,8 @@ class OneSession(dict[str, SparkSession]):
     def interrupt(self) -> None:
         """Stops what runs in it, and gives it to nobody any more: a landing would go on with its next batch, and the
         process could not end before."""
+        from resources.spark import spark_errors
+
         self.over = True
         for session in self.values():
             with suppress(BatchmergeError), spark_errors("cancelled"):

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import TYPE_CHECKING
 
 import mmh3
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import LongType, StructField, StructType
 
 from resources.carried_errors import carrying_errors
-from resources.spark import parallelism
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
-_NUMBERS = StructType([StructField("id", LongType(), nullable=False)])
 _ZERO = pa.RecordBatch.from_pydict({"id": [0]})
 _REPORT_SCHEMA = pa.schema([pa.field("report", pa.string(), nullable=False)])
 
 
 def numbered(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
     """Numbers from 0, for tasks that know by them what to do: a task for each, or so many tasks together."""
+    from pyspark.sql.types import LongType, StructField, StructType
+
     rows = spark.range(0, count, 1, tasks or count)
     # Known without asking the server, which would cost each job a round trip.
-    rows._cached_schema = _NUMBERS  # type: ignore[attr-defined]
+    rows._cached_schema = StructType([StructField("id", LongType(), nullable=False)])  # type: ignore[attr-defined]
     return rows
 
 
@@ -36,6 +36,8 @@ def to_each(rows: DataFrame, tasks: int, name: str) -> DataFrame:
 
     They are shuffled: what is sent with a task's function, or broadcast, passes through the driver.
     """
+    from pyspark.sql import functions as F
+
     every = F.explode(F.array(*(F.lit(number).cast("long") for number in task_numbers(tasks))))
     return rows.withColumn(name, every).repartition(tasks, name)
 
@@ -91,6 +93,8 @@ class Several:
 
 def reports_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[str]]:
     """The reports of each of these, which get the number 0: in one job, of as many tasks as run at a time."""
+    from resources.spark import parallelism
+
     found: list[list[str]] = [[] for _ in tasks]
     shares = min(len(tasks), parallelism(spark)) if len(tasks) > 1 else 1
     for text in task_reports(numbered(spark, len(tasks), shares), Several(tasks)):
@@ -101,6 +105,8 @@ def reports_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[st
 
 def task_reports(rows: DataFrame, task: Task) -> list[str]:
     """Has every task go through its rows; returns what each of them reports (`report_row`)."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     return [row["report"] for row in rows.mapInArrow(in_tasks(task), from_arrow_schema(_REPORT_SCHEMA)).collect()]
 
 

@@ -19,7 +19,13 @@ from orchestration.pool_waits import PoolWaits, waiting_for_pools
 from orchestration.run_process import RUN_VARIABLE, process_tags
 
 # What the processes of a pipeline's steps import: in the warm process, or in the fork server of a run without one.
-PRELOAD = (f"{__package__}.components", "pyiceberg.catalog.sql", "pyspark.sql.connect.session")
+PRELOAD = (
+    f"{__package__}.components.pipeline",
+    "jobs.landing.new_columns",
+    "resources.spark",
+    "pyiceberg.catalog.sql",
+    "pyspark.sql.connect.session",
+)
 
 
 class _StepProcesses(MultiprocessExecutor):

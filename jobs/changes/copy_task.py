@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import ROWS
@@ -24,7 +23,9 @@ from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles, writes_parquet
 from jobs.spark_tasks import Batches, OneTask, numbered, numbers, report_row, task_reports
 from resources.iceberg_errors import catalog_errors
-from resources.spark import parallelism
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -88,5 +89,7 @@ def copy(
 def _by_many(session: Callable[[], SparkSession], one_task: OneTask, task: CopyTask) -> list[str]:
     """As many tasks as run at a time, and no more than there are files."""
     one_task.is_not_enough()
+    from resources.spark import parallelism
+
     shares = min(len(task.landed.files or ()), parallelism(session()))
     return task_reports(numbered(session(), shares), replace(task, shares=shares))

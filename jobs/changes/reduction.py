@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from jobs.batch import LandedBatch
 from jobs.changes.landed_rows import LandedRows
@@ -15,6 +14,9 @@ from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from sql import render
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def truncated_below(spec: PipelineSpec, table: Table, newest: LandedBatch) -> int | None:

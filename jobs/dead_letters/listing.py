@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame, SparkSession
 
 from jobs.changes.columns import REVISION
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.lineage import bound_topics
 from jobs.pipeline import Pipeline
-from resources.spark import spark_errors
 from sql import render
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # As many as there are (a LIMIT of Spark is an int), and the last batch that there could be.
 ALL, LAST = 2**31 - 1, 2**62
@@ -23,6 +25,8 @@ def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
     found = []
     table = _table(pipeline)
     if table is not None:
+        from resources.spark import spark_errors
+
         with spark_errors(pipeline.intermediate.identifier):
             text, topics = _of_open(pipeline, table, "quarantined")
             rows = _session(pipeline).sql(text, args=topics).collect()
@@ -37,6 +41,8 @@ def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> It
         return
     where = pipeline.intermediate.identifier
     text, topics = _of_open(pipeline, table, "dead_letters", values=values, headers=False)
+    from resources.spark import spark_errors
+
     with spark_errors(where):
         rows = _session(pipeline).sql(text, args={"first": 0, "last": LAST, "most": most, **topics})
         for row in rows.toLocalIterator():

@@ -19,8 +19,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.dead_letters.dead_letter import DeadLetter
@@ -36,7 +35,9 @@ from jobs.spark_tasks import Batches, numbered, task_reports
 from resources.control_topic import ControlWriter, GroupProgress, Message
 from resources.errors import BatchmergeError
 from resources.kafka_groups import group_metadata
-from resources.spark import spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -116,6 +117,8 @@ class DeadLetterTopic:
         """Has the dead letters of a batch sent by a task."""
         self._writer = None  # the task's writer fences it
         spark = self._pipeline.spark(f"{self._role} to the topic", self._pipeline.intermediate.catalog)
+        from resources.spark import spark_errors
+
         with spark_errors(delivery.topic):
             rows, messages = self._dead_letters(spark, batch)
             outcomes = task_reports(rows, DeliveryTask(delivery, messages))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import CHANGES, READINGS, REVISION, landing_schema
@@ -27,16 +27,11 @@ from jobs.iceberg.history import (
     recreated_topics_of,
 )
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
-from jobs.landing.batch_records import BatchRecords
-from jobs.landing.new_columns import Written, write_with_new_columns
 from jobs.landing.new_tables import NameRule, known_names, name_rule, new_table_properties
 from jobs.landing.publish import publish_batch, publish_landed
-from jobs.landing.ranges import land_ranges
-from jobs.landing.readings import Readings
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries, known_ids
 from jobs.landing.required_columns import record_required, with_required
-from jobs.landing.task import Selection
 from jobs.lineage import recreated_topics
 from jobs.offsets import Offsets
 from jobs.spec.new_tables import Named, allowed
@@ -47,7 +42,12 @@ from resources.errors import CommitFailed, ConfigurationError, TableReplaced
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
 from resources.kafka import KafkaCluster
-from resources.spark import spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from jobs.landing.new_columns import Written
+    from jobs.landing.readings import Readings
 
 _OWNER = PREFIX + "lands-for"
 # Every batch adds one snapshot and one metadata file; old metadata files go with the commits that replace them.
@@ -216,6 +216,12 @@ class IntermediateTable:
             CommitFailed: another run landed meanwhile. BadRecords: the policy is `fail`. InvariantBroken: the counts
             do not add up.
         """
+        from jobs.landing.batch_records import BatchRecords
+        from jobs.landing.new_columns import write_with_new_columns
+        from jobs.landing.ranges import land_ranges
+        from jobs.landing.task import Selection
+        from resources.spark import spark_errors
+
         selection = Selection(CHANGES, bad_records=self.spec.on_bad_record != "skip")
 
         def write(spec: PipelineSpec, refused: Mapping[str, str] | None, names: NameRule | None) -> Written:
@@ -242,6 +248,9 @@ class IntermediateTable:
     def revise(
         self, batch: Batch, committed: CommittedState, readings: Readings, summary: dict[str, str]
     ) -> LandedBatch:
+        from jobs.landing.task import Selection
+        from resources.spark import spark_errors
+
         keeps_bad = self.spec.on_bad_record != "skip"
         with spark_errors(self.identifier):
             writes = Attempt if readings.from_dead_letters else Append

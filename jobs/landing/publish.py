@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from jobs.batch import Batch, CommittedState, LandedBatch, landed_to_properties
 from jobs.failpoints import failpoint
@@ -12,11 +13,13 @@ from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import state_properties
 from jobs.landing.new_tables import new_table_properties
-from jobs.landing.ranges import LandedRanges
 from jobs.landing.registry_schemas import schema_id_properties
 from jobs.landing.unknown_fields import unknown_field_properties
 from jobs.offsets import Offsets
 from jobs.watermark import Watermark
+
+if TYPE_CHECKING:
+    from jobs.landing.ranges import LandedRanges
 
 _LOG = logging.getLogger("batchmerge")
 

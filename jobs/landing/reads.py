@@ -9,23 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch
 from jobs.landing.read_task import ReadTask
 from jobs.landing.splits import plan_shares
-from jobs.landing.task import LandingTask, OpenTask
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges
 from jobs.plan import refuse_other_topics
 from jobs.spark_tasks import Batches, in_tasks, numbered, report_row, task_reports
 from resources.kafka import KafkaCluster
 from resources.kafka_records import records_schema
-from resources.spark import parallelism
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from jobs.landing.task import LandingTask, OpenTask
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class WantedRead:
     task: LandingTask
 
 
-Reads = Callable[[SparkSession, WantedRead], list[TaskReport]]
+Reads = Callable[["SparkSession", WantedRead], list[TaskReport]]
 """Reads the records; returns the report of each task. Raises TopicRecreated: they may be another topic's."""
 
 
@@ -78,6 +80,8 @@ def _task_reports(
     spark: SparkSession, wanted: WantedRead, ranges: Ranges, headers: bool, task: Callable[[Batches], Batches]
 ) -> list[str]:
     """The reports of all tasks that read the ranges."""
+    from resources.spark import parallelism
+
     shares = plan_shares(ranges, lambda: parallelism(spark))
     return task_reports(numbered(spark, len(shares)), ReadTask(wanted.kafka, shares, headers, task)) if shares else []
 
@@ -111,6 +115,10 @@ def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 def kafka_records(spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: bool) -> DataFrame:
     """Exactly the records of the ranges; it fails rather than leaves out one that is gone."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from resources.spark import parallelism
+
     shares = plan_shares(ranges, lambda: parallelism(spark))
     read = in_tasks(ReadTask(kafka, shares, headers))
     return numbered(spark, len(shares)).mapInArrow(read, from_arrow_schema(records_schema(headers)))

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from jobs.decode.registered import PREFIX_BYTES, Ids, RegisteredSchema, SchemaType
 from jobs.iceberg.history import property_prefix
@@ -26,6 +26,9 @@ from jobs.spec.encoding import Encoding
 from jobs.spec.source import Source
 from resources.errors import ConfigurationError
 from resources.schema_registry import SchemaRegistry, StoredSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # Ids are positive 32-bit numbers; what looks like more different ids than this is no wire format.
 _LARGEST, _MOST = 2**31 - 1, 10_000

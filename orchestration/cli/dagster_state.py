@@ -14,6 +14,7 @@ from dagster._core.scheduler.instigation import InstigatorStatus
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.components.metadata import STALE_KEYS
 from orchestration.daemon import daemon_runs
+from orchestration.databases import keep_databases_open
 from orchestration.known_tables import known_tables
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import Pauses, read_pauses
@@ -43,27 +44,25 @@ class DagsterState:
     pauses: dict[str, Pauses] = field(default_factory=dict)
 
 
-def dagster_state(specs: Mapping[str, PipelineSpec]) -> DagsterState:
+def dagster_state(instance: dg.DagsterInstance | None, specs: Mapping[str, PipelineSpec]) -> DagsterState:
     """Asks the instance of the data folder. Nothing where Dagster was never used here."""
-    with _instance() as instance:
-        if instance is None:
-            return DagsterState()
-        states = instance.all_instigator_state()
-        return DagsterState(
-            daemon=daemon_runs(instance),
-            stopped=frozenset(state.name for state in states if state.status == InstigatorStatus.STOPPED),
-            errors={name: error for name in specs if (error := _last_error(instance, name))},
-            runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in specs},
-            pauses={name: read_pauses(instance, name, spec) for name, spec in specs.items()},
-        )
+    if instance is None:
+        return DagsterState()
+    states = instance.all_instigator_state()
+    return DagsterState(
+        daemon=daemon_runs(instance),
+        stopped=frozenset(state.name for state in states if state.status == InstigatorStatus.STOPPED),
+        errors={name: error for name in specs if (error := _last_error(instance, name))},
+        runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in specs},
+        pauses={name: read_pauses(instance, name, spec) for name, spec in specs.items()},
+    )
 
 
-def stale_keys(specs: Mapping[str, PipelineSpec]) -> dict[tuple[str, str], int]:
+def stale_keys(instance: dg.DagsterInstance | None, specs: Mapping[str, PipelineSpec]) -> dict[tuple[str, str], int]:
     """By pipeline and table how many keys were stale at the last merge; of all tables that are known by now."""
     tables = {table_key(t.table): (name, t.label) for name, spec in specs.items() for t in known_tables(name, spec)}
-    with _instance() as instance:
-        storage = instance.event_log_storage if instance and tables else None
-        events = storage.get_latest_materialization_events(list(tables)) if storage else {}
+    storage = instance.event_log_storage if instance and tables else None
+    events = storage.get_latest_materialization_events(list(tables)) if storage else {}
     made = {tables[key]: event.asset_materialization for key, event in events.items() if event}
     values = {table: one.metadata.get(STALE_KEYS) for table, one in made.items() if one}
     return {
@@ -72,12 +71,13 @@ def stale_keys(specs: Mapping[str, PipelineSpec]) -> dict[tuple[str, str], int]:
 
 
 @contextmanager
-def _instance() -> Iterator[dg.DagsterInstance | None]:
+def used_instance() -> Iterator[dg.DagsterInstance | None]:
     """None where Dagster was never used here."""
     home = Path(os.environ.get("DAGSTER_HOME", data_folder() / "dagster"))
     if not home.exists():
         yield None
         return
+    keep_databases_open()
     with dg.DagsterInstance.from_config(str(home)) as instance:
         yield instance
 

@@ -20,7 +20,7 @@ from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.asking import Asking
-from orchestration.cli.dagster_state import DagsterState, dagster_state, stale_keys
+from orchestration.cli.dagster_state import DagsterState, dagster_state, stale_keys, used_instance
 from orchestration.components.metadata import caught_up_through, lag_behind
 from orchestration.files import (
     open_members,
@@ -123,10 +123,12 @@ def pipeline_status(only: Sequence[str] = ()) -> Status:
         pipeline_file(name)
     connections, names = load_connections(), only or pipeline_names()
     specs = readable_specs(names)
-    state, asking = dagster_state(specs), Asking()
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda name: _status(name, connections, state, asking), names))
-    stale = stale_keys(specs)  # last: topics and tables that nobody knew before are known now
+    asking = Asking()
+    with used_instance() as instance:
+        state = dagster_state(instance, specs)
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda name: _status(name, connections, state, asking), names))
+        stale = stale_keys(instance, specs)  # last: topics and tables that nobody knew before are known now
     return Status(daemon=state.daemon, pipelines=[_with_stale(one, stale) for one in found])
 
 

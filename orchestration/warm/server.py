@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 import traceback
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from dagster import DagsterInstance
@@ -78,14 +79,12 @@ def _load(origin: RepositoryPythonOrigin, ref: str) -> None:
 
 
 def _destinations(definition: RepositoryDefinition) -> list[str]:
-    """The modules that the kinds of these assets import when a table is opened (`jobs.destinations.kind`)."""
+    """The modules that the kinds of these assets import when a table is opened or merged (`jobs.destinations.kind`)."""
     graph = definition.asset_graph
     used = {badge for key in graph.materializable_asset_keys for badge in graph.get(key).kinds}
-    return [
-        f"{type(kind).__module__.rpartition('.')[0]}.destination"
-        for kind in kinds().values()
-        if kind.capabilities.asset_kinds <= used
-    ]
+    packages = [type(k).__module__.rpartition(".")[0] for k in kinds().values() if k.capabilities.asset_kinds <= used]
+    parts = [f"{package}.{part}" for package in packages for part in ("destination", "merge", "read")]
+    return [part for part in parts if find_spec(part)]
 
 
 def _remember(pointer: Any, definition: RepositoryDefinition) -> None:

@@ -18,7 +18,7 @@ from dagster._daemon.types import DaemonHeartbeat
 from jobs.known_topics import remember
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.asking import Asking
-from orchestration.cli.dagster_state import DagsterState, dagster_state, stale_keys
+from orchestration.cli.dagster_state import DagsterState, dagster_state, stale_keys, used_instance
 from orchestration.cli.pipelines import (
     PipelineStatus,
     Status,
@@ -48,7 +48,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_nothing_is_known_where_dagster_was_never_used(home: Path) -> None:
     del home
-    assert dagster_state({"p": Flow("t", ["append"]).spec}) == DagsterState()
+    with used_instance() as instance:
+        assert dagster_state(instance, {"p": Flow("t", ["append"]).spec}) == DagsterState()
 
 
 @pytest.mark.parametrize(("silent_for", "runs"), [(5, True), (600, False)])
@@ -59,7 +60,8 @@ def test_a_daemon_runs_as_long_as_it_says_so(home: Path, silent_for: int, runs: 
         instance.add_daemon_heartbeat(beat)
         run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: "p"})
     spec = Flow("t", ["append"]).spec
-    found = dagster_state({"p": spec, "q": spec})
+    with used_instance() as used:
+        found = dagster_state(used, {"p": spec, "q": spec})
     assert (found.daemon, found.errors) == (runs, {})
     assert found.runs == {"p": [f"run {run.run_id[:8]} is started"], "q": []}
 
@@ -185,7 +187,8 @@ def test_stale_keys_are_those_of_the_tables_that_an_entry_stands_for(
         for key, stale in ((["shop", "a"], 3), (["shop", "b"], 0), (["named", "login"], 2)):
             told = dg.AssetMaterialization(dg.AssetKey(["iceberg", *key]), metadata=metadata.stale_keys(stale))
             instance.report_runless_asset_event(told)
-    assert stale_keys({"many": many, "named": named}) == {
-        ("many", "iceberg shop.a"): 3,
-        ("named", "iceberg named.login"): 2,
-    }
+    with used_instance() as used:
+        assert stale_keys(used, {"many": many, "named": named}) == {
+            ("many", "iceberg shop.a"): 3,
+            ("named", "iceberg named.login"): 2,
+        }

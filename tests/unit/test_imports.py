@@ -21,6 +21,13 @@ CONNECTIONS = {
     "bigquery": {"kind": "bigquery", "project": "shop"},
 }
 READ = "from orchestration.files import pipeline_spec; pipeline_spec('orders')"
+# As `status` and `plan` do, with an Iceberg table.
+OPEN = """
+from orchestration.files import open_pipeline
+from jobs.connections_file import load_connections
+pipeline = open_pipeline('orders', load_connections())
+assert pipeline.destination_of(pipeline.spec.tables[0]).committed
+"""
 CHECK = """
 from click.testing import CliRunner
 from orchestration.cli import batchmerge
@@ -37,6 +44,8 @@ assert done.exit_code == 0, done.output
         (f"import orchestration.cli.infer; {READ}", {*CLIENTS, "dagster", "sqlglot"}),
         (CHECK, {*CLIENTS, "dagster", "confluent_kafka", "sqlglot"}),
         (f"import orchestration.cli.check_systems, orchestration.cli.plan; {READ}", {"dagster"}),
+        (f"import orchestration.cli.plan\n{OPEN}", {"dagster", "pyspark", "grpc"}),
+        (f"import orchestration.cli.pipelines\n{OPEN}", {"pyspark", "grpc", "jobs.protocol"}),
         ("import jobs.decode.decoders", {*CLIENTS, "dagster", "pydantic", "yaml"}),
     ],
 )

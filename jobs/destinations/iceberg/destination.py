@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
 
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
 from jobs.changes.copy_task import copy, files_to_copy, takes_copies
@@ -16,11 +15,7 @@ from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
-from jobs.destinations.iceberg.few_changes import few_changes
-from jobs.destinations.iceberg.maintain import maintain
-from jobs.destinations.iceberg.merge import Changes
 from jobs.destinations.iceberg.prepare import Preparation
-from jobs.destinations.iceberg.read import IcebergReader, branch_path
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import commit_reference, committed_state
 from jobs.destinations.iceberg.transaction import CatalogTransaction
@@ -41,8 +36,13 @@ from jobs.lineage import recreated_topics
 from jobs.maintenance.report import Done
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
-from resources.spark import spark_errors
 from sql import render
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from jobs.destinations.iceberg.merge import Changes
+    from jobs.destinations.iceberg.read import IcebergReader
 
 Commit = TypeVar("Commit", bound=TableCommit)
 
@@ -90,6 +90,8 @@ class IcebergDestination(Destination):
         return of_schema(arrow_schema(found) if found else None, names)
 
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
+        from jobs.destinations.iceberg.few_changes import few_changes
+
         state = CommittedState.after(batches[-1])
         if committed and batches[-1].batch.revises is not None:
             return self._replay_newest(context, committed, state, batches)
@@ -153,6 +155,8 @@ class IcebergDestination(Destination):
         return found
 
     def _changes(self, context: MergeContext, wanted: Reduction) -> Changes:
+        from jobs.destinations.iceberg.merge import Changes
+
         key = self.spec.changes.key
         return Changes(
             session=context.session,
@@ -172,6 +176,8 @@ class IcebergDestination(Destination):
         mirrored: dict[str, str],
         landed: Callable[[], PlannedFiles | None] = lambda: None,
     ) -> Merged:
+        from resources.spark import spark_errors
+
         clock, table = Stages(), self.catalog.require(self.table.table)
         commit: Append | Attempt
         if takes_copies(table) and (files := landed()):
@@ -198,6 +204,8 @@ class IcebergDestination(Destination):
         changes: Changes,
         mirrored: dict[str, str],
     ) -> Merged:
+        from resources.spark import spark_errors
+
         clock = Stages()
         summary = {**state.to_properties(), **self._run(context)}
         table = self.catalog.require(self.table.table)
@@ -240,9 +248,14 @@ class IcebergDestination(Destination):
         return {PREFIX + "run-id": context.run_id}
 
     def read(self, spark: SparkSession) -> IcebergReader:
+        from jobs.destinations.iceberg.read import IcebergReader
+
         return IcebergReader(RowValues(self.row_columns), self.catalog, self.table, spark)
 
     def touched_duplicates(self, context: MergeContext, batches: Sequence[LandedBatch]) -> int:
+        from jobs.destinations.iceberg.read import branch_path
+        from resources.spark import spark_errors
+
         key = self.spec.changes.key
         if not batches or key is None:
             return 0
@@ -260,6 +273,8 @@ class IcebergDestination(Destination):
         return commit_reference(self._load(), self.pipeline, self.table.branch, batch_number)
 
     def maintain(self, session: Callable[[], SparkSession]) -> Iterator[Done]:
+        from jobs.destinations.iceberg.maintain import maintain
+
         options = self.spec.maintenance
         return maintain(self.pipeline, self.catalog, self.table, self.tombstones, options, session)
 
