@@ -73,7 +73,7 @@ def build(
         ConfigurationError: not one of the known connectors, or it cannot become one pipeline.
     """
     sink = sink_of(configuration)
-    reports = [OptionReport(name, _status_of(name, sink.OPTIONS)) for name in sorted(configuration.options)]
+    reports = [OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)]
     placed, known = sink.place(configuration, tables or []), ({} if columns else known or {})
     present = {t: known[t] for t in placed.tables if t in known}
     going_on = GoingOn(configuration, present, sink.kept(configuration))

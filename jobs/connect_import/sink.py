@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
+from jobs.connect_import import connect
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.going_on import GoingOn
@@ -20,33 +22,38 @@ from resources.topic_partition import TopicPartition
 Offsets = dict[TopicPartition, int]
 
 
-class Sink(Protocol):
-    """The sinks of one system (`Kind.sink`). A module with these names is one.
+class Sink(ABC):
+    """The sinks of one system (`Kind.sink`).
 
     Attributes:
-        CLASSES: `connector.class` of each.
-        OPTIONS: what becomes of their options.
+        classes: `connector.class` of each.
+        options: what becomes of their options.
     """
 
-    @property
-    def CLASSES(self) -> Sequence[str]: ...
+    classes: ClassVar[Sequence[str]]
+    options: ClassVar[Options]
 
-    @property
-    def OPTIONS(self) -> Options: ...
-
+    @abstractmethod
     def place(self, configuration: Configuration, named: list[str]) -> Placing:
         """The tables that topics go to; `named` are those that are to be imported, if not all."""
 
+    @abstractmethod
     def tables(
         self, configuration: Configuration, placed: Placing, is_known: bool
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """The `tables` part, and what a person has to look at; `is_known`: the tables themselves say it."""
 
+    @abstractmethod
     def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         """Further parts of the pipeline file."""
 
+    @abstractmethod
     def connections(self, configuration: Configuration) -> dict[str, dict[str, Any]]:
         """Entries for the connections file, secrets as references to the environment."""
+
+    @abstractmethod
+    def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
+        """Looks for a table that the connector has filled, by its name."""
 
     def changes(
         self, configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
@@ -55,21 +62,27 @@ class Sink(Protocol):
 
         They are left to the records where they are not given; None: the record's key is not read.
         """
+        del configuration, key, chain, placed
+        return {}, None
 
     def kept(self, configuration: Configuration) -> list[str]:
         """Columns that rows need even where the tables do not have them."""
+        del configuration
+        return []
 
     def named_columns(self, configuration: Configuration, chain: Chain, placed: Placing) -> list[str]:
         """Columns that the connector names, so that records must have them."""
+        del configuration, chain, placed
+        return []
 
     def fill_key(self, configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:
         """Makes the column that has the record's key, where that is no key of the table; what is to be done."""
-
-    def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
-        """Looks for a table that the connector has filled, by its name."""
+        del configuration, key, chain
+        return []
 
     def group(self, configuration: Configuration) -> str:
         """The consumer group that the sink itself goes by."""
+        return connect.group(configuration)
 
     def stopped_at(
         self, configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
@@ -79,6 +92,8 @@ class Sink(Protocol):
         Raises:
             SourceError: something that it has begun is not finished.
         """
+        del configuration, cluster, connections
+        return committed
 
 
 def sink_of(configuration: Configuration) -> Sink:
@@ -87,7 +102,7 @@ def sink_of(configuration: Configuration) -> Sink:
     Raises:
         ConfigurationError: nobody does.
     """
-    found = {name: sink for kind in kinds().values() if (sink := kind.sink()) for name in sink.CLASSES}
+    found = {name: sink for kind in kinds().values() if (sink := kind.sink()) for name in sink.classes}
     name = configuration.text("connector.class")
     if name not in found:
         raise ConfigurationError(

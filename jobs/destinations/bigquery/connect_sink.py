@@ -15,167 +15,84 @@ from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
-from jobs.connect_import.options import Options, equivalent, none, not_needed
 from jobs.connect_import.placing import Placing, placing
-from jobs.connect_import.sink import Offsets
+from jobs.connect_import.sink import Sink
+from jobs.destinations.bigquery.connect_options import OPTIONS
 from jobs.spec.transform import KEY
 from resources.connections import BigQueryConnection, Connections
-from resources.kafka import KafkaCluster
-
-CLASSES = ("com.wepay.kafka.connect.bigquery.BigQuerySinkConnector",)
-
-_LOADS = "load jobs always, straight from here; no bucket"
-CONFLUENT: Options = {
-    "project": equivalent("the BigQuery connection's project"),
-    "defaultDataset": equivalent("tables[].table: dataset.table"),
-    "keyfile": equivalent("the BigQuery connection's credentials_file or credentials_json"),
-    "keySource": equivalent("the BigQuery connection's credentials_file or credentials_json"),
-    "sanitizeTopics": equivalent("tables[].table: the names are worked out, {name} is a sanitized one"),
-    "sanitizeFieldNames": equivalent("tables[].sanitize_names"),
-    "topic2TableMap": equivalent("tables[].route.topics, or overrides"),
-    "schemaRetriever": none("columns are declared in `source`, or come from the records"),
-    "kafkaKeyFieldName": equivalent("source.key.column; of text: tables[].metadata_columns"),
-    "kafkaDataFieldName": equivalent("tables[].metadata_columns: record as …"),
-    "avroDataCacheSize": not_needed("schemas are kept for a run"),
-    "convertDoubleSpecialValues": not_needed("infinity and NaN are values of FLOAT64; JSON has none"),
-    "convertDebeziumTimestampToInteger": equivalent("declare the column as long or timestamp"),
-    "allBQFieldsNullable": equivalent("columns without `not null`"),
-    "autoCreateTables": equivalent("tables[].create, with columns of the records"),
-    "allowNewBigQueryFields": equivalent("source.value.unknown_fields: add, and tables[].evolve.add_columns"),
-    "allowBigQueryRequiredFieldRelaxation": equivalent("tables[].evolve.relax_required"),
-    "allowSchemaUnionization": not_needed("columns that are not declared any more stay in the table"),
-    "upsertEnabled": equivalent("mode upsert or upsert_delete"),
-    "deleteEnabled": equivalent("mode upsert_delete or delete"),
-    "intermediateTableSuffix": equivalent("tables[].intermediate_suffix"),
-    "mergeIntervalMs": equivalent("tables[].merge_interval_seconds"),
-    "mergeRecordsThreshold": equivalent("tables[].merge_records_threshold"),
-    "threadPoolSize": not_needed("load jobs run in BigQuery"),
-    "queueSize": not_needed("batch.max_records bounds memory"),
-    "bigQueryRetry": equivalent("the BigQuery connection's retry_seconds"),
-    "bigQueryRetryWait": equivalent("the BigQuery connection's retry_seconds"),
-    "enableRetries": equivalent("retry"),
-    "max.retries": equivalent("retry.max_retries"),
-    "bigQueryMessageTimePartitioning": equivalent("tables[].partition_time: record"),
-    "bigQueryPartitionDecorator": equivalent("tables[].partition_time"),
-    "timestampPartitionFieldName": equivalent("tables[].partition_column"),
-    "timePartitioningType": equivalent("tables[].time_partitioning"),
-    "partitionExpirationMs": equivalent("tables[].partition_expiration_days"),
-    "clusteringPartitionFieldNames": equivalent("tables[].cluster_by"),
-    "enableBatchLoad": not_needed(_LOADS),
-    "batchLoadIntervalSec": not_needed(_LOADS),
-    "gcsBucketName": not_needed(_LOADS),
-    "gcsFolderName": not_needed(_LOADS),
-    "autoCreateBucket": not_needed(_LOADS),
-    "runtimeProvider": not_needed("jobs carry labels"),
-}
-AIVEN: Options = {
-    "useStorageWriteApi": not_needed(_LOADS),
-    "enableBatchMode": not_needed(_LOADS),
-    "commitInterval": equivalent("cron"),
-    "useCredentialsProjectId": equivalent("the BigQuery connection's project"),
-    "trackPutAttempts": not_needed("a batch is landed and merged once"),
-    "mediateConcurrentSchemaUpdates": not_needed("one run at a time changes a table"),
-    "concurrentSchemaUpdateRetryWaitMs": not_needed("one run at a time changes a table"),
-    "concurrentSchemaUpdateMaxRetries": not_needed("one run at a time changes a table"),
-    "preserveKafkaTopicPartitionOffset": not_needed("coordinates are always Kafka's own"),
-    "decimalHandlingMode": equivalent("declare decimal(p,s), double or string; tables[].column_types"),
-    "variableScaleDecimalHandlingMode": equivalent("declare decimal(p,s), double or string; tables[].column_types"),
-    "convertDebeziumVariableScaleDecimal": equivalent("declare decimal(p,s), double or string"),
-    "ignoreUnknownFields": equivalent("source.value.unknown_fields: ignore"),
-}
-OPTIONS: Options = {**CONFLUENT, **AIVEN}
 
 
-def place(configuration: Configuration, named: list[str]) -> Placing:
-    """The tables that topics go to."""
-    del named
-    places = dict(part.split(":", 1) for part in configuration.items("topic2TableMap") if ":" in part)
-    dataset = configuration.text("defaultDataset")
-    sanitizes = configuration.flag("sanitizeTopics") or any("." in topic for topic in configuration.items("topics"))
-    template = f"{dataset}.{{name}}" if sanitizes else f"{dataset}.{{topic}}"
-    name = _sanitized if sanitizes else str
-    return placing(configuration, template, lambda t: f"{dataset}.{places.get(t, name(t))}", places)
+class BigQuerySink(Sink):
+    """The BigQuery sinks, Confluent's and Aiven's."""
 
+    classes = ("com.wepay.kafka.connect.bigquery.BigQuerySinkConnector",)
+    options = OPTIONS
 
-def tables(configuration: Configuration, placed: Placing, is_known: bool) -> tuple[list[dict[str, Any]], list[str]]:
-    """The `tables` part: one for each table that topics go to."""
-    del is_known
-    return [{**_table(configuration, table), **route} for table, route in placed.tables.items()], []
+    def place(self, configuration: Configuration, named: list[str]) -> Placing:
+        """The tables that topics go to."""
+        del named
+        places = dict(part.split(":", 1) for part in configuration.items("topic2TableMap") if ":" in part)
+        dataset = configuration.text("defaultDataset")
+        sanitizes = configuration.flag("sanitizeTopics") or any("." in topic for topic in configuration.items("topics"))
+        template = f"{dataset}.{{name}}" if sanitizes else f"{dataset}.{{topic}}"
+        name = _sanitized if sanitizes else str
+        return placing(configuration, template, lambda t: f"{dataset}.{places.get(t, name(t))}", places)
 
+    def tables(
+        self, configuration: Configuration, placed: Placing, is_known: bool
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """The `tables` part: one for each table that topics go to."""
+        del is_known
+        return [{**_table(configuration, table), **route} for table, route in placed.tables.items()], []
 
-def document(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
-    del placed, going_on
-    found: dict[str, Any] = {}
-    if retries := configuration.text("max.retries"):
-        found["retry"] = {"max_retries": int(retries)}
-    return found
+    def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+        del placed, going_on
+        found: dict[str, Any] = {}
+        if retries := configuration.text("max.retries"):
+            found["retry"] = {"max_retries": int(retries)}
+        return found
 
+    def connections(self, configuration: Configuration) -> dict[str, dict[str, Any]]:
+        found: dict[str, Any] = {"kind": "bigquery", "project": configuration.text("project")}
+        source = configuration.text("keySource", "FILE").upper()
+        if source == "JSON":
+            found["credentials_json"] = connect.environment("bigquery.credentials.json")
+        elif source == "FILE" and configuration.text("keyfile"):
+            found["credentials_file"] = connect.environment("bigquery.credentials.file")
+        return {"bigquery": found}
 
-def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:
-    found: dict[str, Any] = {"kind": "bigquery", "project": configuration.text("project")}
-    source = configuration.text("keySource", "FILE").upper()
-    if source == "JSON":
-        found["credentials_json"] = connect.environment("bigquery.credentials.json")
-    elif source == "FILE" and configuration.text("keyfile"):
-        found["credentials_file"] = connect.environment("bigquery.credentials.file")
-    return {"bigquery": found}
+    def changes(
+        self, configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
+    ) -> tuple[dict[str, Any], dict[str, str] | None]:
+        if mode(configuration) == "append":
+            return {}, None
+        if chain.key:
+            return {"changes": {"key": {"columns": chain.key, "source": "value"}, "order_by": "arrival"}}, None
+        whole, columns = configuration.text("kafkaKeyFieldName"), dict(key)
+        if not columns and not connect.has_fields(configuration, "key"):
+            columns = {whole or "key": "string"}
+        several = len(configuration.items("topics")) != 1 and not placed.each
+        order = {"order_by": "arrival"} if several else {}
+        if not columns:
+            return {"changes": order} if order else {}, {}
+        names = [whole] if whole and whole not in columns else list(columns)
+        return {"changes": {"key": {"columns": names}, **order}}, columns
 
-
-def changes(
-    configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
-) -> tuple[dict[str, Any], dict[str, str] | None]:
-    if mode(configuration) == "append":
-        return {}, None
-    if chain.key:
-        return {"changes": {"key": {"columns": chain.key, "source": "value"}, "order_by": "arrival"}}, None
-    whole, columns = configuration.text("kafkaKeyFieldName"), dict(key)
-    if not columns and not connect.has_fields(configuration, "key"):
-        columns = {whole or "key": "string"}
-    several = len(configuration.items("topics")) != 1 and not placed.each
-    order = {"order_by": "arrival"} if several else {}
-    if not columns:
-        return {"changes": order} if order else {}, {}
-    names = [whole] if whole and whole not in columns else list(columns)
-    return {"changes": {"key": {"columns": names}, **order}}, columns
-
-
-def kept(configuration: Configuration) -> list[str]:
-    del configuration
-    return []
-
-
-def named_columns(configuration: Configuration, chain: Chain, placed: Placing) -> list[str]:
-    del configuration, chain, placed
-    return []
-
-
-def fill_key(configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:
-    if not _fills_key(configuration):
+    def fill_key(self, configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:
+        if not _fills_key(configuration):
+            return []
+        whole = configuration.text("kafkaKeyFieldName")
+        if not key:
+            return [f"{whole}, the column of the record's key, gets no values: declare the key's parts (--key-columns)"]
+        chain.record_key = dict(key)
+        chain.make(whole, KEY)
         return []
-    whole = configuration.text("kafkaKeyFieldName")
-    if not key:
-        return [f"{whole}, the column of the record's key, gets no values: declare the key's parts (--key-columns)"]
-    chain.record_key = dict(key)
-    chain.make(whole, KEY)
-    return []
 
+    def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
+        from jobs.destinations.bigquery import connect_tables
+        from resources.bigquery import BigQuery
 
-def known(connections: Connections) -> Callable[[str], KnownTable | None]:
-    from jobs.destinations.bigquery import connect_tables
-    from resources.bigquery import BigQuery
-
-    return partial(connect_tables.known, BigQuery("bigquery", connections.get("bigquery", BigQueryConnection)))
-
-
-def group(configuration: Configuration) -> str:
-    return connect.group(configuration)
-
-
-def stopped_at(
-    configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
-) -> Offsets:
-    del configuration, cluster, connections
-    return committed
+        return partial(connect_tables.known, BigQuery("bigquery", connections.get("bigquery", BigQueryConnection)))
 
 
 def mode(configuration: Configuration) -> str:

@@ -79,9 +79,9 @@ class BigQueryKind(Kind[BigQueryTable]):
         return statement(spec, table)
 
     def sink(self) -> Sink:
-        from jobs.destinations.bigquery import connect_sink
+        from jobs.destinations.bigquery.connect_sink import BigQuerySink
 
-        return connect_sink
+        return BigQuerySink()
 
 
 KIND = BigQueryKind()

@@ -74,9 +74,9 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         return statement(spec, table)
 
     def sink(self) -> Sink:
-        from jobs.destinations.clickhouse import connect_sink
+        from jobs.destinations.clickhouse.connect_sink import ClickHouseSink
 
-        return connect_sink
+        return ClickHouseSink()
 
 
 KIND = ClickHouseKind()

@@ -17,11 +17,11 @@ from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.connect import environment, is_secret
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
-from jobs.connect_import.options import Options, equivalent, not_needed
 from jobs.connect_import.placing import Placing
-from jobs.connect_import.sink import Offsets
+from jobs.connect_import.sink import Offsets, Sink
 from jobs.connect_import.transforms import debezium_target
 from jobs.connect_import.unwrapping import TARGET
+from jobs.destinations.iceberg.connect_options import OPTIONS
 from jobs.spec.envelope import OP_COLUMN
 from resources.connections import Connections, IcebergConnection
 from resources.errors import ConfigurationError
@@ -33,48 +33,6 @@ if TYPE_CHECKING:
 TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
 APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
 
-CLASSES = (TABULAR, APACHE)
-
-_ALL_BRANCH = "tables[].branch"
-OPTIONS: Options = {
-    "iceberg.tables": equivalent("tables[].table"),
-    "iceberg.tables.dynamic-enabled": equivalent("route_by and new_tables; or source.for_each: topic"),
-    "iceberg.tables.route-field": equivalent("tables[].route.field, or route_by"),
-    "iceberg.tables.default-commit-branch": equivalent(_ALL_BRANCH),
-    "iceberg.tables.default-id-columns": equivalent("changes.key.columns; Apache's only appends and passes it over"),
-    "iceberg.tables.default-partition-by": equivalent("tables[].partition_by"),
-    "iceberg.tables.cdc-field": equivalent(
-        "changes.op.field, mode upsert_delete; Apache's only appends and passes it over"
-    ),
-    "iceberg.tables.upsert-mode-enabled": equivalent(
-        "mode upsert; one MERGE instead of equality deletes; Apache's only appends and passes it over"
-    ),
-    "iceberg.tables.auto-create-enabled": equivalent("tables[].create, with columns of the records"),
-    "iceberg.tables.evolve-schema-enabled": equivalent("source.value.unknown_fields: add, and tables[].evolve"),
-    "iceberg.tables.schema-force-optional": equivalent("force_optional"),
-    "iceberg.tables.schema-case-insensitive": equivalent("ignore_case"),
-    "iceberg.tables.auto-create-props.*": equivalent("tables[].properties"),
-    "iceberg.tables.write-props.*": equivalent("tables[].properties"),
-    "iceberg.table.*.commit-branch": equivalent(_ALL_BRANCH),
-    "iceberg.table.*.id-columns": equivalent("changes.key.columns; Apache's only appends and passes it over"),
-    "iceberg.table.*.partition-by": equivalent("tables[].partition_by"),
-    "iceberg.table.*.route-regex": equivalent("tables[].route.matches"),
-    "iceberg.control.topic": not_needed("the pipeline has a control topic of its own, `control.topic`"),
-    "iceberg.control.group-id": not_needed("progress is kept with the tables"),
-    "iceberg.control.group-id-prefix": not_needed("progress is kept with the tables"),
-    "iceberg.control.commit.interval-ms": equivalent("cron"),
-    "iceberg.control.commit.timeout-ms": not_needed("tables commit on their own; a step's limit is time_limit_seconds"),
-    "iceberg.control.commit.threads": not_needed("each table is a step of its own"),
-    "iceberg.control.commit.max-consecutive-failures": equivalent("retry.max_retries"),
-    "iceberg.connect.group-id": equivalent("the group whose offsets are taken over"),
-    "iceberg.coordinator.transactional.prefix": not_needed("every role has a transactional id of its own"),
-    "iceberg.coordinator-executor-keep-alive-timeout-ms": not_needed("there is no coordinator"),
-    "iceberg.catalog": not_needed("the connection's name, `lake`"),
-    "iceberg.catalog.*": equivalent("the Iceberg connection"),
-    "iceberg.hadoop-conf-dir": equivalent("HADOOP_CONF_DIR of the Spark server"),
-    "iceberg.hadoop.*": equivalent("spark.hadoop.* in the Spark connection's settings"),
-    "iceberg.kafka.*": equivalent("the Kafka connection"),
-}
 _TYPES = {
     "rest": "rest",
     "hive": "hive",
@@ -91,64 +49,133 @@ _NAMED = "{route_by[0]}.{route_by[1]}"
 _OP = {"insert": ["i", "I", "c", "C", "r", "R"], "update": ["u", "U"], "delete": ["d", "D"]}
 
 
-def place(configuration: Configuration, named: list[str]) -> Placing:
-    """The tables of the connector.
+class IcebergSink(Sink):
+    """The Iceberg sinks, Tabular's and Apache's."""
 
-    Tabular's transform for Debezium names a table by each record's source: as Debezium's topics are named.
+    classes = (TABULAR, APACHE)
+    options = OPTIONS
 
-    Args:
-        named: those of the connector's tables that are to be imported; of one that takes their names from the records,
-            all that it is to have. None: all.
+    def place(self, configuration: Configuration, named: list[str]) -> Placing:
+        """The tables of the connector.
 
-    Raises:
-        ConfigurationError: the connector does not have such a table.
-    """
-    names = configuration.items("iceberg.tables")
-    if unknown := [name for name in named if names and name not in names]:
-        raise ConfigurationError(
-            f"the connector has no table {', '.join(unknown)}",
-            where=configuration.name,
-            remedy=f"name some of {', '.join(names)}",
+        Tabular's transform for Debezium names a table by each record's source: as Debezium's topics are named.
+
+        Args:
+            named: those of the connector's tables that are to be imported; of one that takes their names from the
+                records, all that it is to have. None: all.
+
+        Raises:
+            ConfigurationError: the connector does not have such a table.
+        """
+        names = configuration.items("iceberg.tables")
+        if unknown := [name for name in named if names and name not in names]:
+            raise ConfigurationError(
+                f"the connector has no table {', '.join(unknown)}",
+                where=configuration.name,
+                remedy=f"name some of {', '.join(names)}",
+            )
+        names = named or names
+        pattern = debezium_target(configuration)
+        if names or not _dynamic(configuration):
+            return Placing({name: {} for name in names})
+        if pattern is None:
+            return Placing({_NAMED: {}})
+        template = pattern.replace("{db}", "{source.db}").replace("{table}", "{source.table}")
+        todo = (
+            f"tables[].table: {template}, by Debezium's names of topics (prefix.schema.table, or prefix.database.table)"
         )
-    names = named or names
-    pattern = debezium_target(configuration)
-    if names or not _dynamic(configuration):
-        return Placing({name: {} for name in names})
-    if pattern is None:
-        return Placing({_NAMED: {}})
-    template = pattern.replace("{db}", "{source.db}").replace("{table}", "{source.table}")
-    todo = f"tables[].table: {template}, by Debezium's names of topics (prefix.schema.table, or prefix.database.table)"
-    return Placing({template: {}}, each=True, todo=[todo])
+        return Placing({template: {}}, each=True, todo=[todo])
 
+    def tables(
+        self, configuration: Configuration, placed: Placing, is_known: bool
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """The `tables` part; what a person has to look at.
 
-def tables(configuration: Configuration, placed: Placing, is_known: bool) -> tuple[list[dict[str, Any]], list[str]]:
-    """The `tables` part; what a person has to look at.
+        Raises:
+            ConfigurationError: no table is named.
+        """
+        del is_known
+        names = list(placed.tables)
+        if not names:
+            raise ConfigurationError(
+                "the connector names no table", where=configuration.name, remedy="name them with --table"
+            )
+        routed = bool(configuration.text("iceberg.tables.route-field"))
+        if routed and not _dynamic(configuration):
+            # Tables without an expression get no record from the sink.
+            taken = [n for n in names if configuration.text(f"iceberg.table.{n}.route-regex")]
+            todo = [f"{n} has no route-regex, so it never got a record: left out" for n in names if n not in taken]
+            return [_table(configuration, n) for n in taken or names], todo
+        return [_table(configuration, n) for n in names], []
 
-    Raises:
-        ConfigurationError: no table is named.
-    """
-    del is_known
-    names = list(placed.tables)
-    if not names:
-        raise ConfigurationError(
-            "the connector names no table", where=configuration.name, remedy="name them with --table"
-        )
-    routed = bool(configuration.text("iceberg.tables.route-field"))
-    if routed and not _dynamic(configuration):
-        # Tables without an expression get no record from the sink.
-        taken = [n for n in names if configuration.text(f"iceberg.table.{n}.route-regex")]
-        todo = [f"{n} has no route-regex, so it never got a record: left out" for n in names if n not in taken]
-        return [_table(configuration, n) for n in taken or names], todo
-    return [_table(configuration, n) for n in names], []
+    def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+        """Parts of the pipeline file besides source and tables."""
+        minutes = max(1, int(configuration.text("iceberg.control.commit.interval-ms", "300000")) // 60_000)
+        found: dict[str, Any] = {"cron": f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"}
+        if failures := configuration.text("iceberg.control.commit.max-consecutive-failures"):
+            found["retry"] = {"max_retries": int(failures)}
+        return {**found, **_changes(configuration, placed, going_on)}
 
+    def changes(
+        self, configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
+    ) -> tuple[dict[str, Any], dict[str, str] | None]:
+        """Tabular's goes by the tables' own identifier fields; with Debezium these are the record's key."""
+        del key, chain
+        left = placed.each and mode(configuration) != "append"
+        return {}, {} if left and not key_columns(configuration, list(placed.tables)) else None
 
-def document(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
-    """Parts of the pipeline file besides source and tables."""
-    minutes = max(1, int(configuration.text("iceberg.control.commit.interval-ms", "300000")) // 60_000)
-    found: dict[str, Any] = {"cron": f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"}
-    if failures := configuration.text("iceberg.control.commit.max-consecutive-failures"):
-        found["retry"] = {"max_retries": int(failures)}
-    return {**found, **_changes(configuration, placed, going_on)}
+    def kept(self, configuration: Configuration) -> list[str]:
+        return [
+            TARGET,
+            OP_COLUMN,
+            *(configuration.text(f"iceberg.tables.{name}") for name in ("cdc-field", "route-field")),
+        ]
+
+    def named_columns(self, configuration: Configuration, chain: Chain, placed: Placing) -> list[str]:
+        keys = key_columns(configuration, list(placed.tables))
+        fields = [configuration.text("iceberg.tables.cdc-field")] if keys and not chain.envelope else []
+        fields.append(configuration.text("iceberg.tables.route-field"))
+        return [*keys, *(field for field in fields if field and "." not in field)]
+
+    def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
+        from jobs.destinations.iceberg import connect_tables
+
+        return partial(connect_tables.known, _catalog(connections))
+
+    def stopped_at(
+        self, configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
+    ) -> Offsets:
+        from jobs.destinations.iceberg.connect_offsets import check_all_in_tables
+
+        topic, branch_of = control_topic(configuration), partial(branch, configuration)
+        check_all_in_tables(cluster, _catalog(connections), topic, self.group(configuration), branch_of)
+        return committed
+
+    def connections(self, configuration: Configuration) -> dict[str, dict[str, Any]]:
+        """The Iceberg connection, secrets as references to the environment."""
+        given = configuration.below("iceberg.catalog.")
+        kind = _TYPES.get(given.get("type") or given.get("catalog-impl", ""), "rest")
+        found: dict[str, Any] = {"kind": "iceberg", "type": kind}
+        for name in ("uri", "warehouse"):
+            if name in given:
+                found[name] = given[name]
+        secret = next((name for name in ("credential", "token") if name in given), None)
+        if secret:
+            found["credential"] = environment(f"iceberg.catalog.{secret}")
+        known = {"type", "catalog-impl", "uri", "warehouse", "credential", "token"}
+        rest = {
+            k: environment(f"iceberg.catalog.{k}") if is_secret(k) else v for k, v in given.items() if k not in known
+        }
+        return {"lake": {**found, **({"properties": rest, "spark_properties": rest} if rest else {})}}
+
+    def group(self, configuration: Configuration) -> str:
+        """The consumer group that the sink itself goes by, for source offsets, events and snapshots.
+
+        Tabular's keeps one of its own, and commits Connect's besides; Apache's has Connect's alone.
+        """
+        if configuration.text("connector.class") != TABULAR:
+            return connect.group(configuration)
+        return configuration.text("iceberg.control.group-id") or f"cg-control-{configuration.name}"
 
 
 def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
@@ -167,47 +194,6 @@ def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -
             kept = {"keep": True} if field in going_on.columns else {}
             found["changes"]["op"] = {"field": field, **_OP, **kept}
     return found
-
-
-def changes(
-    configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
-) -> tuple[dict[str, Any], dict[str, str] | None]:
-    """Tabular's goes by the tables' own identifier fields; with Debezium these are the record's key."""
-    del key, chain
-    left = placed.each and mode(configuration) != "append"
-    return {}, {} if left and not key_columns(configuration, list(placed.tables)) else None
-
-
-def kept(configuration: Configuration) -> list[str]:
-    return [TARGET, OP_COLUMN, *(configuration.text(f"iceberg.tables.{name}") for name in ("cdc-field", "route-field"))]
-
-
-def named_columns(configuration: Configuration, chain: Chain, placed: Placing) -> list[str]:
-    keys = key_columns(configuration, list(placed.tables))
-    fields = [configuration.text("iceberg.tables.cdc-field")] if keys and not chain.envelope else []
-    fields.append(configuration.text("iceberg.tables.route-field"))
-    return [*keys, *(field for field in fields if field and "." not in field)]
-
-
-def fill_key(configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:
-    del configuration, key, chain
-    return []
-
-
-def known(connections: Connections) -> Callable[[str], KnownTable | None]:
-    from jobs.destinations.iceberg import connect_tables
-
-    return partial(connect_tables.known, _catalog(connections))
-
-
-def stopped_at(
-    configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
-) -> Offsets:
-    from jobs.destinations.iceberg.connect_offsets import check_all_in_tables
-
-    topic, branch_of = control_topic(configuration), partial(branch, configuration)
-    check_all_in_tables(cluster, _catalog(connections), topic, group(configuration), branch_of)
-    return committed
 
 
 def _catalog(connections: Connections) -> IcebergCatalog:
@@ -242,34 +228,8 @@ def key_columns(configuration: Configuration, tables: Sequence[str]) -> list[str
     return next(iter(keys.values()), [])
 
 
-def connections(configuration: Configuration) -> dict[str, dict[str, Any]]:
-    """The Iceberg connection, secrets as references to the environment."""
-    given = configuration.below("iceberg.catalog.")
-    kind = _TYPES.get(given.get("type") or given.get("catalog-impl", ""), "rest")
-    found: dict[str, Any] = {"kind": "iceberg", "type": kind}
-    for name in ("uri", "warehouse"):
-        if name in given:
-            found[name] = given[name]
-    secret = next((name for name in ("credential", "token") if name in given), None)
-    if secret:
-        found["credential"] = environment(f"iceberg.catalog.{secret}")
-    known = {"type", "catalog-impl", "uri", "warehouse", "credential", "token"}
-    rest = {k: environment(f"iceberg.catalog.{k}") if is_secret(k) else v for k, v in given.items() if k not in known}
-    return {"lake": {**found, **({"properties": rest, "spark_properties": rest} if rest else {})}}
-
-
 def control_topic(configuration: Configuration) -> str:
     return configuration.text("iceberg.control.topic", "control-iceberg")
-
-
-def group(configuration: Configuration) -> str:
-    """The consumer group that the sink itself goes by, for source offsets, events and snapshots.
-
-    Tabular's keeps one of its own, and commits Connect's besides; Apache's has Connect's alone.
-    """
-    if configuration.text("connector.class") != TABULAR:
-        return connect.group(configuration)
-    return configuration.text("iceberg.control.group-id") or f"cg-control-{configuration.name}"
 
 
 def branch(configuration: Configuration, table: str) -> str:

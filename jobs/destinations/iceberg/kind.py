@@ -65,9 +65,9 @@ class IcebergKind(Kind[IcebergTable]):
         return statement(spec, table)
 
     def sink(self) -> Sink:
-        from jobs.destinations.iceberg import connect_sink
+        from jobs.destinations.iceberg.connect_sink import IcebergSink
 
-        return connect_sink
+        return IcebergSink()
 
 
 KIND = IcebergKind()

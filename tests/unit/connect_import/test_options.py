@@ -6,9 +6,9 @@ import pytest
 
 from jobs.connect_import import connect
 from jobs.connect_import.options import Options, OptionStatus, find
-from jobs.destinations.bigquery import connect_sink as bigquery
-from jobs.destinations.clickhouse import connect_sink as clickhouse
-from jobs.destinations.iceberg import connect_sink as iceberg
+from jobs.destinations.bigquery import connect_options as bigquery
+from jobs.destinations.clickhouse import connect_options as clickhouse
+from jobs.destinations.iceberg import connect_options as iceberg
 
 ICEBERG = """
 iceberg.tables iceberg.tables.dynamic-enabled iceberg.tables.route-field iceberg.tables.default-commit-branch
