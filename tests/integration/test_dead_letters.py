@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.dead_letters.listing import list_dead_letters, summary
+from jobs.dead_letters.listing import summary
 from jobs.dead_letters.retry import retry
 from resources.connections import Connections
 from resources.errors import BadRecords, ConfigurationError
@@ -115,26 +115,7 @@ def test_command_line(
     assert "{bad" not in run(before, "list", "", "--rows", "9")
     rows, _ = json.JSONDecoder().raw_decode(run(before, "list", "", "--rows", "9", "--values", "--json"))
     assert [(r["offset"], r["key"]) for r in rows] == [(1, '{"id": 2}'), (2, '{"id": 3}')]
+    assert rows[1]["value"] == "{bad"
     assert "1 of 2 dead letters are recovered" in run(after, "retry", "")
     assert "0 of 1 dead letters are recovered" in run(after, "retry", "")
     assert after.read("upsert") == [(1, "a", 1), (2, "b", LARGE)]
-
-
-def test_listing_shows_values_only_when_asked(
-    connections: Connections, spark: SparkSession, topic: Callable[..., str]
-) -> None:
-    engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
-    engine.tell(put(1, "a"), Record(0, 2, "{secret"))
-    engine.advance()
-    (plain,) = list_dead_letters(engine.pipeline, 10)
-    assert (plain.topic, plain.partition, plain.offset, plain.batch, plain.stage) == (
-        engine.flow.topic,
-        0,
-        1,
-        1,
-        "value",
-    )
-    assert (plain.key, plain.value) == (None, None)
-    assert "secret" not in plain.message
-    (full,) = list_dead_letters(engine.pipeline, 10, values=True)
-    assert (json.loads(full.key or b""), full.value) == ({"id": 2}, b"{secret")

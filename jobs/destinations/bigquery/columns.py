@@ -71,6 +71,19 @@ _NEUTRAL = {
 OP = "op"
 
 
+# BigQuery's types that stand for one of Arrow's each.
+ARROW_TYPES: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "INTEGER": pa.int64(),
+    "FLOAT": pa.float64(),
+    "STRING": pa.string(),
+    "BYTES": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "DATETIME": pa.timestamp("us"),
+}
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of the destination table.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
+from jobs.destinations.bigquery.columns import ARROW_TYPES
 from jobs.destinations.bigquery.field import AnyField
 from jobs.destinations.bigquery.names import column_name
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -19,14 +20,7 @@ Fields = Sequence[AnyField]
 
 # BigQuery's types as the types that the rules compare. What stands for a whole family there is one type here too.
 _COMPARED: dict[str, pa.DataType] = {
-    "BOOLEAN": pa.bool_(),
-    "INTEGER": pa.int64(),
-    "FLOAT": pa.float64(),
-    "STRING": pa.string(),
-    "BYTES": pa.binary(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "DATETIME": pa.timestamp("us"),
+    **ARROW_TYPES,
     "NUMERIC": pa.decimal128(38, 9),
     "BIGNUMERIC": pa.decimal128(38, 38),
 }

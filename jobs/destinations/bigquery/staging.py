@@ -8,21 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.changes.columns import UNCHANGED
-from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.columns import ARROW_TYPES, Column
 from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.names import column_name
 from jobs.destinations.bigquery.spec import BigQueryTable
-
-_TYPES: dict[str, pa.DataType] = {
-    "BOOLEAN": pa.bool_(),
-    "INTEGER": pa.int64(),
-    "FLOAT": pa.float64(),
-    "STRING": pa.string(),
-    "BYTES": pa.binary(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "DATETIME": pa.timestamp("us"),
-}
 
 
 class Stager:
@@ -70,7 +59,7 @@ class Stager:
             return self._struct(array, field)
         if field.field_type in ("NUMERIC", "BIGNUMERIC"):
             return array
-        return array.cast(_TYPES[field.field_type])
+        return array.cast(ARROW_TYPES[field.field_type])
 
     def _struct(self, array: pa.Array, field: AnyField) -> pa.Array:
         """Parts go by name, sanitised as the table's columns are: landed and staged order may differ."""
@@ -115,5 +104,5 @@ def arrow_type(field: AnyField) -> pa.DataType:
     elif field.field_type == "BIGNUMERIC":
         kind = pa.decimal256(76, 38)
     else:
-        kind = _TYPES[field.field_type]
+        kind = ARROW_TYPES[field.field_type]
     return pa.list_(kind) if field.mode == "REPEATED" else kind

@@ -20,6 +20,14 @@ Progress = Callable[[int, int, float], None]
 
 _LOG = logging.getLogger("batchmerge.kafka")
 _TIMEOUT = 30  # seconds
+_PRODUCER_SETTINGS = {
+    "enable.idempotence": True,
+    "compression.type": "lz4",
+    "linger.ms": 50,
+    "queue.buffering.max.messages": 200_000,
+    "message.timeout.ms": _TIMEOUT * 1000,
+    "delivery.report.only.error": True,
+}
 _TOPIC_SETTINGS = {
     # The records are of 2013: retention by time would delete them, and cut a segment for each of their weeks.
     "retention.ms": "-1",
@@ -61,18 +69,7 @@ def produce_flights(
     changes = FlightChanges(month)
     count = partitions_of(bootstrap, topic, partitions)
     refused: list[KafkaError] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "compression.type": "lz4",
-            "linger.ms": 50,
-            "queue.buffering.max.messages": 200_000,
-            "message.timeout.ms": _TIMEOUT * 1000,
-            "delivery.report.only.error": True,
-        },
-        logger=_LOG,
-    )
+    producer = Producer({**_PRODUCER_SETTINGS, "bootstrap.servers": bootstrap}, logger=_LOG)
 
     def delivered(error: KafkaError | None, _message: Message) -> None:
         if error is not None:
