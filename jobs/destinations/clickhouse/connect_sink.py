@@ -42,8 +42,8 @@ class ClickHouseSink(Sink):
                 "with debeziumCDCEnabled the sink's tables have versions by the source's position (`_version`), and a "
                 "pipeline's have them by batches: rows of one would not replace those of the other",
                 where=configuration.name,
-                remedy="write a pipeline for new tables, from the topics' first records: `source.value.envelope: {kind: "
-                'debezium}`, `source.key`, and mode upsert_delete (docs/formats-and-change-data.md, "A whole '
+                remedy="write a pipeline for new tables, from the topics' first records: `source.value.envelope: "
+                '{kind: debezium}`, `source.key`, and mode upsert_delete (docs/formats-and-change-data.md, "A whole '
                 'database")',
             )
         del named
