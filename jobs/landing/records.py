@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.changes.columns import ERROR, LEFT_OUT, UNCHANGED
+from jobs.changes.columns import LEFT_OUT, UNCHANGED
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
@@ -21,12 +21,12 @@ from jobs.landing.new_tables import STAGE as ROUTE
 from jobs.landing.new_tables import NameRule
 from jobs.landing.places import BATCH, POSITION, Places
 from jobs.landing.registry_schemas import SchemaIds
-from jobs.landing.task_report import RecordsRead, TaskReport
-from jobs.offsets import OffsetRange, TopicPartition
+from jobs.landing.row_columns import error_column, only_good, records_read, unchanged_column
+from jobs.landing.task_report import TaskReport
+from jobs.offsets import TopicPartition
 from jobs.schema.with_fields import with_fields
 from jobs.spec.metadata import Metadata
 from jobs.spec.transform import KEY
-from resources.kafka_records import INSTANT
 
 RESULT = "result"
 _BAD_KEY = "key"
@@ -111,7 +111,7 @@ class RecordReader:
         for raw in batches:
             batch = self.places.spread(raw) if self.places else raw
             if batch.num_rows:
-                read = _counted(batch)
+                read = records_read(batch)
                 rows, found = self._read(batch)
                 yield rows, replace(found, read=read, schema_ids=self.schema_ids(batch) if self.schema_ids else {})
 
@@ -140,8 +140,8 @@ class RecordReader:
         if key is not None:
             # A dead letter has it too, where it can be read: its key is stale from there on.
             columns["key"] = key
-        columns["value"] = _only(value, good)
-        columns["op"] = _only(op, good)
+        columns["value"] = only_good(value, good)
+        columns["op"] = only_good(op, good)
         if verdicts.skipped:
             filtered = pa.array([row in verdicts.skipped for row in range(batch.num_rows)])
             columns["op"] = pc.if_else(filtered, pa.scalar(self.FILTERED), columns["op"])
@@ -150,9 +150,9 @@ class RecordReader:
         if self.places:
             columns["batchNumber"] = batch.column(BATCH)
         columns["kafka"] = with_fields(kafka_struct(batch, self.metadata, self.landed_at), self.kafka_type)
-        columns["error"] = _error_column(batch, verdicts.errors)
+        columns["error"] = error_column(batch, verdicts.errors)
         if self.names_unchanged:
-            columns[UNCHANGED.name] = _listed(verdicts.unchanged, batch.num_rows)
+            columns[UNCHANGED.name] = unchanged_column(verdicts.unchanged, batch.num_rows)
         report = TaskReport(
             fields=verdicts.unknown,
             names={name: position[row].as_py() for name, row in named.items()},
@@ -268,47 +268,3 @@ class RecordReader:
         found = [TopicPartition(names[place >> 32], place & 0xFFFFFFFF) for place in places.tolist()]
         shifts = np.array([self.first_position[tp] - self.start[tp] for tp in found], np.int64)
         return pa.array(batch.column("offset").to_numpy() + shifts[rows])
-
-
-def _counted(batch: pa.RecordBatch) -> dict[TopicPartition, RecordsRead]:
-    """The batch's records per topic-partition: how many, of which offsets, and their newest time."""
-    table = pa.Table.from_batches([batch.select(["topic", "partition", "offset", "timestamp"])])
-    wanted = [([], "count_all"), ("offset", "min"), ("offset", "max"), ("timestamp", "max")]
-    groups = table.group_by(["topic", "partition"], use_threads=False).aggregate(wanted)
-    newest = pc.divide(groups["timestamp_max"].cast(INSTANT).cast(pa.int64()), 1000)
-    names = ("topic", "partition", "count_all", "offset_min", "offset_max")
-    columns = [groups[name].to_pylist() for name in names]
-    return {
-        TopicPartition(topic, partition): RecordsRead(records, time, OffsetRange(first, last + 1))
-        for topic, partition, records, first, last, time in zip(*columns, newest.to_pylist(), strict=True)
-    }
-
-
-def _error_column(batch: pa.RecordBatch, errors: Mapping[int, DecodeError]) -> pa.Array:
-    """Per bad record what is wrong with it, and its bytes."""
-    if not errors:
-        return pa.nulls(batch.num_rows, ERROR)
-    keys, values = batch.column("key"), batch.column("value")
-    headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else None
-    rows: list[dict[str, object] | None] = [None] * batch.num_rows
-    for row, error in errors.items():
-        raw = {
-            "key": keys[row].as_py(),
-            "value": values[row].as_py(),
-            "headers": (headers[row] or []) if headers else None,
-        }
-        rows[row] = {**vars(error), **raw}
-    return pa.array(rows, ERROR)
-
-
-def _listed(unchanged: Mapping[int, tuple[str, ...]], rows: int) -> pa.Array:
-    return (
-        pa.array([unchanged.get(row) for row in range(rows)], UNCHANGED.type)
-        if unchanged
-        else pa.nulls(rows, UNCHANGED.type)
-    )
-
-
-def _only(values: pa.Array, good: pa.Array | None) -> pa.Array:
-    """The values of good records; null elsewhere."""
-    return values if good is None else pc.if_else(good, values, pa.nulls(len(values), values.type))

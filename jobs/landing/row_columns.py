@@ -1,0 +1,58 @@
+"""Columns of landed rows out of what became of their records, and how many were read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.changes.columns import ERROR, UNCHANGED
+from jobs.decode.base import DecodeError
+from jobs.landing.task_report import RecordsRead
+from jobs.offsets import OffsetRange, TopicPartition
+from resources.kafka_records import INSTANT
+
+
+def records_read(batch: pa.RecordBatch) -> dict[TopicPartition, RecordsRead]:
+    """The batch's records per topic-partition: how many, of which offsets, and their newest time."""
+    table = pa.Table.from_batches([batch.select(["topic", "partition", "offset", "timestamp"])])
+    wanted = [([], "count_all"), ("offset", "min"), ("offset", "max"), ("timestamp", "max")]
+    groups = table.group_by(["topic", "partition"], use_threads=False).aggregate(wanted)
+    newest = pc.divide(groups["timestamp_max"].cast(INSTANT).cast(pa.int64()), 1000)
+    names = ("topic", "partition", "count_all", "offset_min", "offset_max")
+    columns = [groups[name].to_pylist() for name in names]
+    return {
+        TopicPartition(topic, partition): RecordsRead(records, time, OffsetRange(first, last + 1))
+        for topic, partition, records, first, last, time in zip(*columns, newest.to_pylist(), strict=True)
+    }
+
+
+def error_column(batch: pa.RecordBatch, errors: Mapping[int, DecodeError]) -> pa.Array:
+    """Per bad record what is wrong with it, and its bytes."""
+    if not errors:
+        return pa.nulls(batch.num_rows, ERROR)
+    keys, values = batch.column("key"), batch.column("value")
+    headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else None
+    rows: list[dict[str, object] | None] = [None] * batch.num_rows
+    for row, error in errors.items():
+        raw = {
+            "key": keys[row].as_py(),
+            "value": values[row].as_py(),
+            "headers": (headers[row] or []) if headers else None,
+        }
+        rows[row] = {**vars(error), **raw}
+    return pa.array(rows, ERROR)
+
+
+def unchanged_column(unchanged: Mapping[int, tuple[str, ...]], rows: int) -> pa.Array:
+    return (
+        pa.array([unchanged.get(row) for row in range(rows)], UNCHANGED.type)
+        if unchanged
+        else pa.nulls(rows, UNCHANGED.type)
+    )
+
+
+def only_good(values: pa.Array, good: pa.Array | None) -> pa.Array:
+    """The values of good records; null elsewhere."""
+    return values if good is None else pc.if_else(good, values, pa.nulls(len(values), values.type))
