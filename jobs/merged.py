@@ -38,8 +38,14 @@ class MergedBatches:
         old, new = earlier.merged, self.merged
         stages = {**old.seconds, **new.seconds}
         seconds = {stage: round(old.seconds.get(stage, 0.0) + new.seconds.get(stage, 0.0), 3) for stage in stages}
-        merged = replace(new, counts=old.counts + new.counts, seconds=seconds)
+        duplicates = _sum_counted(old.duplicates, new.duplicates)
+        merged = replace(new, counts=old.counts + new.counts, seconds=seconds, duplicates=duplicates)
         return MergedBatches([*earlier.batches, *self.batches], earlier.before, merged)
+
+
+def _sum_counted(*duplicates: int | None) -> int | None:
+    """What was found counts, although a merge of them did not count; None: nothing was found, and one did not count."""
+    return sum(filter(None, duplicates)) or (None if None in duplicates else 0)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,148 @@
+"""What people do beside a run that commits every second: replays, a backfill of hours, maintenance; and a check that
+breaks, which stops one table alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from orchestration.names import resident_op, table_key
+from resources.connections import Connections
+from tests.kit.engine import catalog
+from tests.kit.flow import Flow, rows
+from tests.kit.model import expected
+from tests.kit.project import Project
+from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.resident import STATUS, Resident, resident
+
+MODES = ["upsert", "upsert_delete"]
+
+
+@pytest.fixture
+def flow(topic: Callable[..., str]) -> Flow:
+    return Flow(topic(), MODES, overrides={"interval": "1s"})
+
+
+@pytest.fixture
+def project(stack: Path, tmp_path: Path) -> Project:
+    return Project(tmp_path, stack, stack / "connections.yaml")
+
+
+@pytest.fixture
+def dagster(flow: Flow, project: Project) -> Iterator[Resident]:
+    with resident(project.folder, project.connections, flow.name, flow.spec_document) as one:
+        yield one
+
+
+class Source:
+    """Records that keep coming while somebody works beside the run."""
+
+    def __init__(self, flow: Flow, connections: Connections) -> None:
+        self._topic, self._bootstrap = flow.topic, bootstrap(connections)
+        self._records = random_changes(seed=11, count=4000, keys=60, partitions=1)
+        self.sent: list[Record] = []
+
+    def send(self, count: int) -> None:
+        more = self._records[len(self.sent) : len(self.sent) + count]
+        assert more, "no records are left"
+        produce(self._bootstrap, self._topic, more)
+        self.sent.extend(more)
+
+    def flow_during(self, work: Callable[[], None]) -> None:
+        over = Event()
+
+        def keep_sending() -> None:
+            while not over.wait(0.5):
+                self.send(5)
+
+        thread = Thread(target=keep_sending)
+        thread.start()
+        try:
+            work()
+        finally:
+            over.set()
+            thread.join()
+
+
+@pytest.mark.slow
+def test_replays_and_maintenance_beside_it(
+    dagster: Resident, flow: Flow, project: Project, connections: Connections
+) -> None:
+    source, began = Source(flow, connections), datetime.now(UTC)
+
+    def is_there() -> bool:
+        return all(
+            catalog(connections).load(flow.table(mode)) is not None
+            and rows(connections, flow.table(mode)) == expected(source.sent, mode)
+            for mode in MODES
+        )
+
+    source.send(200)
+    stays = dagster.stays()
+    dagster.until(is_there)
+
+    def work() -> None:
+        for arguments in (
+            ["replay", flow.name, "--from", f"{began:%Y-%m-%dT%H}"],
+            ["maintain", flow.name],
+            ["replay", flow.name, "--from", f"{began:%Y-%m-%d}"],
+        ):
+            code, said = project.call(*arguments)
+            assert code == 0, f"{arguments}: {said}"
+
+    source.flow_during(work)
+    dagster.until(is_there)
+    # What is no run of Dagster's has no place in its queue.
+    for way in (["--batches", "1"], ["--kafka-from", f"{began:%Y-%m-%d}"]):
+        code, said = project.call("replay", flow.name, *way)
+        assert code == 3
+        assert f"pause {flow.name}, then try again, then `batchmerge resume {flow.name}`" in said
+
+    (still,) = dagster.runs(STATUS.STARTED)
+    assert still.run_id == stays.run_id, "nothing that was done beside it has ended it"
+    code, said = project.call("verify", flow.name)
+    assert code == 0, said
+
+
+@pytest.mark.slow
+def test_a_check_that_breaks_stops_its_table_alone(dagster: Resident, flow: Flow, connections: Connections) -> None:
+    source = Source(flow, connections)
+    (upserts, _), name = flow.spec.tables, flow.table("upsert")
+    source.send(100)
+    first = dagster.stays()
+    dagster.until(lambda: rows_or_none(connections, name) == expected(source.sent, "upsert"))
+    table = catalog(connections).require(name)
+    row = table.scan().to_arrow().slice(0, 1)
+    table.append(pa.concat_tables([row, row]))
+
+    other = flow.table("upsert_delete")
+
+    def is_there() -> bool:
+        return rows_or_none(connections, other) == expected(source.sent, "upsert_delete")
+
+    def broken() -> bool:
+        """Whether the run's step has said so; changes of other keys than the doubled one may come first."""
+        if is_there():
+            source.send(20)
+        failed = dagster.instance.all_logs(first.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+        return any(
+            entry.dagster_event
+            and entry.dagster_event.step_key == resident_op(flow.name, table_key(upserts))
+            and "keys_unique" in str(entry.dagster_event.step_failure_data.user_failure_data)
+            for entry in failed
+        )
+
+    dagster.until(broken)
+    # The table without a doubled key goes on.
+    dagster.until(is_there)
+
+
+def rows_or_none(connections: Connections, table: str) -> object:
+    found = catalog(connections).load(table)
+    return rows(connections, table) if found and found.current_snapshot() else None
