@@ -15,14 +15,16 @@ from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode
 from dagster._core.executor.multiprocess import MultiprocessExecutor
 
+from jobs import __name__ as _JOBS
 from orchestration.pool_waits import PoolWaits, waiting_for_pools
 from orchestration.run_process import RUN_VARIABLE, process_tags
+from resources import __name__ as _RESOURCES
 
 # What the processes of a pipeline's steps import: in the warm process, or in the fork server of a run without one.
 PRELOAD = (
     f"{__package__}.components.pipeline",
-    "jobs.landing.new_columns",
-    "resources.spark",
+    f"{_JOBS}.landing.new_columns",
+    f"{_RESOURCES}.spark",
     "pyiceberg.catalog.sql",
     "pyspark.sql.connect.session",
 )

@@ -17,3 +17,8 @@ def __getattr__(name: str) -> Any:
 
         return KafkaPipeline
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Dagster looks here for component types."""
+    return __all__

@@ -49,7 +49,7 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
     inserts = Inserts(shard, pipeline.merge_context(table), shard.require_table())
     advance = advance_of(shard, inserts)
-    held = advance.take(None, step)
+    held = advance.take(advance.store.lease(), step)
     for _ in range(2):
         # The second time as after a crash: neither table changes.
         inserts.of_step(held, step, Only.ALL)

@@ -44,7 +44,7 @@ def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
             raise TerminalError("died")
 
     with monkeypatch.context() as patch:
-        patch.setattr("jobs.landing.intermediate.failpoint", dies)
+        patch.setattr("jobs.landing.publish.failpoint", dies)
         with pytest.raises(TerminalError, match="died"):
             retry(engine.pipeline)
     assert not [done.problem for done in maintain_landing(engine.pipeline) if done.problem]

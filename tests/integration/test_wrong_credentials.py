@@ -50,7 +50,7 @@ def test_database_of_a_catalog(tmp_path: Path) -> None:
     folder.mkdir()
     with running_postgres(folder) as database:
         database.sql("CREATE USER lake PASSWORD 'right'")
-        rules = folder / "data" / "pg_hba.conf"
+        rules = database.data / "pg_hba.conf"
         rules.write_text("host all lake 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n")
         database.sql("SELECT pg_reload_conf()")
         uri = f"postgresql+psycopg2://lake:{SECRET}@{HOST}:{database.port}/postgres"

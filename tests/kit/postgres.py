@@ -29,6 +29,7 @@ class Postgres:
 
     bin: Path
     port: int
+    data: Path
 
     def sql(self, text: str) -> list[list[str]]:
         """Runs statements, gives the last one's rows as text (NULL: an empty string)."""
@@ -62,7 +63,7 @@ def running_postgres(folder: Path) -> Iterator[Postgres]:
         )
     try:
         _wait(found, port, process)
-        yield Postgres(found, port)
+        yield Postgres(found, port, data)
     finally:
         process.terminate()
         process.wait(timeout=60)

@@ -34,6 +34,7 @@ CALLS = [
     "offsets set p t:0=1",
     "offsets reset p --to committed",
     "offsets forget p iceberg",
+    "offsets take-over p --from q",
     "dead-letters list p",
     "dead-letters retry p",
     "import no-such-file",
