@@ -108,8 +108,7 @@ def test_more_changes_than_one_task_reads_are_reduced_by_spark_and_more_keys_tha
     one = engine("upsert_delete")
     one.tell(put(1), put(2), put(3))
     one.advance()
-    for limit in ("_MOST_CHANGES", "_SMALL_BATCH"):
-        monkeypatch.setattr(f"jobs.destinations.iceberg.few_changes.{limit}", 0)
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._MOST_CHANGES", 0)
     monkeypatch.setattr("jobs.destinations.iceberg.merge._SCANNED_KEYS", most)
     one.tell(put(2, "b"), Record(0, 1, None), put(4))
     one.advance()

@@ -28,10 +28,10 @@ def lives(process: psutil.Process) -> bool:
 
 def started_by(process: psutil.Process, name: str) -> list[psutil.Process]:
     """Those with this in their command line, and that have not ended."""
-    return [one for one in process.children(recursive=True) if name in " ".join(_command(one))]
+    return [one for one in process.children(recursive=True) if name in " ".join(command_of(one))]
 
 
-def _command(process: psutil.Process) -> list[str]:
+def command_of(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:  # or it is one that has ended

@@ -13,9 +13,7 @@ from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 
 # So many landed rows at most, in so many bytes of files.
-_MOST_CHANGES, _MOST_BYTES = 20_000, 32 << 20
-# Of batches that have no more rows each, so many: a scan by Spark costs some 10 ms for each of their small files.
-_SMALL_BATCH, _MOST_OF_SMALL = 2_000, 250_000
+_MOST_CHANGES, _MOST_BYTES = 250_000, 32 << 20
 
 
 def few_changes(
@@ -23,9 +21,8 @@ def few_changes(
 ) -> LastChanges | None:
     """What one task can read of these batches; None where it is too much, or needs other landed rows beside it."""
     plain = wanted.mode.startswith("upsert") and wanted.keys and not wanted.order_by
-    again, rows = wanted.revised or wanted.touched, sum(b.counts.landed for b in batches)
-    most = _MOST_OF_SMALL if rows <= _SMALL_BATCH * len(batches) else _MOST_CHANGES
-    if not plain or again or rows > most:
+    again = wanted.revised or wanted.touched
+    if not plain or again or sum(b.counts.landed for b in batches) > _MOST_CHANGES:
         return None
     operations = CHANGES if wanted.mode == "upsert_delete" else ROWS
     taken = LandedFiles.up_to(batches[-1], landed).taking(operations, wanted.route)

@@ -83,18 +83,6 @@ def test_numbers_of_wide_keys_stay_exact() -> None:
 COLUMNS = {"id": "long", "name": "string", "tags": "array<string>"}
 
 
-@pytest.mark.parametrize(("rows", "one_task"), [(1_900, True), (2_100, False)])
-def test_one_task_takes_more_rows_of_small_batches(lake: IcebergCatalog, rows: int, one_task: bool) -> None:
-    """More than it takes of one batch: of many small files a scan by Spark would take longer than all else."""
-    landing, destination, schema = flow(lake)
-    for number in range(12):
-        landing.land([(number, "a")], schema)
-    some = [replace(batch, counts=Counts(rows, rows, 0, 0, 0)) for batch in landing.known]
-    wanted = Reduction.of_table(destination.spec, destination.table, destination.row_columns, landing, 1, some[-1])
-    found = few_changes(landing, wanted, some, may_keep=False)
-    assert (found is not None) == one_task
-
-
 @dataclass
 class Landing:
     """Landed batches as a destination sees them."""
