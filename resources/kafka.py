@@ -21,7 +21,6 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as _TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
-from confluent_kafka.admin._metadata import GroupMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
@@ -195,13 +194,13 @@ class KafkaCluster:
                 if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 
-    def consumer_groups(self, name: str) -> list[GroupMetadata]:
-        """The consumer group of that name with its members; none where there is no such group.
+    def group_members(self, group: str) -> int:
+        """How many members a consumer group has now; 0 where there is no such group.
 
         By the older question, to all brokers: a newer one may end the process (`resources.kafka_groups`).
         """
-        with self._errors(f"consumer group {name}"):
-            return self._admin.list_groups(name, self.timeout)
+        with self._errors(f"consumer group {group}"):
+            return sum(len(found.members) for found in self._admin.list_groups(group, self.timeout))
 
     def _list_offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         return {p: found.offset for p, found in self._list(partitions, spec).items()}

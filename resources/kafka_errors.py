@@ -6,7 +6,7 @@ Codes: librdkafka's page "Error codes", those without an underscore Kafka's own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -69,8 +69,11 @@ def refuses(error: KafkaError) -> bool:
     return error.code() in _NOT_PERMITTED | _NOT_KNOWN or "tls alert" in error.str()
 
 
-def settled(ask: Callable[[], T], seconds: float) -> T:
+def settled(ask: Callable[[], T], seconds: float, also: Collection[int] = ()) -> T:
     """The answer, asked for again while the cluster is still finding out who has to give it.
+
+    Args:
+        also: further codes that are no answer yet.
 
     Raises:
         KafkaException: any other, or still that one after `seconds`.
@@ -80,7 +83,7 @@ def settled(ask: Callable[[], T], seconds: float) -> T:
         try:
             return ask()
         except KafkaException as problem:
-            if problem.args[0].code() not in _UNSETTLED or time.monotonic() > deadline:
+            if problem.args[0].code() not in {*_UNSETTLED, *also} or time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
 

@@ -7,7 +7,6 @@ ends the process (its issues 4605 and 5040).
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
@@ -64,11 +63,6 @@ def commit_group(cluster: KafkaCluster, group: str, offsets: Mapping[TopicPartit
         _require_each(done or [])
 
 
-def group_members(cluster: KafkaCluster, group: str) -> int:
-    """How many members a consumer group has now; 0 where there is no such group."""
-    return sum(len(found.members) for found in cluster.consumer_groups(group))
-
-
 @contextmanager
 def group_member(cluster: KafkaCluster, group: str, timeout: float) -> Iterator[Consumer]:
     """A consumer that never joins its group."""
@@ -105,16 +99,17 @@ def _committed(
 
 def _patient(member: Consumer, timeout: float, ask: Callable[[float], T]) -> T:
     """The answer within the time limit. A refusal ends the wait, which librdkafka would ask against until then."""
-    deadline = time.monotonic() + timeout
-    while True:
+
+    def once() -> T:
         try:
-            return settled(lambda: ask(_SLICE), _SLICE)
-        except KafkaException as problem:
+            return ask(_SLICE)
+        except KafkaException:
             heard = member.poll(0)
             if heard is not None and (error := heard.error()) is not None and refuses(error):
                 raise KafkaException(error) from None
-            if problem.args[0].code() not in _WAITING or time.monotonic() > deadline:
-                raise
+            raise
+
+    return settled(once, timeout, _WAITING)
 
 
 def _require_each(found: list[_TopicPartition]) -> list[_TopicPartition]:

@@ -15,7 +15,7 @@ from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.sink import Offsets, sink_of
 from resources.errors import Unavailable
 from resources.kafka import KafkaCluster
-from resources.kafka_groups import group_members, group_offsets
+from resources.kafka_groups import group_offsets
 from resources.topic_partition import TopicPartition
 
 
@@ -26,7 +26,7 @@ def committed(cluster: KafkaCluster, configuration: Configuration, partitions: I
         Unavailable: the connector is still running.
     """
     group = connect.group(configuration)
-    members = group_members(cluster, group)
+    members = cluster.group_members(group)
     if members:
         raise Unavailable(
             f"the connector is still running: its consumer group has {members} members",

@@ -24,7 +24,7 @@ from jobs.connections_file import load_connections
 from resources.connections import KafkaConnection
 from resources.errors import Unavailable
 from resources.kafka import KafkaCluster
-from resources.kafka_groups import commit_group, group_members, group_offsets
+from resources.kafka_groups import commit_group, group_offsets
 from resources.topic_partition import TopicPartition
 connection = load_connections().get("kafka", KafkaConnection).model_copy(update={"timeout_seconds": 3})
 cluster, partition = KafkaCluster("kafka", connection), TopicPartition("t", 0)
@@ -36,12 +36,11 @@ print([group_offsets(cluster, f"group-{n}", [partition]) for n in range(100)].co
 _KEEP_ASKING = """
 ask = {
     "offsets": lambda n: group_offsets(cluster, f"group-{n}", [partition]),
-    "members": lambda n: group_members(cluster, f"group-{n}"),
+    "members": lambda n: cluster.group_members(f"group-{n}"),
     "commit": lambda n: commit_group(cluster, f"group-{n}", {partition: n}),
 }[sys.argv[1]]
 failed, n = False, 0
-if "t" not in cluster.topic_names():
-    cluster.create_topic("t")
+cluster.create_topic("t")
 print("asks", flush=True)
 while True:
     n += 1
