@@ -37,10 +37,7 @@ def times(new_story: MakeStory) -> Story:
     def record(n: int, name: str) -> Record:
         return put(n, name, wall=f"2025-10-26T0{n}:30:00", at=twice[n])
 
-    for chapter in ([record(0, "old"), record(1, "old")], [record(1, "new")], [record(0, "new")]):
-        story.tell(*chapter)
-        story.land()
-    return story
+    return story.land_each(([record(0, "old"), record(1, "old")], [record(1, "new")], [record(0, "new")]))
 
 
 @on_targets("upsert", "upsert_delete", always="upsert_delete")
@@ -60,13 +57,12 @@ def with_nulls(new_story: MakeStory) -> Story:
     def record(key: int, name: str | None, amount: float, op: str) -> Record:
         return Record(0, None, {"id": key, "name": name, "amount": amount, "op": op})
 
-    for chapter in (
-        [record(1, None, 1.0, "c"), record(1, "a", 1.0, "c"), record(2, None, 1.0, "c")],
-        [record(1, None, 2.0, "u"), record(2, None, 0.0, "d")],
-    ):
-        story.tell(*chapter)
-        story.land()
-    return story
+    return story.land_each(
+        (
+            [record(1, None, 1.0, "c"), record(1, "a", 1.0, "c"), record(2, None, 1.0, "c")],
+            [record(1, None, 2.0, "u"), record(2, None, 0.0, "d")],
+        )
+    )
 
 
 @on_targets("upsert", "upsert_delete", "delete", always="upsert_delete")

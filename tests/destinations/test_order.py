@@ -46,11 +46,7 @@ CHAPTERS = [
 def story(new_story: MakeStory) -> Story:
     """Keys move between partitions; each chapter is a batch."""
     changes = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "at"}
-    story = new_story(partitions=2, columns={**COLUMNS, "at": "timestamp"}, changes=changes)
-    for chapter in CHAPTERS:
-        story.tell(*chapter)
-        story.land()
-    return story
+    return new_story(partitions=2, columns={**COLUMNS, "at": "timestamp"}, changes=changes).land_each(CHAPTERS)
 
 
 def by_version(records: list[Record], mode: str) -> list[model.Row]:

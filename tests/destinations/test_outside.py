@@ -20,11 +20,7 @@ CHAPTERS = [random_changes(seed, 20, 12, 2, bad=0.03) for seed in range(5)]
 @pytest.fixture(scope="module")
 def story(new_story: MakeStory) -> Story:
     """A batch each chapter."""
-    story = new_story(partitions=2)
-    for chapter in CHAPTERS:
-        story.tell(*chapter)
-        story.land()
-    return story
+    return new_story(partitions=2).land_each(CHAPTERS)
 
 
 def told(*batches: int) -> list[Record]:

@@ -83,16 +83,15 @@ def test_result_depends_on_no_cuts(coalesced: list[int], window: tuple[int, int]
 def chapters(new_story: MakeStory) -> Story:
     """Five batches."""
     story = debezium(new_story)
-    for chapter in [
-        [change(1, "c", body="one", raw="AQ==", tags=["t"], n=1), change(2, "u", n=1)],
-        [change(1, "u", n=2)],
-        [change(1, "u", body=None, n=3), change(1, "u", raw="Ag==", n=4), change(2, "u", body="two", n=2)],
-        [change(1, "d"), change(1, "c", n=5), change(2, "u", n=3)],
-        [change(1, "u", tags=["u", "v"], n=6)],
-    ]:
-        story.tell(*chapter)
-        story.land()
-    return story
+    return story.land_each(
+        [
+            [change(1, "c", body="one", raw="AQ==", tags=["t"], n=1), change(2, "u", n=1)],
+            [change(1, "u", n=2)],
+            [change(1, "u", body=None, n=3), change(1, "u", raw="Ag==", n=4), change(2, "u", body="two", n=2)],
+            [change(1, "d"), change(1, "c", n=5), change(2, "u", n=3)],
+            [change(1, "u", tags=["u", "v"], n=6)],
+        ]
+    )
 
 
 @DELETING

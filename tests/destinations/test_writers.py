@@ -21,11 +21,7 @@ CHAPTERS = [random_changes(seed, 20, 12, 2, bad=0.03) for seed in range(3)]
 @pytest.fixture
 def story(new_story: MakeStory) -> Story:
     """A batch each chapter."""
-    story = new_story(partitions=2)
-    for chapter in CHAPTERS:
-        story.tell(*chapter)
-        story.land()
-    return story
+    return new_story(partitions=2).land_each(CHAPTERS)
 
 
 def as_another_pipeline(table: TableUnderTest) -> TableUnderTest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,6 +102,13 @@ class Story:
     def land(self, size: int = 100_000) -> list[LandedBatch]:
         """All that was told, in batches of this size."""
         return self.edited(batch={"max_records": size}).engine.land()
+
+    def land_each(self, chapters: Iterable[Sequence[Record]]) -> Story:
+        """Tells the chapters one after the other, each landed as a batch."""
+        for chapter in chapters:
+            self.tell(*chapter)
+            self.land()
+        return self
 
     def edited(self, **parts: object) -> Story:
         """The same pipeline with parts of its file replaced."""
