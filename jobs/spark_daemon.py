@@ -15,7 +15,7 @@ LOADED = (
     ".landing.read_task",
     ".changes.copy_task",
     ".changes.last_changes",
-    ".iceberg.few_changes_task",
+    ".iceberg.key_shares_task",
     ".iceberg.folding",
 )
 

@@ -7,7 +7,7 @@ What needs a join with other landed rows (replay of touched keys) is Spark's wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -80,8 +80,7 @@ class LandedFiles:
             table = self.table()
             names = {f.name for f in table.schema().fields}
             found = self.scan(table, where, tuple(name for name in FIELDS if name in names)).to_arrow()
-        rows = LandedSlice({name: found[name].combine_chunks() for name in found.column_names})
-        return rows.route_filter(self.route).in_order()
+        return LandedSlice.of(found).route_filter(self.route).in_order()
 
     def holding_only(self, batches: Sequence[LandedBatch]) -> list[str]:
         """The Parquet files that hold the landed rows of these batches and nothing else; none where there are no such.
@@ -124,6 +123,15 @@ class LandedSlice:
 
     columns: Mapping[str, pa.Array]
 
+    @classmethod
+    def of(cls, rows: pa.Table) -> LandedSlice:
+        return cls({name: whole_array(rows[name]) for name in rows.column_names})
+
+    @classmethod
+    def together(cls, slices: Iterable[LandedSlice]) -> LandedSlice:
+        """The rows of all of them; some may lack columns that others have."""
+        return cls.of(pa.concat_tables((pa.table(dict(one.columns)) for one in slices), promote_options="permissive"))
+
     def __len__(self) -> int:
         return len(self.columns["i"])
 
@@ -142,7 +150,10 @@ class LandedSlice:
             return self
         has = self.columns
         taken = route.mask(self.at(("kafka", "topic")), has.get("key"), has.get("value"), has["op"])
-        return self._all(lambda array: array.filter(taken))
+        return self.filter(taken)
+
+    def filter(self, wanted: pa.Array) -> LandedSlice:
+        return self._all(lambda array: array.filter(wanted))
 
     def in_order(self) -> LandedSlice:
         """By batch and position: as they are, where one task has landed them."""
@@ -158,7 +169,7 @@ class LandedSlice:
         if not any(map(len, others)):
             return self
         left = pa.array(~np.isin(self._places, np.concatenate([other._places for other in others])))
-        return self._all(lambda array: array.filter(left))
+        return self.filter(left)
 
     @property
     def _places(self) -> np.ndarray:
@@ -169,6 +180,11 @@ class LandedSlice:
 
     def _all(self, function: Callable[[pa.Array], pa.Array]) -> LandedSlice:
         return replace(self, columns={name: function(array) for name, array in self.columns.items()})
+
+
+def whole_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array, as it is where it is one already."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def of_batches(first: int, last: int) -> BooleanExpression:

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import REVISION
-from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition
+from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition, whole_array
 from jobs.changes.landed_file import LandedFile, Ranges
 from jobs.iceberg.attempt import added_files
 from resources.iceberg_errors import catalog_errors
@@ -120,7 +120,7 @@ class PlannedFiles:
     def _read(
         self, files: Sequence[LandedFile], first: int, last: int, part: Ranges | None, group: int | None = None
     ) -> pa.Table:
-        columns = self._columns
+        columns = self._columns(part)
         with catalog_errors(self.landed.identifier), ThreadPoolExecutor(_THREADS) as threads:
             storage = self.landed.storage
             read = threads.map(lambda file: file.read(storage, columns, first, last, part, group), files)
@@ -130,16 +130,16 @@ class PlannedFiles:
         wanted = self._mask(rows, first, last, part)
         if not pc.all(wanted).as_py():
             rows = rows.filter(wanted)
-        whole = {name: _whole(rows[name]) for name in rows.column_names if name in FIELDS}
-        return LandedSlice(whole).route_filter(self.landed.route)
+        own = rows.select([name for name in rows.column_names if name in FIELDS])
+        return LandedSlice.of(own).route_filter(self.landed.route)
 
-    @property
-    def _columns(self) -> list[str]:
+    def _columns(self, part: Ranges | None) -> list[str]:
         """What is read of the files; all of a struct, or parts of it."""
         if self.paths is None:
             return [*FIELDS, REVISION.name]
         route = self.landed.route
-        paths = {*self.paths, *_CHOSEN_BY, *_COORDINATES, *([route.path] if route and route.path else [])}
+        coordinates = _COORDINATES if part or route else ()
+        paths = {*self.paths, *_CHOSEN_BY, *coordinates, *([route.path] if route and route.path else [])}
         return [".".join(path) for path in sorted(paths)]
 
     def _mask(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> pa.ChunkedArray:
@@ -184,14 +184,9 @@ def _manifests(table: Table, snapshot_id: int) -> list[ManifestFile]:
     return snapshot.manifests(table.io) if snapshot else []
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, as it is where it is one already."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
 def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.Array:
     """Which rows are in these ranges; of thousands of topic-partitions as quickly as of one."""
-    whole = _whole(kafka)
+    whole = whole_array(kafka)
     topics = pc.struct_field(whole, ["topic"]).dictionary_encode()
     partitions, offsets = (pc.struct_field(whole, [name]).to_numpy() for name in ("partition", "offset"))
     numbers = {topic: n for n, topic in enumerate(sorted({tp.topic for tp in part}))}

@@ -1,6 +1,6 @@
-"""A merge of few changes in one Spark task: it reads them, finds the rows that they replace, and writes both files.
+"""A merge in one Spark task or a few: each reads its share of the keys, finds the rows that they replace, and writes.
 
-Spark's own planning of such a merge costs ten times as much as its work.
+Spark's own planning of a small merge costs ten times as much as its work; of a larger one its rows in the JVM do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from jobs.iceberg.key_scan import FILE, POSITION, Keys
 from jobs.iceberg.key_search import KeySearch
 from jobs.iceberg.row_delta_task import RowDeltaTask
-from jobs.spark_tasks import Batches
+from jobs.spark_tasks import Batches, numbers
 from resources.iceberg_errors import catalog_errors
 
 # Rows of the table that one task looks through: of more, all of the cluster does.
@@ -27,13 +27,18 @@ _MOST_ROWS = 50_000_000
 class FewChanges(Protocol):
     """Changes that travel to Spark's workers as a description."""
 
-    def read(self) -> pa.Table | None:
-        """A row for each key: the table's columns, and ``__op``. None where they need more than themselves."""
+    @property
+    def shares(self) -> int:
+        """Into so many parts they are read, by key."""
+
+    def read(self, share: int) -> pa.Table | None:
+        """A row for each key of a share: the table's columns, and ``__op``. None where they need more than
+        themselves."""
 
 
 @dataclass(frozen=True)
 class FewChangesTask:
-    """The function of the only task: any row in, one report out; none where it leaves the changes to Spark SQL.
+    """The function of the only task: number 0 in, one report out; none where it leaves the changes to Spark SQL.
 
     Attributes:
         keys: names of the key's columns.
@@ -47,17 +52,26 @@ class FewChangesTask:
     write: RowDeltaTask
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            pass
+        for share in numbers(batches):
+            rows = self.rows(share)
+            if rows is not None:
+                yield from self.write(rows.to_batches())
+
+    @property
+    def has_too_many_rows(self) -> bool:
+        """Whether the table is too large to be looked through by each of several tasks."""
+        return sum(file.rows for file, _ in self.search.files) > _MOST_ROWS
+
+    def rows(self, share: int) -> pa.Table | None:
+        """The changes of a share with the places of the rows that they replace; None: Spark SQL has to find them."""
         with catalog_errors(self.write.where):
-            changes = self.changes.read()
+            changes = self.changes.read(share)
             if changes is None:
-                return
+                return None
             scan = self.search.scan_for(changes.select(self.keys))
             if sum(file.rows for file in scan.files) > _MOST_ROWS:
-                return
-            rows = with_places(changes, scan.keys, scan.rows(), self.null_safe)
-        yield from self.write(rows.to_batches())
+                return None
+            return with_places(changes, scan.keys, scan.rows(), self.null_safe)
 
 
 def with_places(changes: pa.Table, keys: Keys, found: pa.Table, null_safe: bool) -> pa.Table:
@@ -69,7 +83,7 @@ def with_places(changes: pa.Table, keys: Keys, found: pa.Table, null_safe: bool)
     change = np.argsort(keys.number(keys.rows.columns))[keys.number(found.select(names).columns)]
     found, change = found.take(pa.array(order := np.argsort(change, kind="stable"))), change[order]
     hit = np.arange(len(change)) - np.searchsorted(change, change) + 1
-    others = np.setdiff1d(np.arange(len(changes)), change)
+    others = np.flatnonzero(np.bincount(change, minlength=len(changes)) == 0)
     rows = changes.take(pa.array(np.concatenate([change, others])))
     hits = pa.array(np.concatenate([hit, np.zeros(len(others), np.int64)]))
     own = {

@@ -46,9 +46,10 @@ class Keys:
     @cached_property
     def _parts(self) -> list[npt.NDArray[np.int64]]:
         """The different numbers of the keys by their first column, by two, and so on."""
-        parts = list[npt.NDArray[np.int64]]()
-        before = np.zeros(len(self.rows), np.int64)
-        for column, distinct in zip(self.rows.columns, self._distinct, strict=True):
+        first, *others = zip(self.rows.columns, self._distinct, strict=True)
+        # Of one column they are the places in what is distinct.
+        parts, before = [np.arange(len(first[1]))], _indices(*first)
+        for column, distinct in others:
             # Numbered again after each column, so that they stay small.
             part, before = np.unique(before * len(distinct) + _indices(column, distinct), return_inverse=True)
             parts.append(part)

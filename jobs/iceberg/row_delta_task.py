@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,13 @@ from jobs.iceberg.new_files import NewFiles
 from jobs.iceberg.position_deletes import BaseFile, Positions, write_deletes
 from jobs.spark_tasks import Batches, report_row
 from resources.iceberg_errors import catalog_errors
+
+
+class Gone(defaultdict[str, list[Positions]]):
+    """Places of rows that go, by data file."""
+
+    def __init__(self) -> None:
+        super().__init__(list)
 
 
 @dataclass(frozen=True)
@@ -74,20 +82,26 @@ class RowDeltaTask:
     base: Mapping[str, BaseFile]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        effect, gone = Effect(), dict[str, list[Positions]]()
+        report, gone = self.write_rows(batches)
+        yield report_row(replace(report, deletes=self.write_deletes(gone)).to_text())
+
+    def write_rows(self, batches: Batches) -> tuple[RowDeltaReport, Gone]:
+        """Writes the new rows; returns the report of them, and the places of the rows that go."""
+        effect, gone = Effect(), Gone()
+        with catalog_errors(self.where), FileWriter(self.files) as writer:
+            for rows in batches:
+                effect += _effect(rows)
+                self._write(rows, writer)
+                _note_gone(rows, gone)
+        return RowDeltaReport(effect, [file.to_json(self.files) for file in writer.written]), gone
+
+    def write_deletes(self, gone: Gone) -> list[dict[str, Any]]:
+        """Writes those of some data files, of each all; returns the descriptions of what was written."""
         with catalog_errors(self.where):
-            with FileWriter(self.files) as writer:
-                for rows in batches:
-                    effect += _effect(rows)
-                    self._write(rows, writer)
-                    _note_gone(rows, gone)
-            storage = self.files.storage
-            deletes = [
-                write_deletes(self.files, storage, self.base[path], np.concatenate(positions))
+            return [
+                asdict(write_deletes(self.files, self.files.storage, self.base[path], np.concatenate(positions)))
                 for path, positions in gone.items()
             ]
-        files = [file.to_json(self.files) for file in writer.written]
-        yield report_row(RowDeltaReport(effect, files, [asdict(one) for one in deletes]).to_text())
 
     def _write(self, rows: pa.RecordBatch, writer: FileWriter) -> None:
         new = rows.filter(rows["__writes"])
@@ -112,11 +126,11 @@ def _effect(rows: pa.RecordBatch) -> Effect:
     return Effect(**{name: pc.sum(mask).as_py() or 0 for name, mask in masks.items()})
 
 
-def _note_gone(rows: pa.RecordBatch, gone: dict[str, list[Positions]]) -> None:
+def _note_gone(rows: pa.RecordBatch, gone: Gone) -> None:
     found = rows.filter(rows["__removes"])
     if not found.num_rows:
         return
     paths = pc.dictionary_encode(found["__file"])
     numbers, positions = paths.indices.to_numpy(), found["__pos"].to_numpy()
     for number, path in enumerate(paths.dictionary.to_pylist()):
-        gone.setdefault(path, []).append(positions[numbers == number])
+        gone[path].append(positions[numbers == number])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,24 @@ def test_merge_runs_again_on_another_writer(
     assert one.read("upsert_delete") == [(1, "a", 1.0), (99, "ours", 1.0)], "their row was there when ours was merged"
 
 
+def test_several_tasks_merge_a_share_of_the_keys_each(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", 15)
+    monkeypatch.setattr("jobs.destinations.iceberg.merge.Changes._written_by_all", None)
+    one, model, dice = engine("upsert_delete"), dict[int, str](), random.Random(3)
+    for turn in range(4):
+        changes = [(dice.randrange(90), dice.choice([None, f"{turn}-{n}"])) for n in range(75)]
+        one.tell(*(put(key, name) if name else Record(0, key, None) for key, name in changes))
+        model |= {key: name for key, name in changes if name}
+        for key in {key for key, name in dict(changes).items() if name is None}:
+            model.pop(key, None)
+        one.advance()
+        assert one.read("upsert_delete") == [(key, model[key], 1.0) for key in sorted(model)]
+    found = catalog(one.connections).require(one.flow.table("upsert_delete")).scan().plan_files()
+    assert max(len(task.delete_files) for task in found) == 1, "a data file has one file of deletes"
+
+
 @pytest.mark.parametrize("most", [0, 1000])
 def test_more_changes_than_one_task_reads_are_reduced_by_spark_and_more_keys_than_are_scanned_for_joined(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, most: int
@@ -108,7 +127,7 @@ def test_more_changes_than_one_task_reads_are_reduced_by_spark_and_more_keys_tha
     one = engine("upsert_delete")
     one.tell(put(1), put(2), put(3))
     one.advance()
-    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._MOST_CHANGES", 0)
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._MOST_SHARES", 0)
     monkeypatch.setattr("jobs.destinations.iceberg.merge._SCANNED_KEYS", most)
     one.tell(put(2, "b"), Record(0, 1, None), put(4))
     one.advance()

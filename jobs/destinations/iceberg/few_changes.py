@@ -1,8 +1,9 @@
-"""Which merges one Spark task can do."""
+"""Which merges a few Spark tasks can do, each for its share of the keys."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import CHANGES, ROWS, UNCHANGED
@@ -12,22 +13,27 @@ from jobs.changes.last_changes import LastChanges
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 
-# So many landed rows at most, in so many bytes of files.
-_MOST_CHANGES, _MOST_BYTES = 250_000, 32 << 20
+# So many landed rows at most for a share, in so many bytes of files. Each task reads all files: so shares are few.
+_SHARE_CHANGES, _SHARE_BYTES, _MOST_SHARES = 250_000, 32 << 20, 8
 
 
 def few_changes(
     landed: LandedRows, wanted: Reduction, batches: Sequence[LandedBatch], may_keep: bool
 ) -> LastChanges | None:
-    """What one task can read of these batches; None where it is too much, or needs other landed rows beside it."""
+    """What tasks can read of these batches; None where it is too much, or needs other landed rows beside it."""
     plain = wanted.mode.startswith("upsert") and wanted.keys and not wanted.order_by
     again = wanted.revised or wanted.touched
-    if not plain or again or sum(b.counts.landed for b in batches) > _MOST_CHANGES:
+    count = sum(b.counts.landed for b in batches)
+    if not plain or again or count > _MOST_SHARES * _SHARE_CHANGES:
         return None
     operations = CHANGES if wanted.mode == "upsert_delete" else ROWS
     taken = LandedFiles.up_to(batches[-1], landed).taking(operations, wanted.route)
     paths = [*(c.path for c in wanted.columns), *([(UNCHANGED.name,)] if may_keep else [])]
     files = PlannedFiles.of(taken, batches, paths, landed.catalog.require(landed.identifier))
-    if files.bytes is None or files.bytes > _MOST_BYTES:
+    if files.bytes is None:
         return None
-    return LastChanges(files, wanted.first, wanted.last, wanted.columns, may_keep)
+    shares = max(1, ceil(count / _SHARE_CHANGES), ceil(files.bytes / _SHARE_BYTES))
+    # Whether changes keep columns is known when a task has read them: one that is alone has written nothing by then.
+    if shares > (1 if may_keep else _MOST_SHARES):
+        return None
+    return LastChanges(files, wanted.first, wanted.last, wanted.columns, may_keep, shares)

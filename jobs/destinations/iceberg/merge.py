@@ -25,6 +25,7 @@ from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.few_changes_task import FewChangesTask
 from jobs.iceberg.key_search import SHARE, KeySearch, SearchTask
+from jobs.iceberg.key_shares_task import write_in_shares
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.rows import with_all_columns
@@ -60,7 +61,7 @@ class Changes:
         leaves_unchanged: changes may leave columns as they were.
         missing: only rows that the table lacks; for replay of tables without a unique key.
         truncated_below: the table has rows of a smaller order, which go; None: it has none.
-        few: gives the same changes where they are so few and plain that one task can read and apply them.
+        few: gives the same changes where they are so few and plain that tasks can read and apply them themselves.
         recreated: topics that were recreated since the table has rows (`jobs.lineage.recreated_topics`).
     """
 
@@ -112,20 +113,25 @@ class Changes:
 
     def write_to(self, delta: RowDelta) -> Effect:
         """Has Spark's tasks write the reduced changes, and where the rows are that they replace, for one commit."""
-        report = self._written_by_one(delta) or self._written_by_all(delta)
+        report = self._written_by_few(delta) or self._written_by_all(delta)
         delta.add(report.files)
         delta.remove(report.deletes)
         self._fold(delta)
         return report.effect
 
-    def _written_by_one(self, delta: RowDelta) -> RowDeltaReport | None:
+    def _written_by_few(self, delta: RowDelta) -> RowDeltaReport | None:
         changes = self.few() if self.few else None
         search = delta.search_by(self.wanted.keys) if changes else None
         if changes is None or search is None:
             return None
         task = FewChangesTask(changes, self.wanted.keys, self.null_safe, search, self._writing(delta))
-        reports = self.one_task(self.session, task)
-        return RowDeltaReport.sum_of(reports) if reports else None
+        if changes.shares == 1:
+            reports = self.one_task(self.session, task)
+            return RowDeltaReport.sum_of(reports) if reports else None
+        if task.has_too_many_rows:
+            return None
+        self.one_task.is_not_enough()
+        return write_in_shares(self.spark, task)
 
     def _written_by_all(self, delta: RowDelta) -> RowDeltaReport:
         self.one_task.is_not_enough()

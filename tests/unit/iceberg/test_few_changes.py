@@ -1,10 +1,11 @@
-"""What a merge of few changes does in its one task: the last change of each key, and the rows that it replaces."""
+"""What a merge of few changes does in its tasks: the last change of each key, and the rows that it replaces."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from jobs.batch import Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import landing_schema
+from jobs.changes.key_shares import share_of_each
 from jobs.changes.landed_rows import LandedSnapshot
 from jobs.changes.last_changes import last_of_each
 from jobs.changes.reduction import Reduction
@@ -22,6 +24,7 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.iceberg.few_changes_task import FewChangesTask, with_places
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.key_scan import FILE, POSITION, Keys
+from jobs.iceberg.key_shares_task import DeletesTask, NewRowsTask
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import RowDeltaReport, RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema
@@ -137,14 +140,30 @@ def flow(lake: IcebergCatalog, **options: Any) -> tuple[Landing, IcebergDestinat
     return Landing(lake), destination, schema
 
 
-def task_of(landing: Landing, destination: IcebergDestination, delta: RowDelta, first: int) -> FewChangesTask:
+def task_of(
+    landing: Landing, destination: IcebergDestination, delta: RowDelta, first: int, may_keep: bool = True
+) -> FewChangesTask:
     some = landing.known[first - 1 :]
     wanted = Reduction.of_table(destination.spec, destination.table, destination.row_columns, landing, first, some[-1])
-    changes, search = few_changes(landing, wanted, some, may_keep=True), delta.search_by(wanted.keys)
+    changes, search = few_changes(landing, wanted, some, may_keep), delta.search_by(wanted.keys)
     assert changes
     assert search
     write = RowDeltaTask(delta.identifier, delta.files, delta.base_files)
     return copied(FewChangesTask(changes, wanted.keys, False, search, write))
+
+
+def told_by(task: FewChangesTask) -> Iterator[pa.RecordBatch]:
+    """What the tasks of a merge report. The first of several runs twice: what it sent at first is lost."""
+    if task.changes.shares == 1:
+        yield from task(numbers(1))
+        return
+    first, last = NewRowsTask(task), DeletesTask(task.write)
+    list(first(numbers(1)))
+    yield from last([batch for n in range(task.changes.shares) for batch in first(number(n))])
+
+
+def number(n: int) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_pydict({"id": [n]})]
 
 
 def report_of(told: Iterable[pa.RecordBatch]) -> RowDeltaReport:
@@ -155,23 +174,27 @@ def numbers(count: int) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pydict({"id": list(range(count))})]
 
 
+@pytest.mark.parametrize("share", [1000, 5])
 @pytest.mark.parametrize("layout", [{}, {"partition_by": ["bucket(3, id)"]}], ids=str)
 def test_many_batches_leave_what_they_say_in_few_files(
-    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any]
+    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any], share: int
 ) -> None:
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", share)
     monkeypatch.setattr("jobs.iceberg.folding._FILES_PER_FOLD", 4)
     dice, model, folds, dropped = random.Random(5), dict[int, str](), 0, 0
     landing, destination, schema = flow(lake, **layout)
-    for number in range(1, 25):
-        rows = [(dice.randrange(30), dice.choice([None, f"{number}", f"{number}"])) for _ in range(12)]
+    for turn in range(1, 25):
+        rows = [(dice.randrange(30), dice.choice([None, f"{turn}", f"{turn}"])) for _ in range(12)]
         landing.land(rows, schema)
         before = dict(model)
         for key, name in rows:
             model.pop(key, None) if name is None else model.update({key: name})
-        state = batches.committed(number - 1) if number > 1 else None
+        state = batches.committed(turn - 1) if turn > 1 else None
         delta = RowDelta(lake, destination.table.table, "p", state)
 
-        report = report_of(task_of(landing, destination, delta, number)(numbers(1)))
+        task = task_of(landing, destination, delta, turn, may_keep=False)
+        assert task.changes.shares == (3 if share == 5 else 1)
+        report = report_of(told_by(task))
 
         delta.add(report.files)
         delta.remove(report.deletes)
@@ -179,7 +202,7 @@ def test_many_batches_leave_what_they_say_in_few_files(
         if fold := delta.fold_task():
             folds += 1
             delta.add(report_of(copied(fold)(numbers(len(fold.groups)))).files)
-        after = batches.committed(number)
+        after = batches.committed(turn)
         delta.publish_append(after.to_properties(), state_properties(after, "main"), rebase=False)
         found = lake.require(destination.table.table).scan().to_arrow().to_pylist()
         assert sorted((r["id"], r["name"], r["tags"]) for r in found) == sorted((k, n, [n]) for k, n in model.items())
@@ -205,3 +228,43 @@ def test_changes_that_keep_columns_are_left_to_spark(lake: IcebergCatalog) -> No
     landing.land([(1, "a")], schema.append(kept), ["name"])
     delta = RowDelta(lake, destination.table.table, "p", None)
     assert list(task_of(landing, destination, delta, 1)(numbers(1))) == []
+
+
+def test_changes_in_shares_cannot_keep_columns(lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a task finds that they do, others have written."""
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", 1)
+    landing, destination, schema = flow(lake)
+    landing.land([(1, "a"), (2, "b")], schema)
+    wanted = Reduction.of_table(
+        destination.spec, destination.table, destination.row_columns, landing, 1, landing.known[-1]
+    )
+    assert few_changes(landing, wanted, landing.known, may_keep=True) is None
+    assert few_changes(landing, wanted, landing.known, may_keep=False)
+
+
+KEY_TYPES = [
+    pa.array([3, None, 2**40, -3, 3, 2**40, None, -3]),
+    pa.array(["x", None, "", "日本", "x", "", None, "日本"]),
+    pa.array([b"\xff", None, b"", b"\x00", b"\xff", b"", None, b"\x00"]),
+    pa.array([b"\xff\x01", None, b"\x01\x02", b"\x00\x00"] * 2, pa.binary(2)),
+    pa.array([True, False, None, True] * 2),
+    pa.array([Decimal("1.50"), None, Decimal("-2.00"), Decimal("0.01")] * 2),
+    pa.array([1, None, 2, 3] * 2, pa.date32()),
+    pa.array([1, None, 2, 3] * 2, pa.timestamp("us", "UTC")),
+]
+
+
+@pytest.mark.parametrize("column", KEY_TYPES, ids=lambda column: str(column.type))
+def test_equal_keys_are_in_one_share_wherever_they_stand(column: pa.Array) -> None:
+    second = pa.array([0, 0, 1, None, 0, 1, 0, None])
+    for shares in (1, 2, 7):
+        whole = share_of_each([column, second], shares)
+        of_key = dict(zip(zip(column.to_pylist(), second.to_pylist(), strict=True), whole.tolist(), strict=True))
+        for n in range(len(column)):
+            (alone,) = share_of_each([column.slice(n, 1), second.slice(n, 1)], shares)
+            assert of_key[column[n].as_py(), second[n].as_py()] == alone == whole[n] < shares
+
+
+@pytest.mark.parametrize("keys", [pa.array(range(10_000)), pa.array(f"order-{n}" for n in range(10_000))], ids=str)
+def test_keys_are_spread_over_all_shares(keys: pa.Array) -> None:
+    assert min(np.bincount(share_of_each([keys], 8)).tolist()) > 1000
