@@ -141,6 +141,25 @@ def _types(path: Path, old: pa.DataType, new: pa.DataType, ignore_case: bool) ->
         yield _refusal(path, old, new)
 
 
+def evolved(old: pa.DataType, new: pa.DataType) -> pa.DataType:
+    """The type of a column for its rows and those of a new type that the rules of evolution allow."""
+    old, new = plain(old), plain(new)
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        wanted = {f.name: f for f in new}
+        kept = [_evolved(f, wanted[f.name]) if f.name in wanted else f for f in old]
+        known = {f.name for f in old}
+        return pa.struct([*kept, *(f.with_nullable(True) for f in new if f.name not in known)])
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return pa.list_(_evolved(old.value_field, new.value_field))
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        return pa.map_(old.key_type, _evolved(old.item_field, new.item_field))
+    return new if is_wider(old, new) else old
+
+
+def _evolved(old: pa.Field, new: pa.Field) -> pa.Field:
+    return pa.field(old.name, evolved(old.type, new.type), old.nullable or new.nullable)
+
+
 def _children(kind: pa.StructType) -> list[pa.Field]:
     return [kind.field(n) for n in range(kind.num_fields)]
 

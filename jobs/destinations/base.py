@@ -77,10 +77,8 @@ class Destination(ABC):
 
     @property
     def tombstones(self) -> str | None:
-        """The table that keeps the order of deletes, so that an older change cannot bring a row back; for kinds that
-        have no other place for it."""
-        remembers = self.spec.changes.ordered_by and self.table.loses_rows
-        return f"{self.table.table}__tombstones" if remembers else None
+        """The table that keeps the order of deletes, for kinds that have no other place for it (`Kind.tombstones`)."""
+        return kind_of(self.table).tombstones(self.spec, self.table)
 
     # The protocol.
 

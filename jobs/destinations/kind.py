@@ -10,8 +10,9 @@ and Dagster's assets find the kind by that name (`jobs.destinations.registry`).
 
 What each file of a kind is called, and what is in it, `docs/write-a-destination.md` says.
 
-Only `Kind.open`, `Kind.statement` and the abstract members of `Destination` have to be written;
-the other members have a default that suits a system without that feature.
+Only `Kind.open` and the abstract members of `Destination` have to be written; the other members have a default that
+suits a system without that feature. `jobs.destinations.reduced` has more defaults, for systems that write data and
+state of a table in one transaction.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from sql import render
 
 if TYPE_CHECKING:
     from jobs.connect_import.sink import Sink
@@ -138,12 +141,35 @@ class Kind(ABC, Generic[T]):
         del spec, table
         return iter(())
 
-    @abstractmethod
     def statement(self, spec: PipelineSpec, table: T) -> str:
         """The statement that brings changes into the table, for people (`plan`, Dagster); empty where it is none.
 
         From the pipeline file alone: what only a run knows (names of its own, bounds of keys) stands there as ``…``.
+        Left as it is: the template ``append`` or ``merge``.
         """
+        return self.text("append" if table.mode == "append" else "merge", spec, table)
+
+    def text(self, template: str, spec: PipelineSpec, table: T) -> str:
+        """A statement about the table, in the kind's dialect.
+
+        Templates know ``table`` and ``tombstones`` (paths; of the second None where there is none), ``columns`` and
+        ``keys`` (names) and ``order_by`` (a name or None).
+        """
+        columns, tombstones = self.columns(spec, table), self.tombstones(spec, table)
+        return render(
+            self.dialect,
+            template,
+            table=table.table.split("."),
+            tombstones=tombstones.split(".") if tombstones else None,
+            columns=[c.name for c in columns],
+            keys=[c.name for c in columns if c.is_key],
+            order_by=spec.changes.ordered_by,
+        )
+
+    def tombstones(self, spec: PipelineSpec, table: T) -> str | None:
+        """The table that keeps the order of deletes, so that an older change cannot bring a row back; for kinds that
+        have no other place for it."""
+        return f"{table.table}__tombstones" if spec.changes.ordered_by and table.loses_rows else None
 
     def sink(self) -> Sink | None:
         """The Kafka Connect sinks of the system, for `batchmerge import`; None: none that it knows."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from jobs.destinations.row_values import RowValues
+from sql import Dialect, render
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,22 +19,11 @@ if TYPE_CHECKING:
 class TableReader(ABC):
     """Reads a table for `verify` and for checks after a merge.
 
-    A system with SQL gives `ask`, `present` and the templates ``count_rows``, ``some_rows`` and ``duplicate_keys`` in
-    its dialect; the rest follows. A system that Spark's workers reach gives `rows` besides.
-
-    Attributes:
-        values: the columns of its rows, and how they are compared.
-    """
-
-    def __init__(self, values: RowValues) -> None:
-        self.values = values
-
-    @abstractmethod
-    def ask(self, template: str, **arguments: object) -> list[pa.Table]:
-        """The answers to a query of the table, one of each server that has a part of it.
+    A system with SQL gives `answers`, `present` and these templates in its dialect; the rest follows. A system that
+    Spark's workers reach gives `rows` besides.
 
         ===================  =======================================================  =================================
-        template             arguments, beside what the kind itself adds              answer
+        template             arguments, beside ``table`` and what the kind adds       answer
         ===================  =======================================================  =================================
         ``count_rows``                                                                ``rows``
         ``duplicate_keys``   ``keys``: names of the key columns                       ``duplicates``: keys with more
@@ -41,7 +31,28 @@ class TableReader(ABC):
         ``some_rows``        ``columns``: names; ``limit``: so many rows at random,   these columns
                              0 for all
         ===================  =======================================================  =================================
+
+    Attributes:
+        values: the columns of its rows, and how they are compared.
+    """
+
+    def __init__(self, values: RowValues, dialect: Dialect, table: Sequence[str], **arguments: object) -> None:
         """
+        Args:
+            table: its path. arguments: what templates get besides.
+        """
+        self.values = values
+        self._dialect, self._arguments = dialect, {"table": table, **arguments}
+
+    @abstractmethod
+    def answers(self, text: str) -> list[pa.Table]:
+        """What a query of the table gives, one of each server that has a part of it."""
+
+    def text(self, template: str, **arguments: object) -> str:
+        return render(self._dialect, template, **self._arguments, **arguments)
+
+    def ask(self, template: str, **arguments: object) -> list[pa.Table]:
+        return self.answers(self.text(template, **arguments))
 
     @abstractmethod
     def present(self) -> list[str]:
@@ -51,12 +62,12 @@ class TableReader(ABC):
         return int(sum(table["rows"][0].as_py() for table in self.ask("count_rows")))
 
     def known_count(self) -> int | str | None:
-        """Rows, where that costs next to nothing: as the system's metadata has them, or of a small table counted.
+        """Rows, where that costs next to nothing: as the system's metadata has them, or counted.
 
         Returns:
             A sentence where the table is too large to be counted at every merge; None where nothing is known.
         """
-        return None
+        return self.count()
 
     def duplicate_keys(self) -> int | None:
         """Keys with more than one row; None where every merge asks for those that it touched."""

@@ -1,10 +1,15 @@
-"""What must hold before a table is made, its rows are replayed or its state is forgotten, whatever its system."""
+"""What must hold before a table is made or written, its rows are replayed or its state is dropped: in any system."""
 
 from __future__ import annotations
 
+import logging
+
+from jobs.batch import CommittedState
 from jobs.lineage import RecreatedTopics
 from jobs.spec.tables import Table
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, InvariantBroken, TableReplaced
+
+_LOG = logging.getLogger("batchmerge")
 
 
 def require_create(table: Table, where: str) -> None:
@@ -13,6 +18,47 @@ def require_create(table: Table, where: str) -> None:
         raise ConfigurationError(
             "the table does not exist and `create` is false", where=where, remedy="create it, or allow it here"
         )
+
+
+def require_same_table(committed: CommittedState, known: str, present: str | None, where: str) -> None:
+    """A table that has batches must be the one that they were merged into.
+
+    Args:
+        known: what distinguished it from others of its name. present: what distinguishes the one there is; None: there
+            is none.
+
+    Raises:
+        TableReplaced: it was dropped, created again or restored since.
+    """
+    if present != known:
+        happened = "was dropped" if present is None else "was dropped and created again, or restored,"
+        raise TableReplaced(
+            f"the table {happened} after batch {committed.batch_number} was committed",
+            where=where,
+            remedy="bring the old table back; or, to fill a new one from the landed batches, drop the table and call "
+            f"`batchmerge offsets forget {committed.pipeline} <table>`",
+        )
+
+
+def require_known_rows(rows: int, table: Table, where: str, bring_back: str = "bring the row back") -> None:
+    """For a table that had a row of state, in the table `batchmerge_state`, and has none: nobody knows what it holds.
+
+    Merging everything again leaves a row a key; other rows would come twice.
+
+    Raises:
+        InvariantBroken: they would.
+    """
+    if not rows:
+        return
+    lost = f"the table has {rows} rows, and its row in `batchmerge_state` is gone"
+    if table.mode in ("upsert", "upsert_delete"):
+        _LOG.warning("%s: %s: all batches that are still landed are merged again", where, lost)
+        return
+    raise InvariantBroken(
+        f"{lost}: the landed batches would be added a second time",
+        where=where,
+        remedy=f"{bring_back}, or drop the table: the next run fills a new one from what is landed",
+    )
 
 
 def require_batch_column(recreated: RecreatedTopics, table: Table, where: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,29 +22,17 @@ from jobs.destinations.bigquery.tables import (
     knowing_pipeline,
     knows_pipeline,
 )
-from jobs.destinations.requirements import require_create
+from jobs.destinations.requirements import require_create, require_known_rows, require_same_table
 from jobs.spec.tables import Evolution
 from resources.bigquery import BigQuery
-from resources.errors import CommitFailed, InvariantBroken, TableReplaced
+from resources.errors import CommitFailed, TableReplaced
 
-_LOG = logging.getLogger("batchmerge")
+_BRING_BACK = "bring the row back (BigQuery keeps deleted rows for a week: `FOR SYSTEM_TIME AS OF`)"
 
 
 def check_identity(row: StateRow, present: bigquery.Table | None, where: str) -> None:
-    """A table that has batches must be the one that they were merged into.
-
-    Raises:
-        TableReplaced: it was dropped, created again or restored since.
-    """
-    if not row.committed or (present is not None and row.table_created == identity(present)):
-        return
-    happened = "was dropped" if present is None else "was dropped and created again, or restored,"
-    raise TableReplaced(
-        f"the table {happened} after batch {row.committed.batch_number} was committed",
-        where=where,
-        remedy="bring the old table back; or, to fill a new one from the landed batches, drop the table and call "
-        "`batchmerge offsets forget`",
-    )
+    if row.committed:
+        require_same_table(row.committed, row.table_created, identity(present) if present else None, where)
 
 
 @dataclass(frozen=True)
@@ -84,7 +71,8 @@ class Preparation:
         if row is not None:
             check_identity(row, found, self._where)
         elif found is not None and knows_pipeline(found, self.pipeline):
-            self._lost_state()
+            count = count_rows(self.bigquery, self.table, self.columns)
+            require_known_rows(count, self.table, self._where, _BRING_BACK)
         done = self._destination(found is not None, dry_run)
         if dry_run:
             return [*done, *self._planned(row)]
@@ -100,25 +88,6 @@ class Preparation:
             # Before its first row: so it is known that a table without a state row has lost it.
             self.bigquery.update_table(*knowing_pipeline(found, self.pipeline))
         return [*done, *self._intermediate(row)]
-
-    def _lost_state(self) -> None:
-        """The table had a state row, and has none: what it holds, nobody knows.
-
-        Merging everything again leaves a row a key; other rows would come twice.
-        """
-        rows = count_rows(self.bigquery, self.table, self.columns)
-        if not rows:
-            return
-        lost = f"the table has {rows} rows, and its row in `{self.state.state_table}` is gone"
-        if self.table.mode in ("upsert", "upsert_delete"):
-            _LOG.warning("%s: %s: all batches that are still landed are merged again", self._where, lost)
-            return
-        raise InvariantBroken(
-            f"{lost}: the landed batches would be added a second time",
-            where=self._where,
-            remedy="bring the row back (BigQuery keeps deleted rows for a week: `FOR SYSTEM_TIME AS OF`), or drop the "
-            "table: the next run fills a new one from what is landed",
-        )
 
     def _destination(self, exists: bool, dry_run: bool) -> list[str]:
         wanted = [c.field for c in self.columns]

@@ -30,7 +30,7 @@ from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import rows_of, share_count
 from jobs.spec.columns import RowColumn
 from resources.bigquery import BigQuery
-from sql import render
+from sql import BIGQUERY, render
 
 # Values of one question.
 _AT_ONCE = 1000
@@ -97,17 +97,14 @@ class BigQueryReader(TableReader):
     """Asks by query jobs."""
 
     def __init__(self, values: BigQueryValues, pipeline: str) -> None:
-        super().__init__(values)
         self._pipeline, self._texts = pipeline, values.texts()
         self._bigquery, self._table, self._own = values.bigquery, values.table, values.own
+        path, whole = (self._bigquery.table_id(self._table.table),), partition_filter(self._table, self._own)
+        super().__init__(values, BIGQUERY, path, whole=whole)
         self._where = f"bigquery {self._table.table}"
 
-    def ask(self, template: str, **arguments: object) -> list[pa.Table]:
-        return [self._bigquery.arrow(self._text(template, **arguments), self._where)]
-
-    def _text(self, template: str, **arguments: object) -> str:
-        path, whole = (self._bigquery.table_id(self._table.table),), partition_filter(self._table, self._own)
-        return render("bigquery", template, table=path, whole=whole, **arguments)
+    def answers(self, text: str) -> list[pa.Table]:
+        return [self._bigquery.arrow(text, self._where)]
 
     def present(self) -> list[str]:
         table = self._bigquery.find_table(self._table.table)
@@ -125,7 +122,7 @@ class BigQueryReader(TableReader):
     @contextmanager
     def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:
         names = [c.name for c in self.values.columns]
-        text = self._text("some_rows", columns=names, limit=limit, texts=self._texts)
+        text = self.text("some_rows", columns=names, limit=limit, texts=self._texts)
         answer = answer_name(self._table.table, self._table.intermediate_suffix, self._pipeline)
         try:
             count = self._keep(text, answer)

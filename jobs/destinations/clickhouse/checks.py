@@ -7,21 +7,14 @@ from collections.abc import Sequence
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.tables import Present
-from resources.errors import CommitFailed, ConfigurationError, TableReplaced
+from jobs.destinations.requirements import require_same_table
+from resources.errors import CommitFailed, ConfigurationError
 
 
 def check_table(where: str, lease: Lease, present: Present | None) -> None:
-    """The table must be the one that has the committed batches."""
-    batch = lease.committed.batch_number if lease.committed else 0
-    remedy = "restore the table; or, to fill a new one from the landed batches, `batchmerge offsets forget`"
-    if present is None:
-        raise TableReplaced(f"the table is gone, batch {batch} was committed", where=where, remedy=remedy)
-    if present.id != lease.table_id and not present.rows:
-        raise TableReplaced(
-            f"the table was dropped and recreated: it is empty, batch {batch} was committed",
-            where=where,
-            remedy=remedy,
-        )
+    """The table must be the one that has the committed batches; one with rows counts as restored."""
+    if lease.committed and not (present and present.rows):
+        require_same_table(lease.committed, lease.table_id, present.id if present else None, where)
 
 
 def check_endpoints(where: str, lease: Lease, endpoints: tuple[str, ...]) -> None:

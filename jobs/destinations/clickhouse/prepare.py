@@ -26,7 +26,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
     if lease:
         check_endpoints(shard.where, lease, shard.endpoints)
     present = tables.describe(shard.server, shard.layout.path)
-    if lease and lease.state:
+    if lease:
         check_table(shard.where, lease, present)
     if lease is None or not lease.state:
         shard.check_only_writer()

@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from jobs.destinations.clickhouse.columns import ARROW, SCALARS
 from jobs.destinations.takes import Takes
-from jobs.evolution import plain
-from jobs.schema.types import is_wider
 
 
 def arrow_type(name: str) -> tuple[pa.DataType, bool] | None:
@@ -85,22 +83,3 @@ def declared_part(old: pa.DataType, new: pa.DataType) -> pa.DataType:
     if pa.types.is_map(old) and pa.types.is_map(new):
         return pa.map_(old.key_type, old.item_field.with_type(declared_part(old.item_type, new.item_type)))
     return old
-
-
-def evolved(old: pa.DataType, new: pa.DataType) -> pa.DataType:
-    """The type of a column for its rows and those of a new type that the rules of evolution allow."""
-    old, new = plain(old), plain(new)
-    if pa.types.is_struct(old) and pa.types.is_struct(new):
-        wanted = {f.name: f for f in new}
-        kept = [_evolved(f, wanted[f.name]) if f.name in wanted else f for f in old]
-        known = {f.name for f in old}
-        return pa.struct([*kept, *(f.with_nullable(True) for f in new if f.name not in known)])
-    if pa.types.is_list(old) and pa.types.is_list(new):
-        return pa.list_(_evolved(old.value_field, new.value_field))
-    if pa.types.is_map(old) and pa.types.is_map(new):
-        return pa.map_(old.key_type, _evolved(old.item_field, new.item_field))
-    return new if is_wider(old, new) else old
-
-
-def _evolved(old: pa.Field, new: pa.Field) -> pa.Field:
-    return pa.field(old.name, evolved(old.type, new.type), old.nullable or new.nullable)

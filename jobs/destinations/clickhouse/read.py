@@ -18,7 +18,7 @@ from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import rows_of, share_count
 from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
-from sql import quote, render
+from sql import CLICKHOUSE, quote, render
 
 _ROW = "__row"
 # Rows that ClickHouse reads through (keys and versions only) in a fraction of a second.
@@ -70,17 +70,12 @@ class ClickHouseReader(TableReader):
     """Asks every endpoint; of upserts only the last version of a row counts (FINAL)."""
 
     def __init__(self, values: ClickHouseValues, layout: Layout, shards: Sequence[Shard]) -> None:
-        super().__init__(values)
+        super().__init__(values, CLICKHOUSE, layout.path, final=layout.versioned)
         self._texts = values.texts()
         self._layout, self._shards = layout, shards
 
-    def ask(self, template: str, **arguments: object) -> list[pa.Table]:
-        text = self._text(template, **arguments)
+    def answers(self, text: str) -> list[pa.Table]:
         return [shard.server.arrow(text) for shard in self._shards]
-
-    def _text(self, template: str, **arguments: object) -> str:
-        layout = self._layout
-        return render("clickhouse", template, table=layout.path, final=layout.versioned, **arguments)
 
     def present(self) -> list[str]:
         names = {name for one in self._described() for name in one.types}
@@ -108,7 +103,7 @@ class ClickHouseReader(TableReader):
         for number in range(count):
             # By a hash of what a row is sorted by: FINAL looks for the versions of a row in one share only.
             share = {"by": self._layout.keys if self._layout.versioned else self._layout.order_by, "number": number}
-            text = self._text(
+            text = self.text(
                 "some_rows", columns=names, limit=limit, texts=self._texts, share=share if count > 1 else None, of=count
             )
             yield from (_Share(shard.server, text, self.values) for shard in self._shards)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobs.destinations.clickhouse.columns import Column, clickhouse_type, table_column
-from jobs.destinations.clickhouse.present_types import arrow_type, declared_part, evolved
+from jobs.destinations.clickhouse.present_types import arrow_type, declared_part
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.evolution import AddColumn, SchemaChange, plan_evolution
+from jobs.evolution import AddColumn, SchemaChange, evolved, plan_evolution
 from jobs.spec.columns import row_columns
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import SchemaRefused

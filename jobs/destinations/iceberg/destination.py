@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import pyarrow as pa
 from pyiceberg.table import Table
 
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
 from jobs.changes.copy_task import copy, files_to_copy, takes_copies
-from jobs.changes.planned_files import PlannedFiles
-from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
-from jobs.destinations.base import Destination
 from jobs.destinations.iceberg.prepare import Preparation
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import commit_reference, committed_state
 from jobs.destinations.iceberg.transaction import CatalogTransaction
 from jobs.destinations.merge_context import MergeContext, Merged, Transaction
+from jobs.destinations.reduced import ReducedDestination, Step
 from jobs.destinations.requirements import require_batch_column
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.stages import Stages
-from jobs.destinations.takes import Takes, of_schema
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
@@ -48,7 +46,7 @@ Commit = TypeVar("Commit", bound=TableCommit)
 
 
 @dataclass(frozen=True)
-class IcebergDestination(Destination):
+class IcebergDestination(ReducedDestination):
     """`kind: iceberg` of a pipeline file."""
 
     table: IcebergTable
@@ -82,63 +80,29 @@ class IcebergDestination(Destination):
         return self.catalog.drop(self.table.table)
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        options = self.pipeline, self.spec, self.table, self.row_columns, self.tombstones
-        return Preparation(self.catalog, *options).run(dry_run)
+        return Preparation(self).run(dry_run)
 
-    def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
+    def present_schema(self) -> pa.Schema | None:
         found = self._load()
-        return of_schema(arrow_schema(found) if found else None, names)
+        return arrow_schema(found) if found else None
 
-    def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
-        from jobs.destinations.iceberg.few_changes import few_changes
-
-        state = CommittedState.after(batches[-1])
-        if committed and batches[-1].batch.revises is not None:
-            return self._replay_newest(context, committed, state, batches)
-        wanted = Reduction.of_table(
-            self.spec, self.table, self.row_columns, context.intermediate, batches[0].number, batches[-1]
-        )
-        mirrored = state_properties(state, self.table.branch)
-        recreated = recreated_topics([*([committed] if committed else []), *map(CommittedState.after, batches)])
-        if recreated:
-            known = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
-            mirrored |= recreated_properties(known, recreated, self.pipeline, self.table.branch)
-        changes = self._changes(context, wanted)
-        if self.table.mode == "append":
-            landed = partial(files_to_copy, context.intermediate, wanted, batches)
-            return self._append(context, committed, state, changes, mirrored, landed)
-        changes = replace(
-            changes, few=partial(few_changes, context.intermediate, wanted, batches, changes.leaves_unchanged)
-        )
-        return self._write(context, committed, state, changes, mirrored)
-
-    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        return self._replay_newest(context, committed, committed, batches)
-
-    def _replay_newest(
-        self, context: MergeContext, committed: CommittedState, state: CommittedState, batches: Sequence[LandedBatch]
-    ) -> Merged:
-        """For the keys that these batches name the newest landed change; rows without a unique key if they lack."""
-        landed, until = context.intermediate, state.batch_number
-        changes = self._changes(
-            context, Reduction.of_replay(self.spec, self.table, self.row_columns, landed, until, batches)
-        )
-        if self.table.mode in ("append", "delete"):
+    def apply(self, step: Step) -> Merged:
+        changes, mirrored = self._changes(step), state_properties(step.after, self.table.branch)
+        if not step.again:
+            mirrored |= self._recreated_by(step)
+        elif self.table.mode in ("append", "delete"):
             changes = changes.missing_in(self._recreated())
-        return self._write(context, committed, state, changes, state_properties(state, self.table.branch))
-
-    def _write(
-        self,
-        context: MergeContext,
-        committed: CommittedState | None,
-        state: CommittedState,
-        changes: Changes,
-        mirrored: dict[str, str],
-    ) -> Merged:
-        if self.table.loses_rows:
-            changes = replace(changes, truncated_below=state.truncates(committed))
         write = self._append if self.table.mode == "append" else self._merge
-        return write(context, committed, state, changes, mirrored)
+        return write(step, changes, mirrored)
+
+    def _recreated_by(self, step: Step) -> dict[str, str]:
+        """What the table's properties say of topics, where one was recreated since the state of before."""
+        states = [*([step.before] if step.before else []), *map(CommittedState.after, step.batches)]
+        recreated = recreated_topics(states)
+        if not recreated:
+            return {}
+        known = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
+        return recreated_properties(known, recreated, self.pipeline, self.table.branch)
 
     def check_replay(self) -> None:
         if self.table.mode in ("append", "delete"):
@@ -154,64 +118,53 @@ class IcebergDestination(Destination):
         require_batch_column(found, self.table, self.name)
         return found
 
-    def _changes(self, context: MergeContext, wanted: Reduction) -> Changes:
+    def _changes(self, step: Step) -> Changes:
+        from jobs.destinations.iceberg.few_changes import few_changes
         from jobs.destinations.iceberg.merge import Changes
 
-        key = self.spec.changes.key
+        key, landed = self.spec.changes.key, step.context.intermediate
+        leaves_unchanged = may_leave_unchanged(self.spec, self.table, landed)
         return Changes(
-            session=context.session,
-            one_task=context.one_task,
-            wanted=wanted,
+            session=step.context.session,
+            one_task=step.context.one_task,
+            wanted=step.wanted,
             tombstones=(self.catalog.name, *self.tombstones.split(".")) if self.tombstones else None,
             null_safe=bool(key and key.nulls == "match"),
-            leaves_unchanged=may_leave_unchanged(self.spec, self.table, context.intermediate),
+            leaves_unchanged=leaves_unchanged,
+            truncated_below=step.truncated_below,
+            few=partial(few_changes, landed, step.wanted, step.batches, leaves_unchanged),
         )
 
-    def _append(
-        self,
-        context: MergeContext,
-        committed: CommittedState | None,
-        state: CommittedState,
-        changes: Changes,
-        mirrored: dict[str, str],
-        landed: Callable[[], PlannedFiles | None] = lambda: None,
-    ) -> Merged:
+    def _append(self, step: Step, changes: Changes, mirrored: dict[str, str]) -> Merged:
         from resources.spark import spark_errors
 
-        clock, table = Stages(), self.catalog.require(self.table.table)
+        context, clock, table = step.context, Stages(), self.catalog.require(self.table.table)
+        can_copy = takes_copies(table) and not step.again
         commit: Append | Attempt
-        if takes_copies(table) and (files := landed()):
-            commit = append = self._commit(Append, committed, context.transaction, table)
-            write = partial(copy, context.session, context.one_task, files, changes.wanted, append)
+        if can_copy and (files := files_to_copy(context.intermediate, step.wanted, step.batches)):
+            commit = append = self._commit(Append, step.before, context.transaction, table)
+            write = partial(copy, context.session, context.one_task, files, step.wanted, append)
         else:
-            commit = attempt = self._commit(Attempt, committed, context.transaction, table)
+            commit = attempt = self._commit(Attempt, step.before, context.transaction, table)
             write = partial(changes.append_to, attempt)
         failpoint("merge.begun")
         with spark_errors(self.name):
             rows = clock.time("write", write)
         failpoint("merge.written")
-        summary = {**state.to_properties(), **self._run(context)}
-        snapshot = clock.time("publish", lambda: commit.publish_append(summary, mirrored, rebase=not changes.missing))
+        summary, rebase = self._summary(step), not changes.missing
+        snapshot = clock.time("publish", lambda: commit.publish_append(summary, mirrored, rebase=rebase))
         if context.transaction is None:
             failpoint("merge.published")
         return Merged(MergeCounts(changes=rows, inserted=rows), str(snapshot), clock.seconds)
 
-    def _merge(
-        self,
-        context: MergeContext,
-        committed: CommittedState | None,
-        state: CommittedState,
-        changes: Changes,
-        mirrored: dict[str, str],
-    ) -> Merged:
+    def _merge(self, step: Step, changes: Changes, mirrored: dict[str, str]) -> Merged:
         from resources.spark import spark_errors
 
-        clock = Stages()
-        summary = {**state.to_properties(), **self._run(context)}
-        table = self.catalog.require(self.table.table)
+        context, clock, table = step.context, Stages(), self.catalog.require(self.table.table)
+        summary = self._summary(step)
         duplicates: int | None = None
         if can_be_taken(table) and changes.truncated_below is None:
-            delta = self._commit(RowDelta, committed, context.transaction, table)
+            delta = self._commit(RowDelta, step.before, context.transaction, table)
             failpoint("merge.begun")
             with spark_errors(self.name):
                 effect = clock.time("write", lambda: changes.write_to(delta))
@@ -220,7 +173,7 @@ class IcebergDestination(Destination):
             duplicates = effect.duplicates
             snapshot = clock.time("publish", lambda: delta.publish_append(summary, mirrored, rebase=False))
         else:
-            attempt = self._commit(Attempt, committed, context.transaction, table)
+            attempt = self._commit(Attempt, step.before, context.transaction, table)
             failpoint("merge.begun")
             summary = attempt.carried(summary | attempt.summary)
             with spark_errors(self.name):
@@ -244,8 +197,8 @@ class IcebergDestination(Destination):
         skip = self.table.on_rollback == "skip"
         return kind(self.catalog, self.table.table, self.pipeline, committed, self.table.branch, skip, publish, table)
 
-    def _run(self, context: MergeContext) -> dict[str, str]:
-        return {PREFIX + "run-id": context.run_id}
+    def _summary(self, step: Step) -> dict[str, str]:
+        return {**step.after.to_properties(), PREFIX + "run-id": step.context.run_id}
 
     def read(self, spark: SparkSession) -> IcebergReader:
         from jobs.destinations.iceberg.read import IcebergReader

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyiceberg.table import Table
 
 from jobs.batch import PREFIX
 from jobs.destinations.iceberg.spec import IcebergTable
-from jobs.destinations.requirements import require_create
 from jobs.evolution import plan_evolution
 from jobs.iceberg.history import other_writers
 from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
 from jobs.only_writer import require_only_writer
-from jobs.spec.columns import RowColumn
-from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
+
+if TYPE_CHECKING:
+    from jobs.destinations.iceberg.destination import IcebergDestination
 
 _PROPERTIES = {
     "format-version": "2",
@@ -41,22 +40,21 @@ _WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-rea
 
 @dataclass(frozen=True)
 class Preparation:
-    """Makes what a merge needs, or brings it up to date. Safe to run at any time.
+    """Makes what a merge needs, or brings it up to date. Safe to run at any time."""
 
-    Attributes:
-        tombstones: the table that keeps the order of deletes; None where none is needed.
-    """
-
-    catalog: IcebergCatalog
-    pipeline: str
-    spec: PipelineSpec
-    table: IcebergTable
-    columns: Sequence[RowColumn]
-    tombstones: str | None
+    destination: IcebergDestination
 
     @property
-    def _where(self) -> str:
-        return f"iceberg {self.table.table}"
+    def catalog(self) -> IcebergCatalog:
+        return self.destination.catalog
+
+    @property
+    def table(self) -> IcebergTable:
+        return self.destination.table
+
+    @property
+    def where(self) -> str:
+        return self.destination.name
 
     def run(self, dry_run: bool) -> list[str]:
         """What was done, or with `dry_run` would be done, for people.
@@ -64,20 +62,19 @@ class Preparation:
         Raises:
             SchemaRefused, ConfigurationError: before anything is written.
         """
-        columns = self.columns
-        wanted = pa.schema([pa.field(c.name, c.type, c.nullable) for c in columns])
+        destination = self.destination
         found = self.catalog.load(self.table.table)
         self._check_format(str(found.format_version) if found else self.table.properties.get("format-version", "2"))
         if found is not None:
-            others = other_writers(found.properties, self.pipeline, self.table.branch)
-            require_only_writer(self.pipeline, others, self._where)
-            changes = plan_evolution(self._where, arrow_schema(found), wanted, self.table.evolve, self.spec.ignore_case)
+            others = other_writers(found.properties, destination.pipeline, self.table.branch)
+            require_only_writer(destination.pipeline, others, self.where)
+        changes = destination.evolution(arrow_schema(found) if found else None)
+        if found is not None:
             if not dry_run:
                 apply_changes(found, changes)
-            return [*(f"{self._where}: {change}" for change in changes), *self._prepare_tombstones(found, dry_run)]
-        require_create(self.table, self._where)
-        keys = [c.name for c in columns if c.is_key and not c.nullable]
-        schema = iceberg_schema(wanted, keys if self.table.needs_key else ())
+            return [*(f"{self.where}: {change}" for change in changes), *self._prepare_tombstones(found, dry_run)]
+        keys = [c.name for c in destination.row_columns if c.is_key and not c.nullable]
+        schema = iceberg_schema(destination.row_schema, keys if self.table.needs_key else ())
         spec = partition_spec(schema, self.table.partition_by)
         sort = sort_order(schema, self._sort_by)
         made = None
@@ -86,7 +83,7 @@ class Preparation:
             usual = {**_PROPERTIES, **modes, **(_SMALL_FILES if self.table.needs_key else {})}
             made = self.catalog.create(self.table.table, schema, spec, {**usual, **self.table.properties}, sort)
         layout = f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else ""
-        return [f"create {self._where}{layout}", *self._prepare_tombstones(made, dry_run)]
+        return [f"create {self.where}{layout}", *self._prepare_tombstones(made, dry_run)]
 
     @property
     def _write_mode(self) -> str:
@@ -98,7 +95,7 @@ class Preparation:
     def _sort_by(self) -> list[str]:
         if self.table.sort_by is not None:
             return self.table.sort_by
-        key = self.spec.changes.key
+        key = self.destination.spec.changes.key
         return list(key.columns) if key and self.table.needs_key else []
 
     def _check_format(self, version: str) -> None:
@@ -106,7 +103,7 @@ class Preparation:
         if version not in ("1", "2"):
             raise ConfigurationError(
                 f"the table's format version is {version}, which cannot be committed yet",
-                where=self._where,
+                where=self.where,
                 remedy="use a table of format version 2 (`properties: {format-version: '2'}`)",
             )
 
@@ -115,26 +112,22 @@ class Preparation:
         Args:
             table: the one whose deletes they are; None: it is not there yet.
         """
-        if not self.tombstones:
+        name, spec = self.destination.tombstones, self.destination.spec
+        if not name:
             return []
         uuid = str(table.metadata.table_uuid) if table else ""
-        order = next(c for c in self.columns if c.name == self.spec.changes.ordered_by)
-        kept = pa.schema(
-            [pa.field(c.name, c.type) for c in self.columns if c.is_key] + [pa.field("__order", order.type)]
-        )
-        found = self.catalog.load(self.tombstones)
+        kept = self.destination.tombstone_schema
+        found = self.catalog.load(name)
         if found is not None and found.properties.get(_OF_TABLE, uuid) != uuid:
             # The table was dropped and made again: they would hide keys that it has to get once more.
             if not dry_run:
-                self.catalog.drop(self.tombstones)
+                self.catalog.drop(name)
             found = None
         if found is not None:
-            changes = plan_evolution(
-                self.tombstones, arrow_schema(found), kept, self.table.evolve, self.spec.ignore_case
-            )
+            changes = plan_evolution(name, arrow_schema(found), kept, self.table.evolve, spec.ignore_case)
             if not dry_run:
                 apply_changes(found, changes)
-            return [f"{self.tombstones}: {change}" for change in changes]
+            return [f"{name}: {change}" for change in changes]
         if not dry_run:
-            self.catalog.create(self.tombstones, iceberg_schema(kept), properties={**_PROPERTIES, _OF_TABLE: uuid})
-        return [f"create {self.tombstones} for the order of deletes"]
+            self.catalog.create(name, iceberg_schema(kept), properties={**_PROPERTIES, _OF_TABLE: uuid})
+        return [f"create {name} for the order of deletes"]

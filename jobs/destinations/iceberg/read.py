@@ -14,7 +14,7 @@ from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import reshaped
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
-from sql import render
+from sql import SPARK
 
 
 def branch_path(catalog: IcebergCatalog, table: IcebergTable) -> tuple[str, ...]:
@@ -27,15 +27,12 @@ class IcebergReader(TableReader):
     """Asks Spark for rows and the table's metadata for numbers."""
 
     def __init__(self, values: RowValues, catalog: IcebergCatalog, table: IcebergTable, spark: SparkSession) -> None:
-        super().__init__(values)
+        super().__init__(values, SPARK, branch_path(catalog, table))
         self._catalog, self._table, self._spark = catalog, table, spark
 
-    def ask(self, template: str, **arguments: object) -> list[pa.Table]:
+    def answers(self, text: str) -> list[pa.Table]:
         with spark_errors(self._table.table):
-            return [self._spark.sql(self._text(template, **arguments)).toArrow()]
-
-    def _text(self, template: str, **arguments: object) -> str:
-        return render("spark", template, table=branch_path(self._catalog, self._table), **arguments)
+            return [self._spark.sql(text).toArrow()]
 
     def present(self) -> list[str]:
         return list(self._catalog.require(self._table.table).schema().as_arrow().names)
@@ -53,5 +50,5 @@ class IcebergReader(TableReader):
     @contextmanager
     def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:
         names = [c.name for c in self.values.columns]
-        found = spark.sql(self._text("some_rows", columns=names, limit=limit))
+        found = spark.sql(self.text("some_rows", columns=names, limit=limit))
         yield reshaped(found, self.values.as_read, self.values.schema) if self.values.compared_in_python else found

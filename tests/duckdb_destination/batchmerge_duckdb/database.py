@@ -8,36 +8,30 @@ from contextlib import contextmanager
 
 import duckdb
 from batchmerge.resources.errors import CommitFailed, TerminalError, Unavailable
+from batchmerge.sql import render
 
+from batchmerge_duckdb.kind import KIND
 from batchmerge_duckdb.spec import DuckDbConnection
 
 
 @contextmanager
-def database(connection: DuckDbConnection, where: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The open file, in UTC.
+def transaction(connection: DuckDbConnection, where: str, keep: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    """All that is done inside becomes visible at its end, or nothing of it. Without `keep` nothing does.
 
     Raises:
-        Unavailable: another process had it open all the time. CommitFailed: another writer was faster.
+        Unavailable: another process had the file open all the time. CommitFailed: another writer was faster.
     """
-    opened = _open(connection, where)
+    db = _open(connection, where) if keep or connection.file.exists() else duckdb.connect()
     try:
-        opened.execute("SET TimeZone = 'UTC'")
-        yield opened
+        db.execute("SET TimeZone = 'UTC'").begin()
+        yield db
+        db.commit() if keep else db.rollback()
     except (duckdb.TransactionException, duckdb.ConstraintException) as conflict:
         raise CommitFailed("another run was faster", where=where, remedy="plan again") from conflict
     except duckdb.Error as problem:
         raise TerminalError(f"DuckDB refuses: {problem}", where=where, remedy="see DuckDB's message") from problem
     finally:
-        opened.close()
-
-
-@contextmanager
-def transaction(connection: DuckDbConnection, where: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """All that is done inside becomes visible at its end, or nothing of it."""
-    with database(connection, where) as opened:
-        opened.begin()
-        yield opened
-        opened.commit()
+        db.close()
 
 
 def _open(connection: DuckDbConnection, where: str) -> duckdb.DuckDBPyConnection:
@@ -48,9 +42,12 @@ def _open(connection: DuckDbConnection, where: str) -> duckdb.DuckDBPyConnection
             return duckdb.connect(connection.file)
         except (duckdb.IOException, OSError) as locked:
             if time.monotonic() > end:
-                raise Unavailable(
-                    f"{connection.file} cannot be opened: {locked}",
-                    where=where,
-                    remedy="close it in the other process, or mend the file's permissions",
-                ) from locked
+                what = f"{connection.file} cannot be opened: {locked}"
+                remedy = "close it in the other process, or correct the file's permissions"
+                raise Unavailable(what, where=where, remedy=remedy) from locked
             time.sleep(0.2)
+
+
+def run(db: duckdb.DuckDBPyConnection, template: str, table: str, **arguments: object) -> duckdb.DuckDBPyConnection:
+    """The answer to a statement about a table."""
+    return db.execute(render(KIND.dialect, template, table=table.split("."), **arguments))

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 from batchmerge.jobs.destinations.base import Destination
 from batchmerge.jobs.destinations.kind import Capabilities, Kind
 from batchmerge.resources.connections import Connections
-from batchmerge.sql import Dialect, render
+from batchmerge.sql import Dialect
 
 from batchmerge_duckdb.spec import DuckDbConnection, DuckDbTable
 
 if TYPE_CHECKING:
     from batchmerge.jobs.spec.pipeline import PipelineSpec
 
-DIALECT = Dialect("duckdb", Path(__file__).parent / "sql", '"', (('"', '""'),))
-
 
 class DuckDbKind(Kind[DuckDbTable]):
-    """Tables of one file, written by this process."""
+    """Tables of one file, written by this process. Its statements are the templates in `sql`."""
 
     name = "duckdb"
     title = "DuckDB"
@@ -32,42 +30,13 @@ class DuckDbKind(Kind[DuckDbTable]):
         asset_kinds=frozenset({"duckdb"}),
         truncates=True,
     )
-    dialect = DIALECT
+    dialect = Dialect("duckdb", Path(__file__).parent / "sql", '"', (('"', '""'),))
     failpoints = ("duckdb.written", "duckdb.committed")
 
     def open(self, pipeline: str, spec: PipelineSpec, table: DuckDbTable, connections: Connections) -> Destination:
         from batchmerge_duckdb.destination import DuckDbDestination
 
         return DuckDbDestination(pipeline, spec, table, connections.get(table.connection, DuckDbConnection))
-
-    def statement(self, spec: PipelineSpec, table: DuckDbTable) -> str:
-        return self.text("append" if table.mode == "append" else "merge", spec, table)
-
-    def text(
-        self,
-        template: str,
-        spec: PipelineSpec,
-        table: DuckDbTable,
-        tombstones: str | None = None,
-        missing: bool = False,
-    ) -> str:
-        """A statement of a merge.
-
-        Args:
-            missing: append only the records that the table lacks.
-        """
-        columns = self.columns(spec, table)
-        return render(
-            DIALECT,
-            template,
-            table=table.table.split("."),
-            changes="changes",
-            columns=[column.name for column in columns],
-            keys=[column.name for column in columns if column.is_key],
-            order_by=spec.changes.ordered_by,
-            tombstones=tombstones.split(".") if tombstones else None,
-            missing=missing,
-        )
 
 
 KIND = DuckDbKind()

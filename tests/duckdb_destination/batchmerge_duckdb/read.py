@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from batchmerge.jobs.destinations.reading import TableReader
 from batchmerge.jobs.destinations.row_values import RowValues
-from batchmerge.jobs.spec.columns import RowColumn
-from batchmerge.sql import render
 
-from batchmerge_duckdb.database import database
-from batchmerge_duckdb.kind import DIALECT
-from batchmerge_duckdb.prepare import present_schema
-from batchmerge_duckdb.spec import DuckDbConnection
+from batchmerge_duckdb.kind import KIND
+
+if TYPE_CHECKING:
+    from batchmerge_duckdb.destination import DuckDbDestination
 
 
 class DuckDbReader(TableReader):
     """Opens the file for each question."""
 
-    def __init__(self, columns: Sequence[RowColumn], connection: DuckDbConnection, table: str) -> None:
-        super().__init__(RowValues(columns))
-        self._connection, self._table = connection, table
+    def __init__(self, destination: DuckDbDestination) -> None:
+        super().__init__(RowValues(destination.row_columns), KIND.dialect, destination.table.table.split("."))
+        self._destination = destination
 
-    def ask(self, template: str, **arguments: object) -> list[pa.Table]:
-        text = render(DIALECT, template, table=self._table.split("."), **arguments)
-        with database(self._connection, f"duckdb {self._table}") as db:
+    def answers(self, text: str) -> list[pa.Table]:
+        with self._destination.file(keep=False) as db:
             return [db.execute(text).to_arrow_table()]
 
     def present(self) -> list[str]:
-        with database(self._connection, f"duckdb {self._table}") as db:
-            found = present_schema(db, self._table)
+        found = self._destination.present_schema()
         return found.names if found else []
-
-    def known_count(self) -> int:
-        return self.count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from batchmerge.jobs.spec.tables import Table
+from batchmerge.jobs.spec.tables import PLAIN_PART, Table
 from batchmerge.resources.connections import Connection
 from pydantic import Field
 
@@ -15,7 +15,7 @@ class DuckDbTable(Table):
 
     kind: Literal["duckdb"]
     connection: str = Field("duckdb", description="name of the DuckDB connection")
-    table: str = Field(pattern=r"^[A-Za-z_]\w*\.[A-Za-z_]\w*$", description="schema.table")
+    table: str = Field(pattern=rf"^{PLAIN_PART}\.{PLAIN_PART}$", description="schema.table")
 
 
 class DuckDbConnection(Connection):

@@ -6,10 +6,11 @@ import pyarrow as pa
 import pytest
 
 from jobs.destinations.clickhouse.columns import Column, clickhouse_type
-from jobs.destinations.clickhouse.present_types import arrow_type, evolved
+from jobs.destinations.clickhouse.present_types import arrow_type
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Layout, creation
 from jobs.destinations.clickhouse.window import for_new_table, needed
+from jobs.evolution import evolved
 from jobs.schema.types import parse_type
 
 ID = Column("id", "Int64", "Int64", pa.int64(), False, True)

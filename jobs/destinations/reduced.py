@@ -1,0 +1,107 @@
+"""Destinations that take landed changes as Spark reduces them, one change per key, in one commit with the state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from jobs.batch import CommittedState, LandedBatch
+from jobs.changes.reduction import Reduction
+from jobs.destinations.base import Destination
+from jobs.destinations.merge_context import MergeContext, Merged
+from jobs.destinations.requirements import require_create
+from jobs.destinations.takes import Takes, of_schema
+from jobs.evolution import SchemaChange, plan_evolution
+
+
+@dataclass(frozen=True)
+class Step:
+    """One commit of a table: from a state to the next one, or a replay, which leaves the state as it is.
+
+    Attributes:
+        destination: the table.
+        batches: landed batches whose changes it brings.
+        wanted: these changes, as Spark reduces them.
+        again: the table may have rows of these records: an append table gets those that it lacks.
+    """
+
+    destination: Destination
+    context: MergeContext
+    batches: Sequence[LandedBatch]
+    wanted: Reduction
+    before: CommittedState | None
+    after: CommittedState
+    again: bool
+
+    @property
+    def truncated_below(self) -> int | None:
+        """Rows of a smaller order have to go; None: no row has to."""
+        return self.after.truncates(self.before) if self.destination.table.loses_rows else None
+
+    def changes(self) -> pa.Table:
+        """The changes in this process's memory: the table's columns, and ``__op, __order, __kafka`` beside them."""
+        from resources.spark import spark_errors
+
+        with spark_errors(self.destination.name):
+            return self.wanted.rows(self.context.spark).toArrow()
+
+
+@dataclass(frozen=True)
+class ReducedDestination(Destination):
+    """Has to say which columns its table has, and how it applies a step; merges and replays follow from that."""
+
+    @abstractmethod
+    def apply(self, step: Step) -> Merged:
+        """Brings the changes into the table and moves the state, both or neither.
+
+        Raises:
+            CommitFailed: the table is not at `step.before` any more. CommitStateUnknown: the answer was lost.
+        """
+
+    @abstractmethod
+    def present_schema(self) -> pa.Schema | None:
+        """The table's columns; None where there is no table."""
+
+    def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
+        newest = batches[-1]
+        wanted = Reduction.of_table(
+            self.spec, self.table, self.row_columns, context.intermediate, batches[0].number, newest
+        )
+        again = newest.batch.revises is not None
+        return self.apply(Step(self, context, batches, wanted, committed, CommittedState.after(newest), again))
+
+    def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
+        wanted = Reduction.of_replay(
+            self.spec, self.table, self.row_columns, context.intermediate, committed.batch_number, batches
+        )
+        return self.apply(Step(self, context, batches, wanted, committed, committed, again=True))
+
+    def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
+        return of_schema(self.present_schema(), names)
+
+    @cached_property
+    def row_schema(self) -> pa.Schema:
+        """The columns of the table's rows."""
+        return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.row_columns])
+
+    @property
+    def tombstone_schema(self) -> pa.Schema:
+        """The columns of `tombstones`: of the key, and the order of its newest delete."""
+        keys = [(c.name, c.type) for c in self.row_columns if c.is_key]
+        order = next(c for c in self.row_columns if c.name == self.spec.changes.ordered_by)
+        return pa.schema([*keys, ("__order", order.type)])
+
+    def evolution(self, present: pa.Schema | None) -> list[SchemaChange]:
+        """What a table with these columns needs, so that the rows fit; nothing where one has to be made.
+
+        Raises:
+            SchemaRefused: a change that no rule allows. ConfigurationError: the table may not be made.
+        """
+        if present is None:
+            require_create(self.table, self.name)
+            return []
+        return plan_evolution(self.name, present, self.row_schema, self.table.evolve, self.spec.ignore_case)
