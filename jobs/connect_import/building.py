@@ -11,13 +11,11 @@ from typing import Any
 from jobs.connect_import import connect, transforms
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.connector import Connector
 from jobs.connect_import.each_topic import EachTopic
-from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
 from jobs.connect_import.options import Option, Options, find, none
-from jobs.connect_import.placing import Placing
-from jobs.connect_import.sink import Sink, sink_of
 from jobs.connect_import.unwrapping import TARGET
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.pipeline import PipelineSpec
@@ -72,53 +70,31 @@ def build(
     Raises:
         ConfigurationError: not one of the known connectors, or it cannot become one pipeline.
     """
-    sink = sink_of(configuration)
-    reports = [OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)]
-    placed, known = sink.place(configuration, tables or []), ({} if columns else known or {})
-    present = {t: known[t] for t in placed.tables if t in known}
-    going_on = GoingOn(configuration, present, sink.kept(configuration))
-    topics = list(topics) or configuration.items("topics")
-    own = _each_topic(configuration, sink, placed, known, topics)
-    is_known = bool(going_on.tables or own) and len(own) in (0, len(topics))
-    parts, own_todo = sink.tables(configuration, placed, is_known)
+    connector = Connector(
+        configuration, tables or [], {} if columns else known or {}, topics or configuration.items("topics")
+    )
+    sink, placed, going_on = connector.sink, connector.placed, connector.going_on
+    parts, tables_todo = sink.tables(configuration, placed, connector.is_known)
     as_configured = deepcopy(parts[0])
     followed = going_on.follow() if going_on.tables else transforms.follow(configuration, columns or PLACEHOLDER)
     chain, key_columns = followed.chain, key_columns or going_on.key_columns
+    todo = [*chain.todo, *placed.todo, *going_on.todo(), *tables_todo]
     _without_deletes(parts, followed)
-    todo = [*chain.todo, *placed.todo, *going_on.todo(), *own_todo]
     if placed.each:
         chain.drop(TARGET)
     changes, key = sink.changes(configuration, key_columns, chain, placed)
-    if not columns and not going_on.tables:
-        left_open = open_columns(sink.named_columns(configuration, chain, placed), parts, chain, placed)
-        todo += [] if is_known else left_open
-    if chain.record_key and not configuration.text("key.converter").endswith(".StringConverter"):
-        todo.append("source.key.columns: declare the parts of the key, and name them in source.transform")
-    todo += sink.fill_key(configuration, key_columns, chain)
-    source, source_todo = _source(configuration, chain, key, parts, placed)
-    each = EachTopic(configuration, own, as_configured, parts[0], source, keyed=key == {})
-    overrides = each.overrides(placed.overrides)
-    if chain.envelope and source["value"]["format"] == "json":
-        todo.append("source.value.envelope: say how the source writes times and decimals (timestamps, decimals)")
-    document = {
-        "description": f"Was the connector {configuration.name}.",
-        "source": source,
-        **_of_chain(sink.document(configuration, placed, going_on), configuration, chain),
-        **changes,
-        **({"overrides": overrides} if overrides else {}),
-        "tables": [_routed_by(going_on.entry(part, chain), configuration, chain) for part in parts],
-        **connect.errors(configuration),
-        "paused": True,
-    }
-    _merge_dead_letters(document)
-    only = tables if tables and configuration.text("iceberg.tables") else []
+    todo += _fill_columns(connector, chain, parts, key_columns, declared=bool(columns))
+    source, source_todo = _source(connector, chain, key, parts)
+    each = EachTopic(configuration, connector.each_topic, as_configured, parts[0], source, keyed=key == {})
+    document = _document(connector, chain, source, changes, each.overrides(placed.overrides), parts)
+    only = connector.named if configuration.text("iceberg.tables") else []
     return Imported(
         name=pipeline_name("_".join([configuration.name, *only])),
         document=document,
         connections=_connections(configuration, sink.connections(configuration)),
-        reports=reports,
+        reports=[OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)],
         steps=followed.steps,
-        todo=[*todo, *each.todo(), *source_todo, *_spec_problems(document)],
+        todo=[*todo, *_envelope_todo(source, chain), *each.todo(), *source_todo, *_spec_problems(document)],
     )
 
 
@@ -132,27 +108,64 @@ def _status_of(name: str, options: Options) -> Option:
     return find(name, options, connect.OPTIONS) or none("not an option that the connector is known to have")
 
 
-def _each_topic(
-    configuration: Configuration, sink: Sink, placed: Placing, known: Mapping[str, KnownTable], topics: Sequence[str]
-) -> dict[str, GoingOn]:
-    """The known tables of topics, where each has its own."""
-    names = {topic: placed.table_of(topic) for topic in topics} if placed.each else {}
-    kept = sink.kept(configuration)
-    return {t: GoingOn(configuration, {name: known[name]}, kept) for t, name in names.items() if name in known and name}
+def _fill_columns(
+    connector: Connector, chain: Chain, parts: list[dict[str, Any]], key_columns: Mapping[str, str], declared: bool
+) -> list[str]:
+    """Completes the columns by what the connector says of them; what a person has to look at.
+
+    Args:
+        declared: the columns of the records' values are given.
+    """
+    configuration, sink, placed = connector.configuration, connector.sink, connector.placed
+    todo = []
+    if not declared and not connector.going_on.tables:
+        left_open = open_columns(sink.named_columns(configuration, chain, placed), parts, chain, placed)
+        todo += [] if connector.is_known else left_open
+    if chain.record_key and not configuration.text("key.converter").endswith(".StringConverter"):
+        todo.append("source.key.columns: declare the parts of the key, and name them in source.transform")
+    return [*todo, *sink.fill_key(configuration, key_columns, chain)]
+
+
+def _document(
+    connector: Connector,
+    chain: Chain,
+    source: dict[str, Any],
+    changes: dict[str, Any],
+    overrides: dict[str, Any],
+    parts: list[dict[str, Any]],
+) -> dict[str, Any]:
+    configuration, going_on = connector.configuration, connector.going_on
+    further = connector.sink.document(configuration, connector.placed, going_on)
+    return {
+        "description": f"Was the connector {configuration.name}.",
+        "source": source,
+        **_of_chain(further, configuration, chain),
+        **changes,
+        **({"overrides": overrides} if overrides else {}),
+        "tables": [_routed_by(going_on.entry(part, chain), configuration, chain) for part in parts],
+        **connect.errors(configuration),
+        "paused": True,
+    }
 
 
 def _source(
-    configuration: Configuration, chain: Chain, key: dict[str, str] | None, parts: list[dict[str, Any]], placed: Placing
+    connector: Connector, chain: Chain, key: dict[str, str] | None, parts: list[dict[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
     """The `source` part; what a person has to look at."""
-    source, todo = connect.source(configuration, chain, chain.record_key if key is None else key)
-    whole = configuration.text("kafkaKeyFieldName")
+    source, todo = connect.source(connector.configuration, chain, chain.record_key if key is None else key)
+    whole = connector.sink.key_column(connector.configuration)
     if key is not None and whole and whole not in source["key"].get("columns", {}):
         source["key"]["column"] = whole
     _unknown_fields(source, parts)
-    if placed.each:
+    if connector.placed.each:
         source["for_each"] = "topic"
     return source, todo
+
+
+def _envelope_todo(source: dict[str, Any], chain: Chain) -> list[str]:
+    if not chain.envelope or source["value"]["format"] != "json":
+        return []
+    return ["source.value.envelope: say how the source writes times and decimals (timestamps, decimals)"]
 
 
 def _unknown_fields(source: dict[str, Any], parts: list[dict[str, Any]]) -> None:
@@ -188,11 +201,6 @@ def _without_deletes(parts: list[dict[str, Any]], followed: transforms.Followed)
     for part in parts:
         if followed.drops_deletes and part["mode"] == "upsert_delete":
             part["mode"] = "upsert"
-
-
-def _merge_dead_letters(document: dict[str, Any]) -> None:
-    if document["on_bad_record"] == "fail":
-        document.pop("dead_letters", None)
 
 
 def _connections(configuration: Configuration, own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs.connect_import import transforms
 from jobs.connect_import.chain import Chain, name
@@ -12,23 +12,26 @@ from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.known import NOT_NULL, KnownTable, all_of, struct_columns
 from jobs.spec.metadata import metadata_of
 
+if TYPE_CHECKING:
+    from jobs.connect_import.sink import Sink
+
 
 @dataclass(frozen=True)
 class GoingOn:
     """
     Attributes:
         tables: those that one pipeline writes to, by name; empty where none is known.
-        kept: columns of the result that the tables do not have, and the pipeline needs.
+        sink: knows the columns that the connector fills besides the records' fields.
     """
 
     configuration: Configuration
     tables: Mapping[str, KnownTable]
-    kept: Sequence[str] = ()
+    sink: Sink
 
     @property
     def columns(self) -> dict[str, str]:
         """Of the rows, besides those that the key and Kafka's metadata fill."""
-        filled = {self.configuration.text(option) for option in ("kafkaDataFieldName", "kafkaKeyFieldName")}
+        filled = {self.sink.record_column(self.configuration), self.sink.key_column(self.configuration)}
         return all_of([table.without(filled) for table in self.tables.values()])
 
     @property
@@ -40,16 +43,16 @@ class GoingOn:
     @property
     def key_columns(self) -> dict[str, str]:
         """The columns of the record's key, which the sink has put into one column."""
-        whole = self.configuration.text("kafkaKeyFieldName")
+        whole = self.sink.key_column(self.configuration)
         kinds = [table.columns[whole] for table in self.tables.values() if whole in table.columns]
         return (struct_columns(kinds[0]) or {whole: kinds[0].removesuffix(NOT_NULL)}) if kinds else {}
 
     def follow(self) -> transforms.Followed:
         """The chain over the records that these tables' rows were made of."""
-        columns = self.columns
+        columns, kept = self.columns, self.sink.kept(self.configuration)
         followed = transforms.follow(self.configuration, transforms.before(self.configuration, columns))
         chain = followed.chain
-        for column in [c for c in chain.made if c not in columns and c not in (*self.kept, *chain.metadata)]:
+        for column in [c for c in chain.made if c not in columns and c not in (*kept, *chain.metadata)]:
             chain.drop(column)  # the sink passed it over, too
         for column, kind in columns.items():
             if chain.made.get(column, name(column)) != name(column):

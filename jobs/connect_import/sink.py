@@ -65,6 +65,16 @@ class Sink(ABC):
         del configuration, key, chain, placed
         return {}, None
 
+    def key_column(self, configuration: Configuration) -> str:
+        """The column that has the record's whole key; empty where there is none."""
+        del configuration
+        return ""
+
+    def record_column(self, configuration: Configuration) -> str:
+        """The column that says which record a row is from; empty where there is none."""
+        del configuration
+        return ""
+
     def kept(self, configuration: Configuration) -> list[str]:
         """Columns that rows need even where the tables do not have them."""
         del configuration

@@ -68,7 +68,7 @@ class BigQuerySink(Sink):
             return {}, None
         if chain.key:
             return {"changes": {"key": {"columns": chain.key, "source": "value"}, "order_by": "arrival"}}, None
-        whole, columns = configuration.text("kafkaKeyFieldName"), dict(key)
+        whole, columns = self.key_column(configuration), dict(key)
         if not columns and not connect.has_fields(configuration, "key"):
             columns = {whole or "key": "string"}
         several = len(configuration.items("topics")) != 1 and not placed.each
@@ -78,10 +78,16 @@ class BigQuerySink(Sink):
         names = [whole] if whole and whole not in columns else list(columns)
         return {"changes": {"key": {"columns": names}, **order}}, columns
 
+    def key_column(self, configuration: Configuration) -> str:
+        return configuration.text("kafkaKeyFieldName")
+
+    def record_column(self, configuration: Configuration) -> str:
+        return configuration.text("kafkaDataFieldName")
+
     def fill_key(self, configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:
         if not _fills_key(configuration):
             return []
-        whole = configuration.text("kafkaKeyFieldName")
+        whole = self.key_column(configuration)
         if not key:
             return [f"{whole}, the column of the record's key, gets no values: declare the key's parts (--key-columns)"]
         chain.record_key = dict(key)

@@ -1,0 +1,58 @@
+"""A connector that is to become a pipeline, and the tables that it has filled. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.going_on import GoingOn
+from jobs.connect_import.known import KnownTable
+from jobs.connect_import.placing import Placing
+from jobs.connect_import.sink import Sink, sink_of
+
+
+@dataclass(frozen=True)
+class Connector:
+    """
+    Attributes:
+        named: tables to import, if not all.
+        known: the tables that it has filled, by name.
+        topics: those that it reads.
+    """
+
+    configuration: Configuration
+    named: list[str]
+    known: Mapping[str, KnownTable]
+    topics: Sequence[str]
+
+    @cached_property
+    def sink(self) -> Sink:
+        return sink_of(self.configuration)
+
+    @cached_property
+    def placed(self) -> Placing:
+        return self.sink.place(self.configuration, self.named)
+
+    @cached_property
+    def going_on(self) -> GoingOn:
+        """The known tables that all of its topics go to."""
+        return self._going_on(self.placed.tables)
+
+    @cached_property
+    def each_topic(self) -> dict[str, GoingOn]:
+        """The known tables of topics, where each has its own."""
+        if not self.placed.each:
+            return {}
+        names = {topic: self.placed.table_of(topic) for topic in self.topics}
+        return {topic: self._going_on([name]) for topic, name in names.items() if name and name in self.known}
+
+    @property
+    def is_known(self) -> bool:
+        """The tables themselves say which columns there are, of every topic."""
+        known_topics = len(self.each_topic)
+        return bool(self.going_on.tables or known_topics) and known_topics in (0, len(self.topics))
+
+    def _going_on(self, tables: Iterable[str]) -> GoingOn:
+        return GoingOn(self.configuration, {name: self.known[name] for name in tables if name in self.known}, self.sink)
