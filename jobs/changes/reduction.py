@@ -95,7 +95,7 @@ class Reduction:
         mode append only the records of the batches: of those the table gets the rows whose coordinates it lacks.
         """
         known = [b for b in landed.landed().batches if b.number <= committed]
-        whole = cls._of_state(spec, table, columns, landed, known, batches[0].number)
+        whole = cls.of_state(spec, table, columns, landed, known, batches[0].number)
         touched = (batches[0].number, batches[-1].number)
         if table.mode == "append" and not whole.revised:
             return replace(whole, last=touched[1])
@@ -109,27 +109,15 @@ class Reduction:
         columns: Sequence[RowColumn],
         landed: LandedRows,
         batches: Sequence[LandedBatch],
+        first: int,
     ) -> Reduction:
-        """What a table takes of all these batches, whatever was read how often.
+        """What a table that has all these batches takes of batch `first` to the last one, and of all that they revise.
 
         Also rows (`__op` is ``stays``) whose records say something else since they were read again, where the table
         keeps what it has: they may be there or not.
         """
-        return cls._of_state(spec, table, columns, landed, batches, batches[0].number)
-
-    @classmethod
-    def _of_state(
-        cls,
-        spec: PipelineSpec,
-        table: Table,
-        columns: Sequence[RowColumn],
-        landed: LandedRows,
-        known: Sequence[LandedBatch],
-        first: int,
-    ) -> Reduction:
-        """The changes of batch `first` to the last known one, and of all that those between them revise."""
-        revises = [b.batch.revises for b in known if b.batch.revises is not None]
-        made = cls._made(spec, table, columns, landed, min(first, *revises) if revises else first, known[-1])
+        revises = [b.batch.revises for b in batches if b.batch.revises is not None]
+        made = cls._made(spec, table, columns, landed, min(first, *revises) if revises else first, batches[-1])
         return replace(made, revised=bool(revises))
 
     @classmethod

@@ -115,7 +115,7 @@ class _Comparison:
         """The rows that the table should and should not have, as a view that is computed once."""
         spec, table = self._destination.spec, self._destination.table
         landed = self._pipeline.intermediate
-        reduction = Reduction.of_state(spec, table, self._columns, landed, merged)
+        reduction = Reduction.of_state(spec, table, self._columns, landed, merged, merged[0].number)
         # Where an order is named, the largest value that was ever read has won.
         newest_wins = table.mode.startswith("upsert") and not spec.changes.ordered_by
         self._stays_as_read = reduction.revised and not newest_wins
