@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests.kit.flow import ROOT
 
-# Prints how often a database was opened, for one event and for twenty; then which of them are open.
+# Prints how often a database was opened, for one event and for twenty; how those of events and of runs are synced (1:
+# now and then, 2: with each commit); then how many files of them are open.
 _SCRIPT = """
 import os, sys
 import dagster as dg
@@ -28,6 +29,10 @@ with dg.DagsterInstance.from_config(sys.argv[1]) as instance:
             instance.report_engine_event(f"event {n}", run)
         print(len(opened) - before)
     assert len(instance.all_logs(run.run_id)) >= 21
+    events, runs = instance.event_log_storage, instance.run_storage
+    for connect in (lambda: events.run_connection(run.run_id), events.index_connection, runs.connect):
+        with connect() as connection:
+            print(connection.exec_driver_sql("PRAGMA synchronous").scalar())
 def files():
     return [path for n in os.listdir("/proc/self/fd") if ".db" in (path := os.path.realpath(f"/proc/self/fd/{n}"))]
 assert files()
@@ -40,9 +45,10 @@ def test_a_database_is_opened_once(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(tmp_path)], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    first, twenty, open_after = map(int, done.stdout.split())
+    first, twenty, *synced, open_after = map(int, done.stdout.split())
     assert first <= 2
     assert twenty == 0
+    assert synced == [1, 1, 2]
     assert open_after == 0, "a process that forks must have none open"
     assert [name for _, _, names in os.walk(tmp_path) for name in names if name.endswith(("-wal", "-shm"))] == []
     (of_run,) = (path for path in tmp_path.glob("history/runs/*.db") if path.name != "index.db")
