@@ -38,7 +38,6 @@ from resources.errors import (
 )
 from resources.iceberg_errors import catalog_errors
 from resources.iceberg_io import RenewedFileIO, ends_at
-from resources.iceberg_rest import bound_requests
 from resources.iceberg_transaction import TableChange, commit_transaction, require_transactions, same_table
 
 _COMMIT_TURNS = 3
@@ -69,6 +68,8 @@ class IcebergCatalog:
             if self._opened is None:
                 self._database()
                 if self._connection.type == "rest":
+                    from resources.iceberg_rest import bound_requests  # its client, which the others need not have
+
                     bound_requests()
                 with catalog_errors(f"catalog {self.name}"):
                     self._opened = load_catalog(self.name, **self._properties())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import requests
 import sqlalchemy.exc
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -72,7 +72,9 @@ def catalog_errors(where: str) -> Iterator[None]:
             where=where,
             remedy="install it, or name an installed driver in `uri` of the connection (postgresql+psycopg2://…)",
         ) from None
-    except (requests.exceptions.RequestException, *_LATER) as problem:
+    except (OSError, *_LATER) as problem:
+        if isinstance(problem, OSError) and not _is_of_requests(problem):
+            raise storage_error(problem, where) from problem
         raise Unavailable(
             f"the catalog does not answer ({type(problem).__name__})", where=where, remedy="check its address"
         ) from None
@@ -88,8 +90,12 @@ def catalog_errors(where: str) -> Iterator[None]:
             where=where,
             remedy="check `uri` and `warehouse` of its connection, and the catalog's log",
         ) from None
-    except OSError as problem:
-        raise storage_error(problem, where) from problem
+
+
+def _is_of_requests(problem: OSError) -> bool:
+    """Whoever raises it has imported the package, which a catalog in a database never needs."""
+    requests = sys.modules.get("requests")
+    return requests is not None and isinstance(problem, requests.RequestException)
 
 
 # What object stores and the way to them say that may pass, after the clients have tried a few times: AWS's client

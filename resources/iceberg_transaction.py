@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import Endpoint, RestCatalog
-from pyiceberg.catalog.rest.response import _handle_non_200_response
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
 from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import UTF8
-from requests import HTTPError
 
 from resources.errors import ConfigurationError
 
-_ENDPOINT = Endpoint.from_string("POST /v1/{prefix}/transactions/commit")
+if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
+
+_ENDPOINT = "POST /v1/{prefix}/transactions/commit"
 _UNKNOWN = (500, 502, 503, 504)
 
 
@@ -44,7 +45,9 @@ def require_transactions(catalog: Catalog, name: str) -> RestCatalog:
     Raises:
         ConfigurationError: it cannot, or does not say that it can.
     """
-    if isinstance(catalog, RestCatalog) and _ENDPOINT in catalog._supported_endpoints:
+    from pyiceberg.catalog.rest import Endpoint, RestCatalog  # other catalogs need none of it
+
+    if isinstance(catalog, RestCatalog) and Endpoint.from_string(_ENDPOINT) in catalog._supported_endpoints:
         return catalog
     raise ConfigurationError(
         "the catalog cannot commit several tables at once",
@@ -60,6 +63,9 @@ def commit_transaction(catalog: RestCatalog, changes: Sequence[TableChange]) -> 
         CommitFailedException: a requirement of one of the tables does not hold.
         CommitStateUnknownException: the answer was lost.
     """
+    from pyiceberg.catalog.rest.response import _handle_non_200_response
+    from requests import HTTPError
+
     requests = [
         CommitTableRequest(
             identifier=TableIdentifier(namespace=change.table.name()[:-1], name=change.table.name()[-1]),
