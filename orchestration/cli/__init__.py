@@ -45,8 +45,9 @@ _COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 TERMINAL, TRANSIENT, CANCELLED = 2, 3, 130
-# What is imported stays: to look through it for garbage every 700 objects takes a tenth of a short command.
-_GARBAGE_EVERY = (20_000, 20, 100)
+# What is imported stays: to look through it for garbage takes a tenth of a short command. A long one has made so many
+# objects at some time, and then looks.
+_NOT_YET = 1_000_000
 
 
 class _Commands(click.Group):
@@ -90,7 +91,7 @@ def ends_when_asked(handler: Any) -> None:
 
 def main() -> None:
     """Entry point. Our own errors are one or two lines on stderr; a traceback is a bug of ours."""
-    gc.set_threshold(*_GARBAGE_EVERY)
+    gc.set_threshold(_NOT_YET)
     # What is logged is shown only by commands that say so; without a handler Python would print warnings anywhere.
     logging.getLogger("batchmerge").addHandler(logging.NullHandler())
     ends_when_asked(signal.default_int_handler)
