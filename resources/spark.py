@@ -82,8 +82,8 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
     with spark_errors(role):
         spark = _attach_remote(connection.remote, role) if connection.remote else _start_local(connection)
         pool = {"spark.scheduler.pool": role}
-        for key, value in {**_ALWAYS, **pool, **connection.settings, **settings}.items():
-            spark.conf.set(key, value)
+        wanted = {**_ALWAYS, **pool, **connection.settings, **settings}
+        spark.conf._set_all(wanted, silent=False)  # type: ignore[attr-defined]  # in one round trip
     return spark
 
 
