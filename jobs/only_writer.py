@@ -2,14 +2,18 @@
 
 A second one would change rows of the first: keys, offsets and batch numbers mean something in one pipeline only. Every
 kind asks here when a pipeline begins with a table, before anything is written, and makes sure that of two pipelines
-that begin at the same moment one is refused.
+that begin at the same moment one is refused. Where versions of before let two begin, both go on, and are told.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
+from functools import cache
 
 from resources.errors import ConfigurationError
+
+_LOG = logging.getLogger("batchmerge")
 
 
 def require_only_writer(pipeline: str, others: Collection[str], where: str) -> None:
@@ -28,3 +32,20 @@ def require_only_writer(pipeline: str, others: Collection[str], where: str) -> N
             remedy="write to a table of its own, or read both sources in one pipeline; if "
             f"{names} is gone or has a new name: `batchmerge offsets take-over {pipeline} --from {names}`",
         )
+
+
+def warn_of_other_writers(pipeline: str, others: Collection[str], where: str) -> None:
+    """For a table that this pipeline has a state of, and others too; once a process."""
+    if others:
+        _warn(pipeline, ", ".join(sorted(others)), where)
+
+
+@cache
+def _warn(pipeline: str, others: str, where: str) -> None:
+    _LOG.warning(
+        "%s: pipeline %s writes this table, and so does pipeline %s: each changes rows of the other, and a replay "
+        "cannot tell them apart. Fix: let one pipeline read both sources into a new table",
+        where,
+        pipeline,
+        others,
+    )

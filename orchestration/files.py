@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from jobs.spec.members import SEPARATOR
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import PipelineFile, is_pipeline, read_pipeline_file
+from orchestration.between_files import Conflict, conflicts
 from resources.errors import BatchmergeError, ConfigurationError, TransientError
 from resources.project import definitions_folder, project_folder
 
@@ -74,20 +74,17 @@ def wrong_files(folder: Path) -> list[ConfigurationError]:
                 files.append(read_pipeline_file(path))
         except ConfigurationError as problem:
             found.append(problem)
-    return [*found, *_names_of_members(files)]
+    return [*found, *(conflict.problem for conflict in conflicts(files, seen=False))]
 
 
-def _names_of_members(files: Sequence[PipelineFile]) -> Iterator[ConfigurationError]:
-    """Pipelines that could be taken for members of others, whose names begin with that of their pipeline."""
-    prefixes = {f"{file.name}{SEPARATOR}": file.name for file in files if file.spec.source.for_each}
-    for file in files:
-        for prefix, other in prefixes.items():
-            if file.name.startswith(prefix):
-                yield ConfigurationError(
-                    f"the topics of pipeline {other} have names like this one's, and so have their tables",
-                    where=f"pipeline {file.name}",
-                    remedy=f"give it a folder whose name does not begin with {prefix}",
-                )
+def conflicts_of(names: Sequence[str]) -> list[Conflict]:
+    """What is wrong between the files of these pipelines and all others of the folder that are right."""
+    files = list[PipelineFile]()
+    for name in pipeline_names():
+        with suppress(BatchmergeError):
+            files.append(pipeline_file(name))
+    wanted = {split_name(name)[0] for name in names}
+    return [conflict for conflict in conflicts(files) if not wanted.isdisjoint(conflict.pipelines)]
 
 
 def split_name(name: str) -> tuple[str, str | None]:

@@ -16,7 +16,7 @@ from jobs.destinations.registry import kind_of
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from orchestration.cli import output
-from orchestration.files import open_members, open_pipeline, pipeline_file, pipeline_names
+from orchestration.files import conflicts_of, open_members, open_pipeline, pipeline_file, pipeline_names
 from resources.connections import Connections
 from resources.errors import BatchmergeError, TransientError
 
@@ -47,8 +47,10 @@ def check(pipelines: tuple[str, ...], files_only: bool) -> None:
         found.append(_right("connections", f"{connections.origin}: {', '.join(connections.names())}"))
     except BatchmergeError as problem:
         found.append(_wrong("connections", problem))
-    for name in pipelines or pipeline_names():
+    names = pipelines or pipeline_names()
+    for name in names:
         found += _check(name, connections, files_only)
+    found += (_wrong(f"pipeline {conflict.pipelines[1]}", conflict.problem) for conflict in conflicts_of(names))
     output.result(found)
     problems = [answer.problem for answer in found if answer.problem]
     if problems:

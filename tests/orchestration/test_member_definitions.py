@@ -10,8 +10,7 @@ import yaml
 
 from jobs.known_topics import remember
 from orchestration.definitions import with_shared
-from orchestration.loading import WrongPipelineFiles, load_folder
-from tests.kit import specs
+from orchestration.loading import load_folder
 from tests.kit.many_topics import MANY, topics, write_pipeline
 
 
@@ -94,10 +93,3 @@ def test_a_wrong_topic_keeps_no_other_from_being_loaded(folder: Path) -> None:
     assert "iceberg/many/c" in found
     assert "kafka/many.public.c" in found
     assert "kafka/many.public" not in found
-
-
-def test_a_pipeline_that_could_be_a_member_of_another_is_refused(folder: Path) -> None:
-    write_pipeline(folder, "many")
-    specs.write(folder, "many__public", specs.document())
-    with pytest.raises(WrongPipelineFiles, match="pipeline many__public: the topics of pipeline many have names like"):
-        load_folder(folder)

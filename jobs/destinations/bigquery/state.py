@@ -22,7 +22,7 @@ from jobs.batch import PREFIX, CommittedState, LandedBatch
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import intermediate_name, state_prefix
 from jobs.lineage import RecreatedTopics, joined, recreated_topics
-from jobs.only_writer import require_only_writer
+from jobs.only_writer import require_only_writer, warn_of_other_writers
 from resources.bigquery import BigQuery, Job
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from sql import render
@@ -118,11 +118,10 @@ class TableState:
         Raises:
             InvariantBroken: there is more than one.
         """
-        try:
-            rows = self._bigquery.read(self._text("state_read"), self._key, self._where)
-        except TableReplaced:
-            # There is no state table yet, or no dataset. Asking first would cost a request of every read.
-            return None
+        by_pipeline = self._rows()
+        rows = by_pipeline.pop(self._pipeline, [])
+        if rows:
+            warn_of_other_writers(self._pipeline, by_pipeline, self._where)
         if len(rows) > 1:
             raise InvariantBroken(
                 f"{self.state_table} has {len(rows)} rows for this table",
@@ -149,11 +148,19 @@ class TableState:
 
     def require_only_writer(self) -> None:
         """For a table without a row of this pipeline. Raises ConfigurationError: there is one of another pipeline."""
+        require_only_writer(self._pipeline, self._rows().keys() - {self._pipeline}, self._where)
+
+    def _rows(self) -> dict[str, list[bigquery.Row]]:
+        """Of each pipeline."""
+        found = dict[str, list[bigquery.Row]]()
         try:
-            rows = self._bigquery.read(self._text("state_others"), self._key, self._where)
+            rows = self._bigquery.read(self._text("state_read"), {"table_name": self._table}, self._where)
         except TableReplaced:
-            return  # as in `read`
-        require_only_writer(self._pipeline, [row["pipeline"] for row in rows], self._where)
+            # There is no state table yet, or no dataset. Asking first would cost a request of every read.
+            return found
+        for row in rows:
+            found.setdefault(row["pipeline"], []).append(row)
+        return found
 
     def hand_over(self, row: StateRow, to: str) -> None:
         """Makes it the row of another pipeline, which has no batch yet.

@@ -1,0 +1,105 @@
+"""What is wrong between pipeline files of which each is right by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jobs.known_topics import known_topics, seen_names
+from jobs.spec.members import SEPARATOR, expand, written_topics
+from jobs.spec.new_tables import Named, all_tables
+from jobs.spec.pipeline_file import PipelineFile
+from jobs.spec.table_templates import each
+from jobs.spec.tables import Table
+from resources.config_files.mistakes import Mistake
+from resources.errors import BatchmergeError, ConfigurationError
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """What is wrong between two pipelines."""
+
+    pipelines: tuple[str, str]
+    problem: ConfigurationError
+
+
+def conflicts(files: Sequence[PipelineFile], seen: bool = True) -> list[Conflict]:
+    """
+    Args:
+        seen: also what follows from topics and names that no file has, as far as they were seen. Without it a topic
+            that appears stops nobody else: its own run refuses it (`jobs.only_writer`).
+    """
+    return [*_names_of_members(files), *_tables_twice(files, seen)]
+
+
+def _names_of_members(files: Sequence[PipelineFile]) -> Iterator[Conflict]:
+    """Pipelines that could be taken for members of others, whose names begin with that of their pipeline."""
+    prefixes = {f"{file.name}{SEPARATOR}": file.name for file in files if file.spec.source.for_each}
+    for file in files:
+        for prefix, other in prefixes.items():
+            if file.name.startswith(prefix):
+                problem = ConfigurationError(
+                    f"the topics of pipeline {other} have names like this one's, and so have their tables",
+                    where=f"pipeline {file.name}",
+                    remedy=f"give it a folder whose name does not begin with {prefix}",
+                )
+                yield Conflict((other, file.name), problem)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A table that a pipeline file writes, with the number of its entry."""
+
+    file: PipelineFile
+    entry: int
+    table: str
+
+    @property
+    def line(self) -> str:
+        place = self.file.yaml.place(self._mistake(""))
+        return f"{self.file.yaml.shown}:{place.line}"
+
+    def refused_for(self, other: _Written, more: int) -> Conflict:
+        """The error at this entry: the other pipeline has the table, and so many more of its tables."""
+        pipelines = other.file.name, self.file.name
+        named = f"{self.table} and {more} more are tables" if more else f"{self.table} is a table"
+        what = f"pipeline {self.file.name} cannot write it: {named} of pipeline {other.file.name} ({other.line})"
+        remedy = "write to a table of its own, or read both sources in one pipeline"
+        if "{" in self.table:
+            what = f"pipeline {other.file.name} calls its tables so too ({other.line}), and Dagster has one asset for "
+            what += f"all tables of {self.table}"
+            remedy = "read all the topics in one pipeline, or let something outside the braces differ"
+        return Conflict(pipelines, self.file.yaml.refusal([self._mistake(what, remedy)], ("attributes",)))
+
+    def _mistake(self, what: str, remedy: str = "") -> Mistake:
+        return Mistake(("attributes", "tables", self.entry, "table"), what, remedy)
+
+
+def _tables_twice(files: Sequence[PipelineFile], seen: bool) -> Iterator[Conflict]:
+    """Tables that two pipelines write; of many of one entry the first."""
+    taken = dict[tuple[str, str, str], _Written]()
+    for file in files:
+        found = dict[tuple[str, int], list[tuple[_Written, _Written]]]()
+        for number, table in _tables(file, seen):
+            written = _Written(file, number, table.table)
+            other = taken.setdefault((table.kind, table.connection, each(table.table)), written)
+            if other.file is not file:
+                found.setdefault((other.file.name, number), []).append((written, other))
+        for (written, other), *more in found.values():
+            yield written.refused_for(other, len(more))
+
+
+def _tables(file: PipelineFile, seen: bool) -> Iterator[tuple[int, Table]]:
+    """The entries of the file with their numbers, and the known tables that they stand for."""
+    spec = file.spec
+    yield from enumerate(spec.tables)
+    if spec.source.for_each:
+        topics = known_topics(file.name, spec) if seen else written_topics(spec)
+        for member in expand(file.name, spec, topics).members:
+            yield from enumerate(member.spec.tables)
+    elif spec.new_tables and seen:
+        try:
+            found = all_tables(spec, map(Named, seen_names(file.name)))
+        except BatchmergeError:
+            return  # names of before, that do not fit the file any more: its run says so
+        yield from ((n % len(spec.tables), table) for n, table in enumerate(found))

@@ -1,0 +1,135 @@
+"""Pipeline files that are right by themselves, and wrong beside each other: `check` says so, and so does loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from jobs.known_topics import remember
+from orchestration import cli, files
+from orchestration.definitions import with_shared
+from orchestration.loading import WrongPipelineFiles, load_folder
+from tests.kit import specs
+
+EACH = {"for_each": "topic"}
+NEW = {
+    "columns": {"id": "long", "kind": "string"},
+    "route_by": "kind",
+    "new_tables": {"allow": ".*"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of pipeline files, with a data folder and connections of its own."""
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path / "home"))
+    made = tmp_path / "project" / "orchestration" / "defs"
+    monkeypatch.setattr(files, "FOLDER", made)
+    return made
+
+
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(folder: Path) -> Write:
+    def one(name: str, table: str, *, kind: str = "clickhouse", options: Any = None, **parts: Any) -> None:
+        specs.write(folder, name, specs.document(specs.table(kind, name=table, **(options or {})), **parts))
+
+    return one
+
+
+def check(*names: str) -> str:
+    return CliRunner().invoke(cli.batchmerge, ["check", "--files-only", *names]).output
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(WrongPipelineFiles) as caught:
+        load_folder(folder)
+    return str(caught.value).strip()
+
+
+def test_two_files_write_one_table(folder: Path, write: Write) -> None:
+    write("orders", "shop.orders", source={"topics": ["a", "b"]})
+    write("late", "shop.orders")
+    write("other", "shop.others")
+    orders, late = (str(folder / name / "defs.yaml") for name in ("orders", "late"))
+    says = (
+        f"{orders}:13:12: tables[0].table: pipeline orders cannot write it: shop.orders is a table of pipeline late "
+        f"({late}:12). Fix: write to a table of its own, or read both sources in one pipeline"
+    )
+
+    assert refusal(folder) == says
+    assert f"WRONG pipeline orders: {says}\n" in check()
+    assert says in check("orders")
+    assert says in check("late")
+    assert "shop.orders" not in check("other")
+    assert CliRunner().invoke(cli.batchmerge, ["check", "--files-only", "late"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [{"kind": "iceberg"}, {"options": {"connection": "elsewhere"}}, {"table": "shop.orders_2"}],
+    ids=["kind", "connection", "name"],
+)
+def test_tables_that_are_not_the_same(folder: Path, write: Write, otherwise: dict[str, Any]) -> None:
+    write("one", "shop.orders")
+    write("two", **{"table": "shop.orders", **otherwise})
+    assert "cannot write it" not in check()
+    with_shared(load_folder(folder)).resolve_asset_graph()
+
+
+def test_table_of_a_topic_is_another_pipelines(folder: Path, write: Write) -> None:
+    write("orders", "shop.orders")
+    write("shop", "{topic[0]}.{topic[1]}", source={"topics": ["shop.lines", "shop.orders"], **EACH})
+    says = f"cannot write it: shop.orders is a table of pipeline orders ({folder / 'orders/defs.yaml'}:12)"
+    assert says in refusal(folder)
+    assert says in check()
+
+
+def test_many_tables_that_are_another_pipelines_are_one_mistake(folder: Path, write: Write) -> None:
+    topics = [f"db.shop.t{n}" for n in range(3)]
+    write("one", "shop.{topic[2]}", source={"topics": topics, **EACH})
+    write("two", "shop.{source.table}", source={"topics": topics, **EACH})
+    assert "cannot write it: shop.t0 and 2 more are tables of pipeline one" in refusal(folder)
+    assert check().count("cannot write it") == 1
+
+
+def test_tables_called_by_one_template(folder: Path, write: Write) -> None:
+    """Their tables differ, and Dagster has one asset for the entries of both."""
+    for name in ("one", "two"):
+        write(name, "shop.{topic[1]}", source={"topics": [f"{name}.{name}"], **EACH})
+    says = "pipeline one calls its tables so too"
+    assert says in refusal(folder)
+    assert says in check()
+
+
+def test_topic_that_appears_stops_no_other_pipeline(folder: Path, write: Write) -> None:
+    """Its own run refuses it: the files are loaded as before."""
+    write("orders", "shop.orders")
+    write("shop", "shop.{topic[1]}", source={"topics": [], "pattern": r"shop\..*", **EACH})
+    assert "cannot write it" not in check()
+    remember("shop", ["shop.orders"])
+    with_shared(load_folder(folder)).resolve_asset_graph()
+    assert "cannot write it: shop.orders is a table of pipeline orders" in check()
+
+
+def test_name_that_records_bring_is_another_pipelines_table(folder: Path, write: Write) -> None:
+    write("orders", "shop.orders")
+    write("shop", "shop.{route_by}", **NEW)
+    assert "cannot write it" not in check()
+    remember("shop", ["lines", "orders"])
+    with_shared(load_folder(folder)).resolve_asset_graph()
+    assert "cannot write it: shop.orders is a table of pipeline orders" in check()
+
+
+def test_name_like_a_members(folder: Path, write: Write) -> None:
+    write("many", "many.{topic}", source={"topics": ["x"], **EACH})
+    write("many__public", "n.t")
+    says = "pipeline many__public: the topics of pipeline many have names like"
+    assert says in refusal(folder)
+    assert says in check()
