@@ -13,7 +13,7 @@ from jobs.landing.sample import keyless
 from jobs.members import Members
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
-from jobs.spec.added_columns import Additions, adds_columns, key_is_open
+from jobs.spec.added_columns import OTHER_COLUMN, Additions, adds_columns, key_is_open
 from resources.errors import BatchmergeError
 
 
@@ -136,18 +136,12 @@ def members_plan_text(plan: MembersPlan, with_sql: bool = True) -> str:
     return "\n".join([*lines, f"{plan.pipeline}: {idle} of {len(plan.plans)} topics have nothing new"])
 
 
-_OTHER_COLUMN = (
-    "a column keeps its type: to let a field have another one, give it a new column by `source.value.rename`, "
-    "then retry its dead letters"
-)
-
-
 def _sampled(found: Additions) -> list[str]:
     """What landing would make of the fields of the newest records; the batch's own records decide."""
     added = [f"the newest records bring column {name} {kind}" for name, kind in found.added.items()]
     refused = [f"the field {name} would make dead letters: {reason}" for name, reason in found.refused.items()]
     bad = [f"{records} of the newest records would be dead letters: {why}" for why, records in found.bad.items()]
-    other = [_OTHER_COLUMN] if found.bad else []
+    other = [OTHER_COLUMN] if found.bad else []
     return [*added, *refused, *bad, *other]
 
 

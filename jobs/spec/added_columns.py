@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 MOST_ADDED = 500
 # The field of landed values of which no column is known yet (`jobs.changes.columns`).
 NO_COLUMN = "__none"
+# What to do about values that do not fit a column that is there (`docs/formats-and-change-data.md` says why).
+OTHER_COLUMN = (
+    "a column keeps its type: to let a field have another one, give it a new column by `source.value.rename`, "
+    "then retry its dead letters"
+)
 
 
 def adds_columns(spec: PipelineSpec) -> bool:

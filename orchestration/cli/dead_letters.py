@@ -20,13 +20,15 @@ from jobs.destinations.merge_context import Merged
 from jobs.destinations.refused_rows import list_command
 from jobs.pipeline import Pipeline
 from jobs.replay.revise import combined
+from jobs.spec.added_columns import OTHER_COLUMN, adds_columns
 from orchestration.cli import output
 from orchestration.cli.idle import each_when_idle
-from orchestration.files import each_pipeline, raise_worst
+from orchestration.files import each_pipeline, pipeline_spec, raise_worst
 
 _GROUPS = ("table", "stage", "kind", "records", "first", "message")
 _ROWS = ("topic", "partition", "offset", "batch", "stage", "kind", "message")
 _VALUES = ("key", "value")
+_OF_ANOTHER_TYPE = (("value", "type"), ("value", "range"))
 
 
 @click.group("dead-letters")
@@ -53,7 +55,10 @@ def list_(pipeline: str, rows: int | None, values: bool) -> None:
 
     found, failed = each_pipeline(pipeline, load_connections(), work)
     columns = _GROUPS if rows is None else _ROWS + (_VALUES if values else ())
-    _show([row for part in found for row in part], columns)
+    shown = [row for part in found for row in part]
+    _show(shown, columns)
+    if adds_columns(pipeline_spec(pipeline)) and any((r["stage"], r["kind"]) in _OF_ANOTHER_TYPE for r in shown):
+        output.say(f"Values of another type: {OTHER_COLUMN}")
     raise_worst(failed)
 
 

@@ -14,6 +14,7 @@ from jobs.spec.changes import Key
 from resources.errors import ConfigurationError, SchemaRefused
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
+from tests.kit.command import Command
 from tests.kit.interrupting import die_at_each
 from tests.kit.records import COLUMNS, Record, put
 from tests.kit.story import Story, TableUnderTest, Target, on_targets
@@ -272,7 +273,7 @@ def test_key_and_headers_are_columns_where_they_are_asked_for(target: Target, wi
 
 @on_targets(always="upsert_delete")
 def test_field_that_changes_its_type_is_a_dead_letter_until_it_has_another_column(
-    target: Target, new_story: MakeStory
+    target: Target, new_story: MakeStory, batchmerge: Command
 ) -> None:
     story = new_story().reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
     story.tell(put(1, price=5))
@@ -282,6 +283,8 @@ def test_field_that_changes_its_type_is_a_dead_letter_until_it_has_another_colum
     assert (landed.counts.landed, landed.counts.quarantined) == (1, 1)
     table = story.table(target)
     table.merge()
+    code, said = batchmerge(story.engine, "dead-letters", "list", "")
+    assert (code, "source.value.rename" in said) == (0, True), said
     value = {"format": "json", "rename": {"price": "price_text"}}
     renamed = story.reading({}, value=value, key={"format": "json"})
     now = table.under(renamed)
