@@ -195,6 +195,23 @@ def test_files_are_rolled_by_size_where_the_table_says(lake: IcebergCatalog) -> 
     assert sorted(lake.require(NAME).scan().to_arrow()["id"].to_pylist()) == list(range(60))
 
 
+@pytest.mark.parametrize(
+    ("named", "times", "codec"),
+    [
+        ({}, 1, "SNAPPY"),
+        ({"codec": "zstd"}, 1, "SNAPPY"),
+        ({"codec": "zstd"}, 1_000, "ZSTD"),
+        ({"codec": "zstd", "level": "9"}, 1, "ZSTD"),
+        ({"codec": "gzip"}, 1, "GZIP"),
+    ],
+)
+def test_small_files_are_quick_to_open(lake: IcebergCatalog, named: dict[str, str], times: int, codec: str) -> None:
+    create(lake, properties={f"write.parquet.compression-{name}": value for name, value in named.items()})
+    (file,) = publish(lake, pa.concat_tables([ROWS] * times))
+    footer = pq.ParquetFile(file.file_path.removeprefix("file://")).metadata
+    assert footer.row_group(0).column(0).compression == codec
+
+
 def test_other_formats_are_refused(lake: IcebergCatalog) -> None:
     table = create(lake, properties={"write.format.default": "avro"})
     with pytest.raises(ConfigurationError, match="avro"):
