@@ -247,6 +247,10 @@ _LOOKING = {
     "enable.partition.eof": True,
     "queued.min.messages": 1,
     "fetch.message.max.bytes": 1000,
+    # Milliseconds. By itself it asks for partitions that have not answered again after a second, and only then: of a
+    # few at a time.
+    "fetch.queue.backoff.ms": 1,
+    "fetch.wait.max.ms": 10,
 }
 _CUT = (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
 

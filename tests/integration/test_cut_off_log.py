@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from jobs.connections_file import load_connections
 from jobs.offsets import TopicPartition
 from jobs.plan import partitions_with_new_leader, refuse_cut_off
 from jobs.topic_state import topic_state
-from resources.connections import KafkaConnection
+from resources.connections import Connections, KafkaConnection
 from resources.errors import OffsetsGone, Unavailable
 from resources.kafka import KafkaCluster
 from resources.local import stack
 from tests.kit.batches import committed
-from tests.kit.records import Record, produce
+from tests.kit.records import Record, bootstrap, produce
 
 
 def test_cut_off_log_is_told_from_one_that_only_has_another_leader(
@@ -58,6 +59,15 @@ def test_cut_off_log_is_told_from_one_that_only_has_another_leader(
     silent = KafkaCluster("kafka", connection.model_copy(update={"timeout_seconds": 1.0}))
     with pytest.raises(Unavailable, match="in time"):
         silent.cut_off({P: (10, 0)})
+
+
+def test_hundreds_of_partitions_are_asked_in_one_go(connections: Connections, topic: Callable[..., str]) -> None:
+    """Each one by itself has an answer within a moment; a second for each few of them was more than the time limit."""
+    name = topic(partitions=200)
+    known = [TopicPartition(name, n) for n in range(200)]
+    produce(bootstrap(connections), name, [Record(p.partition, 1, {"id": 1, "name": "x" * 3000}) for p in known * 3])
+    cluster = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
+    assert cluster.cut_off(dict.fromkeys(known, (1, 0))) == {}
 
 
 P = TopicPartition("t", 0)
