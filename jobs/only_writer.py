@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection
 from functools import cache
 
+from jobs.spec.members import SEPARATOR
 from resources.errors import ConfigurationError
 
 _LOG = logging.getLogger("batchmerge")
@@ -26,12 +27,23 @@ def require_only_writer(pipeline: str, others: Collection[str], where: str) -> N
     """
     if others:
         names = ", ".join(sorted(others))
+        new, old = _of_file(pipeline, names)
         raise ConfigurationError(
             f"pipeline {names} writes this table, so pipeline {pipeline} cannot",
             where=where,
             remedy="write to a table of its own, or read both sources in one pipeline; if "
-            f"{names} is gone or has a new name: `batchmerge offsets take-over {pipeline} --from {names}`",
+            f"{old} is gone or has a new name: `batchmerge offsets take-over {new} --from {old}`",
         )
+
+
+def _of_file(pipeline: str, other: str) -> tuple[str, str]:
+    """As people name the two: where both are the members of two pipelines for one topic, those pipelines."""
+    names = pipeline.split(SEPARATOR)
+    for n in range(1, len(names)):
+        topic = SEPARATOR + SEPARATOR.join(names[n:])
+        if other.endswith(topic) and other != topic:
+            return SEPARATOR.join(names[:n]), other.removesuffix(topic)
+    return pipeline, other
 
 
 def warn_of_other_writers(pipeline: str, others: Collection[str], where: str) -> None:

@@ -101,6 +101,16 @@ class Pipeline:
         """The same once more, which nobody else resolves meanwhile; they share the sessions."""
         return replace(self, spec=self._declared)
 
+    def named(self, name: str) -> Pipeline:
+        """What the same file is under another name, with the columns and the key that are landed there."""
+        return replace(self, name=name, spec=self._declared, _sessions={})
+
+    def take_columns(self, other: Pipeline) -> None:
+        """Goes on with the columns and the key that another one has found, where the file leaves them open and nothing
+        is landed yet."""
+        if not self.intermediate.exists():
+            self._take(other.spec)
+
     def resolve(self) -> None:
         """Takes over the columns, the key and the tables that landing has found since, where the file leaves them
         open."""

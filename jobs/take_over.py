@@ -1,30 +1,40 @@
 """A pipeline takes over the tables of another one that is gone, or that had another name: it goes on where that ended.
 
 It begins with a batch that reads no records and moves the offsets there, like any reset (`jobs.offset_reset`); then
-each table is handed over (`Destination.hand_over`). What dies in between is completed by doing it again.
+each table is handed over (`Destination.hand_over`). What dies in between is completed by doing it again. With
+`source.for_each` each topic's tables are taken over so, from the member that the other pipeline has for the topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from jobs import offset_reset
 from jobs.batch import Batch, CommittedState
 from jobs.destinations.base import Destination
+from jobs.failpoints import failpoint
+from jobs.members import Members
 from jobs.offset_reset import ResetState
 from jobs.pipeline import Pipeline
+from jobs.side_by_side import Outcome
+from jobs.spec.members import member_name
 from resources.errors import ConfigurationError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class TakeOver:
     """
     Attributes:
-        tables: as the other pipeline has them.
+        other: the pipeline that has written the tables so far.
+        tables: as that one has them.
         known, base, batch: of the reset; None where the other has no batch, or where it is done.
     """
 
+    other: str
     tables: Sequence[Destination]
     known: ResetState
     base: CommittedState | None = None
@@ -38,7 +48,14 @@ class TakeOver:
         """
         if self.base and self.batch:
             offset_reset.commit(pipeline, self.known, self.base, self.batch)
-        return [table.name for table in self.tables if table.hand_over(pipeline.name)]
+            failpoint("take-over.landed")
+        return [table.name for table in self.tables if self._hand_over(table, pipeline.name)]
+
+    def _hand_over(self, table: Destination, to: str) -> bool:
+        if not table.hand_over(to):
+            return False
+        failpoint("take-over.table")
+        return True
 
 
 def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
@@ -50,14 +67,16 @@ def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
     where = f"pipeline {pipeline.name}"
     if other == pipeline.name:
         raise ConfigurationError("it cannot take over its own tables", where=where, remedy="name the other pipeline")
-    tables = [replace(destination, pipeline=other) for destination in pipeline.destinations()]
+    before = pipeline.named(other)
+    pipeline.take_columns(before)
+    tables = before.destinations()
     for table in tables:
         table.settle()
     states = {table.name: [state for state in table.states() if state] for table in tables}
     newest = {state.commit_id: state for found in states.values() for state in found}
     known = offset_reset.read_state(pipeline)
     if not newest:
-        return TakeOver(tables, known)
+        return TakeOver(other, tables, known)
     if len(newest) > 1:
         at = ", ".join(f"{name} at batch {state.batch_number}" for name, found in states.items() for state in found)
         raise ConfigurationError(
@@ -67,7 +86,7 @@ def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
         )
     (base,) = newest.values()
     if [batch.batch.previous_commit_id for batch in known.landed] == [base.commit_id]:
-        return TakeOver(tables, known)  # a command that died has done the first half
+        return TakeOver(other, tables, known)  # a command that died has done the first half
     if known.current or any(known.tables.values()):
         raise ConfigurationError(
             f"it has batches of its own, and cannot go on where pipeline {other} ended",
@@ -83,4 +102,25 @@ def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
     begun = [lease.batch for table in tables for lease in table.leases()]
     known = replace(known, highest=max(known.highest, base.batch_number, *begun))
     gone = [tp for tp in base.offsets if tp not in known.topics.stable]
-    return TakeOver(tables, known, base, offset_reset.plan_reset(known, base, {}, gone, base.spec_hash))
+    return TakeOver(other, tables, known, base, offset_reset.plan_reset(known, base, {}, gone, base.spec_hash))
+
+
+def plan_each(members: Members, other: str) -> list[Outcome[TakeOver]]:
+    """The plan of every topic, or why it has none. Raises BatchmergeError: Kafka does not answer."""
+    return _each(members, other, plan_take_over)
+
+
+def carry_out_each(members: Members, other: str) -> list[Outcome[list[str]]]:
+    """Takes over the tables of every topic, each by itself; what dies is completed by doing it again."""
+    return _each(members, other, lambda pipeline, before: plan_take_over(pipeline, before).carry_out(pipeline))
+
+
+def _each(members: Members, other: str, work: Callable[[Pipeline, str], T]) -> list[Outcome[T]]:
+    seen = members.look()
+    failed = [Outcome[T](topic, problem=problem) for topic, problem in seen.failed.items()]
+    topics = {member.name: member.topic for member in seen.members}
+
+    def one(pipeline: Pipeline) -> T:
+        return work(pipeline, member_name(other, topics[pipeline.name]))
+
+    return [*members.each("take-over", seen.members, one, seen.states), *failed]

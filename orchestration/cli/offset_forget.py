@@ -29,7 +29,7 @@ def forget(pipeline: str, table: str, yes: bool) -> None:
         output.say("Nothing was changed. Add --yes to do it.")
         output.result({"table": destination.name, "done": False})
         return
-    require_idle(opened)
+    require_idle(pipeline)
     done = destination.drop_state()
     output.say("Done." if done else f"{destination.name}: nothing was committed, so there is nothing to forget.")
     output.result({"table": destination.name, "done": done})

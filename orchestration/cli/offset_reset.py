@@ -17,7 +17,7 @@ from jobs.pipeline import Pipeline
 from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import end_dead
-from orchestration.files import open_pipeline
+from orchestration.files import open_pipeline, pipeline_spec, split_name
 from orchestration.sensors.busy import busy_reason
 from resources.errors import Unavailable
 
@@ -110,7 +110,7 @@ def _reset(name: str, choice: Choice, table: str | None, accept_changes: bool, y
         output.say("Nothing was changed. Add --yes to do it.")
         output.result(_plain(base, batch, done=False))
         return
-    require_idle(pipeline)
+    require_idle(name)
     offset_reset.commit(pipeline, known, base, batch)
     output.say(f"Done, as {batch}. The tables follow at the next run.")
     output.result(_plain(base, batch, done=True))
@@ -121,14 +121,15 @@ def _plain(base: CommittedState, batch: Batch, *, done: bool) -> dict[str, objec
     return {"done": done, "batch": batch.number, "now": base.offsets, "then": then}
 
 
-def require_idle(pipeline: Pipeline) -> None:
-    """Refuses to go on while a run of the pipeline is queued or running."""
+def require_idle(name: str) -> None:
+    """Refuses to go on while a run of the pipeline, or of the one that this topic is of, is queued or running."""
+    pipeline = split_name(name)[0]
     with dagster_instance() as instance:
         end_dead(instance)
-        busy = busy_reason(instance, pipeline.name, pipeline.spec)
+        busy = busy_reason(instance, pipeline, pipeline_spec(pipeline))
     if busy:
         raise Unavailable(
-            busy, where=f"pipeline {pipeline.name}", remedy="wait until it has ended, or cancel it, then try again"
+            busy, where=f"pipeline {pipeline}", remedy="wait until it has ended, or cancel it, then try again"
         )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from jobs.connections_file import load_connections
-from jobs.take_over import TakeOver, plan_take_over
+from jobs.members import Members
+from jobs.spec.members import member_name
+from jobs.take_over import TakeOver, carry_out_each, plan_each, plan_take_over
 from orchestration.cli import output
 from orchestration.cli.offset_reset import require_idle
-from orchestration.files import open_pipeline
+from orchestration.files import open_members, open_pipeline, raise_worst, split_name
 
 
 @click.command("take-over")
@@ -18,23 +22,54 @@ from orchestration.files import open_pipeline
 def take_over(pipeline: str, other: str, yes: bool) -> None:
     """Go on with the tables of another pipeline, for example under a new name; rows and offsets stay.
 
-    The other pipeline's file has to be gone, or its tables taken out of it: it cannot write them any more.
+    The other pipeline's file has to be gone, or its tables taken out of it: it cannot write them any more. With
+    `for_each` the tables of all topics are taken over, each from the same topic of the other pipeline.
     """
-    opened = open_pipeline(pipeline, load_connections())
-    planned = plan_take_over(opened, other)
-    output.say(_says(planned, pipeline, other))
+    members = open_members(pipeline, load_connections())
+    if members is None or members.topics:
+        _of_one(pipeline, other, yes)
+    else:
+        _of_each(members, other, yes)
+
+
+def _of_one(name: str, other: str, yes: bool) -> None:
+    before, topic = split_name(other)
+    pipeline = open_pipeline(name, load_connections())
+    planned = plan_take_over(pipeline, member_name(before, topic) if topic else other)
+    _show([planned], pipeline.name)
+    if yes:
+        require_idle(name)
+    _end(planned.carry_out(pipeline) if yes else None, other)
+
+
+def _of_each(members: Members, other: str, yes: bool) -> None:
+    """Nothing is changed where one of the topics cannot be gone on with."""
+    plans = plan_each(members, other)
+    raise_worst([one.problem for one in plans if one.problem])
+    _show([one.done for one in plans if one.done], members.name)
     if not yes:
-        output.say("Nothing was changed. Add --yes to do it.")
-        output.result({"tables": [], "done": False})
+        _end(None, other)
         return
-    require_idle(opened)
-    done = planned.carry_out(opened)
-    output.say(f"Done: {', '.join(done)}" if done else f"Pipeline {other} has no state of these tables.")
-    output.result({"tables": done, "done": bool(done)})
+    require_idle(members.name)
+    outcomes = carry_out_each(members, other)
+    _end([table for one in outcomes for table in one.done or ()], other)
+    raise_worst([one.problem for one in outcomes if one.problem])
 
 
-def _says(planned: TakeOver, pipeline: str, other: str) -> str:
-    names = ", ".join(table.name for table in planned.tables)
-    if planned.base is None:
-        return f"{names}: pipeline {other} writes them no more, pipeline {pipeline} does"
-    return f"{names}: pipeline {pipeline} goes on where batch {planned.base.batch_number} of pipeline {other} ended"
+def _show(plans: Sequence[TakeOver], pipeline: str) -> None:
+    for planned in plans:
+        names = ", ".join(table.name for table in planned.tables)
+        if planned.base:
+            at = f"batch {planned.base.batch_number} of pipeline {planned.other} ended"
+            output.say(f"{names}: pipeline {pipeline} goes on where {at}")
+        else:
+            output.say(f"{names}: pipeline {planned.other} writes them no more, pipeline {pipeline} does")
+
+
+def _end(done: list[str] | None, other: str) -> None:
+    """Args: done: the tables that were taken over; None: nothing was to be changed."""
+    if done is None:
+        output.say("Nothing was changed. Add --yes to do it.")
+    else:
+        output.say(f"Done: {', '.join(done)}" if done else f"Pipeline {other} has no state of these tables.")
+    output.result({"tables": done or [], "done": bool(done)})

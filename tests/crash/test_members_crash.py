@@ -35,12 +35,21 @@ SHOWN = [kind for kind in ("iceberg", "clickhouse", "bigquery") if runnable(KIND
 
 @dataclass
 class Shop:
-    """Three topics, each with a table of every kind; their logs grow from kill to kill."""
+    """Three topics, each with a table of every kind; their logs grow from kill to kill.
+
+    Attributes:
+        prefix: of the topics' and tables' names.
+        name: the pipeline that has them now.
+    """
 
     project: Project
     topics: dict[str, str]
-    name: str
+    prefix: str
     records: dict[str, list[Record]] = field(default_factory=lambda: {table: [] for table in TABLES})
+
+    def __post_init__(self) -> None:
+        self.name = self.prefix
+        self.project.write(self.name, self.document)
 
     @property
     def connections(self) -> Connections:
@@ -49,19 +58,19 @@ class Shop:
     @property
     def document(self) -> dict[str, object]:
         tables = [
-            {"kind": kind, "table": f"tests.{self.name}_{kind}_{{table}}", "mode": MODE, **KINDS[kind].options}
+            {"kind": kind, "table": f"tests.{self.prefix}_{kind}_{{table}}", "mode": MODE, **KINDS[kind].options}
             for kind in SHOWN
         ]
         return {
             "source": {
-                "pattern": rf"{self.name}\.(?P<table>.+)-[0-9a-f]{{8}}",
+                "pattern": rf"{self.prefix}\.(?P<table>.+)-[0-9a-f]{{8}}",
                 "for_each": "topic",
                 "key": {"format": "json", "columns": KEY},
                 "value": {"format": "json", "columns": COLUMNS},
             },
             "changes": {"key": {"columns": ["id"]}, "op": {"field": "op"}},
             "batch": {"max_records": 60},
-            "control": {"topic": f"control-{self.name}"},
+            "control": {"topic": f"control-{self.prefix}"},
             "tables": tables,
         }
 
@@ -71,6 +80,13 @@ class Shop:
             produce(bootstrap(self.connections), self.topics[table], more)
             records.extend(more)
 
+    def rename(self) -> tuple[str, ...]:
+        """The pipeline has a new name; returns the command that takes its tables over."""
+        before, self.name = self.name, f"{self.prefix}_{uuid.uuid4().hex[:6]}"
+        self.project.write(self.name, self.document)
+        self.project.remove(before)
+        return "offsets", "take-over", self.name, "--from", before, "--yes"
+
     def finish(self, why: str) -> None:
         """Another run, and then every table is as it has to be, and every batch is told of."""
         code, output = self.project.call(*RUN, self.name)
@@ -78,23 +94,21 @@ class Shop:
         for table, records in self.records.items():
             for kind in SHOWN:
                 assert self.rows(kind, table) == model.expected(records, MODE), (why, kind, table)
-        published = events(self.connections, f"control-{self.name}")
+        published = events(self.connections, f"control-{self.prefix}")
         members = Members(self.name, PipelineSpec.model_validate(self.document), self.connections)
         for member in members.known():
             check_all_published(members.open(member), published)
         assert {e.type for e in published if e not in effective(published)} <= {"commit_request"}
 
     def rows(self, kind: str, table: str) -> list[Row]:
-        found = KINDS[kind].rows(self.connections, f"tests.{self.name}_{kind}_{table}")
+        found = KINDS[kind].rows(self.connections, f"tests.{self.prefix}_{kind}_{table}")
         return model.sorted_rows((row["id"], row["name"], row["amount"]) for row in found)
 
 
 @pytest.fixture(scope="module")
 def shop(project: Project, module_topic: Callable[..., str]) -> Shop:
     name = f"shop{uuid.uuid4().hex[:6]}"
-    shop = Shop(project, {table: module_topic(f"{name}.{table}", partitions=2) for table in TABLES}, name)
-    project.write(name, shop.document)
-    return shop
+    return Shop(project, {table: module_topic(f"{name}.{table}", partitions=2) for table in TABLES}, name)
 
 
 @pytest.mark.parametrize("point", failpoints.LANDING)
@@ -119,4 +133,17 @@ def test_killed_merges(kind: str, shop: Shop) -> None:
 def test_killed_among_the_events(point: str, shop: Shop) -> None:
     shop.grow()
     shop.project.kill(point, 1, *RUN, shop.name)
+    shop.finish(point)
+
+
+@pytest.mark.parametrize("point", failpoints.TAKE_OVER)
+def test_killed_take_over(point: str, shop: Shop) -> None:
+    """Of the tables of some topics; the command completes it, and the pipeline of the new name goes on."""
+    shop.grow()
+    shop.finish(f"before {point}")
+    take_over = shop.rename()
+    shop.project.kill(point, 2, *take_over)
+    code, output = shop.project.call(*take_over)
+    assert code == 0, (point, output)
+    shop.grow()
     shop.finish(point)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,6 +44,10 @@ class Project:
     def write(self, pipeline: str, document: Mapping[str, object]) -> None:
         """Its pipeline file, new or in place of the one before."""
         specs.write(self.folder / "pipelines", pipeline, document)
+
+    def remove(self, pipeline: str) -> None:
+        """Takes its file away."""
+        shutil.rmtree(self.folder / "pipelines" / pipeline)
 
     def start(self, *arguments: str, failpoint: str | None = None) -> subprocess.Popen[str]:
         """`batchmerge` with these arguments; it leads a process group of its own."""

@@ -15,7 +15,7 @@ import pytest
 
 from jobs import failpoints
 from jobs.destinations.registry import kinds
-from tests.crash import test_every_boundary, test_replay_boundaries
+from tests.crash import test_every_boundary, test_members_crash, test_replay_boundaries
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("jobs", "orchestration", "resources", "tests/duckdb_destination")
@@ -50,7 +50,8 @@ def cases(module: ModuleType) -> Iterator[tuple[str, str]]:
                 yield given.get("kind", ""), given["point"]
 
 
-KILLED = {case for module in (test_every_boundary, test_replay_boundaries) for case in cases(module)}
+MODULES = (test_every_boundary, test_members_crash, test_replay_boundaries)
+KILLED = {case for module in MODULES for case in cases(module)}
 
 
 def is_killed(file: str, name: str) -> bool:

@@ -24,6 +24,7 @@ from jobs.destinations.bigquery.state import TableState
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.requirements import require_batch_column, require_empty
 from jobs.destinations.takes import Takes
+from jobs.failpoints import failpoint
 from jobs.maintenance.report import Done, do
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
@@ -129,6 +130,7 @@ class BigQueryDestination(Destination):
             )
         # Without it no merge of a run that only sleeps can happen any more.
         self.bigquery.delete_table(row.intermediate)
+        failpoint("bigquery.given")
         self.state.hand_over(row, to)
         return True
 

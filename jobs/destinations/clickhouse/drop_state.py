@@ -10,6 +10,7 @@ from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.requirements import require_empty
+from jobs.failpoints import failpoint
 from resources.errors import ConfigurationError
 
 
@@ -29,7 +30,7 @@ def drop_state(shard: Shard) -> bool:
 
 
 def hand_over(shard: Shard, to: str) -> bool:
-    """Removes lease and partition rows, and makes a lease for this pipeline; false where there were none.
+    """Makes a lease for this pipeline, and removes the present lease and partition rows; false where there were none.
 
     Raises:
         ConfigurationError: a batch is half done. CommitFailed, Interrupted: a run was at it this very moment.
@@ -43,8 +44,12 @@ def hand_over(shard: Shard, to: str) -> bool:
             where=shard.where,
             remedy=f"run pipeline {shard.pipeline} once more before its tables are taken over",
         )
+    # First: where this dies in between, the table still has a state to hand over, and doing it again completes it.
+    new = KeeperStore(shard.server, f"{to}/{shard.table.table}/{shard.number}")
+    if new.lease() is None:
+        new.swap(None, Lease())
+    failpoint("clickhouse.given")
     _forget(shard, lease)
-    KeeperStore(shard.server, f"{to}/{shard.table.table}/{shard.number}").swap(None, Lease())
     return True
 
 
