@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
@@ -74,6 +74,10 @@ class Members:
         else:
             found = list(known_members(self.name, self.spec).members)
         return [m for m in found if self._wanted(m.topic)]
+
+    def all_known(self) -> list[Member]:
+        """The same, also of the topics that this is not about."""
+        return replace(self, topics=()).known() if self.topics else self.known()
 
     def member(self, topic: str) -> Member:
         """The one of this topic. Raises ConfigurationError where there is none, or no right one."""

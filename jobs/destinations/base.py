@@ -44,6 +44,17 @@ if TYPE_CHECKING:
     from jobs.spec.tables import Table
 
 
+def lack(states: Sequence[CommittedState | None], commit_id: str) -> bool:
+    """Whether a part of a table with these states has not committed this batch, which is the newest."""
+    return any(state is None or state.commit_id != commit_id for state in states)
+
+
+def oldest(states: Sequence[CommittedState | None]) -> CommittedState | None:
+    """What a table whose parts have these states has as a whole; None where one of them has none."""
+    there = [state for state in states if state]
+    return min(there, key=lambda state: state.batch_number) if len(there) == len(states) else None
+
+
 @dataclass(frozen=True)
 class Destination(ABC):
     """A destination table with its committed state.
@@ -110,7 +121,7 @@ class Destination(ABC):
 
     def lacks(self, commit_id: str) -> bool:
         """Whether any part has not committed this batch, which is the newest."""
-        return any(state is None or state.commit_id != commit_id for state in self.states())
+        return lack(self.states(), commit_id)
 
     def settle(self) -> None:  # noqa: B027  # nothing is left open where data and state move together
         """Completes the committed state of a run that died between its commit and its note of it.

@@ -4,18 +4,17 @@ that had nothing new now."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus as Status
 
-from jobs.destinations.base import Destination
+from jobs.batch import CommittedState
 from jobs.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import Freshness
 from orchestration.components import checks, metadata
-from orchestration.components.ends import Ends
+from orchestration.components.ends import Ends, EndsByTopic
 from orchestration.components.merging import report, settled
 
 _ENDED = {Status.SUCCEEDED, Status.FAILED}
@@ -44,8 +43,22 @@ def landing_results_of_topics(
     return checks.combined_results(key, checks.landing_checks(key), {**looked, **found})
 
 
+@dataclass(frozen=True)
+class TableSeen:
+    """What a table has committed, as the step has seen it; its label is `table_label`'s."""
+
+    label: str
+    committed: CommittedState | None
+
+
 def table_results_of_members(
-    instance: dg.DagsterInstance, members: Members, key: dg.AssetKey, number: int, found: Mapping[str, Results]
+    instance: dg.DagsterInstance,
+    members: Members,
+    key: dg.AssetKey,
+    number: int,
+    found: Mapping[str, Results],
+    ends: EndsByTopic,
+    seen: Mapping[str, TableSeen],
 ) -> list[dg.AssetCheckResult]:
     """The results of the tables that were merged, together. A table that was wrong is looked at until it is right; with
     `freshness` the time of every table is, since one that gets nothing falls behind too.
@@ -53,6 +66,7 @@ def table_results_of_members(
     Args:
         key: the asset of the entry, whose number this is in `tables`.
         found: by table, as `table_label` names it.
+        seen: tables by topic that the step has looked at, and not merged; no other look is needed for their time.
     """
     every, entry, freshness = replace(members, topics=()), members.spec.tables[number], members.spec.freshness
     specs = checks.table_checks(key, entry, freshness)
@@ -64,22 +78,26 @@ def table_results_of_members(
     }
     if not (freshness or before - found.keys()):
         return checks.combined_results(key, specs, found)
-    known, at = every.known(), datetime.now(UTC)
-    ends = every.ends(known) if known else {}
+    at_rest = {topic: one for topic, one in seen.items() if one.label not in before | found.keys()}
+    looked: dict[str, Results] = (
+        {one.label: [_caught_up(key, one.committed, freshness, ends.of(topic))] for topic, one in at_rest.items()}
+        if freshness
+        else {}
+    )
 
     def look(pipeline: Pipeline) -> tuple[str, Results] | None:
         table, topic = pipeline.table(number), topic_of(pipeline)
-        label, now = table_label(topic, table.table), Ends(at, ends.get(topic))
+        label, now = table_label(topic, table.table), ends.of(topic)
         destination = pipeline.destination_of(table)
         if label in found:
             return None
         if label in before:
             done = settled(pipeline, destination, (), None, None)
             return label, report(pipeline, key, table, done, None, now)[0]
-        return (label, [_caught_up(key, destination, freshness, now)]) if freshness else None
+        return (label, [_caught_up(key, destination.committed(), freshness, now)]) if freshness else None
 
-    outcomes = every.each(f"checks-{number}", known, look)
-    looked = dict(outcome.done for outcome in outcomes if outcome.done)
+    others = [member for member in every.known() if member.topic not in at_rest]
+    looked |= (outcome.done for outcome in every.each(f"checks-{number}", others, look) if outcome.done)
     return checks.combined_results(key, specs, {**looked, **found})
 
 
@@ -103,7 +121,6 @@ def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[s
     )
 
 
-def _caught_up(key: dg.AssetKey, destination: Destination, freshness: Freshness, now: Ends) -> dg.AssetCheckResult:
-    state = destination.committed()
+def _caught_up(key: dg.AssetKey, state: CommittedState | None, freshness: Freshness, now: Ends) -> dg.AssetCheckResult:
     through = metadata.caught_up_through(state.watermark if state else None, now.lag(state), now.at)
     return checks.caught_up_result(key, freshness, through, now.at)

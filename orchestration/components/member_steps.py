@@ -8,20 +8,18 @@ landed; those do the same and fail at their end, naming what failed in the landi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
 from jobs import offsets
 from jobs.batch import LandedBatch
-from jobs.destinations.base import Destination
+from jobs.destinations.base import lack, oldest
 from jobs.member_landing import land
 from jobs.member_topics import Seen
 from jobs.members import Members
-from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.side_by_side import Outcome
 from jobs.spec.members import Member
@@ -29,10 +27,11 @@ from jobs.spec.tables import Table
 from orchestration import names, open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig, MergeConfig
-from orchestration.components.ends import Ends
+from orchestration.components.ends import EndsByTopic
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
 from orchestration.components.member_checks import (
+    TableSeen,
     landing_results_of_topics,
     table_label,
     table_results_of_members,
@@ -85,7 +84,7 @@ def run_merges_of_members(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, number: int, config: MergeConfig
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Merges the tables that one entry of `tables` stands for, and reports each of them by itself."""
-    merged, problems = list[MergedMember](), dict[str, BatchmergeError]()
+    merged, problems, seen = list[MergedMember](), dict[str, BatchmergeError](), dict[str, TableSeen]()
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
         members = launch.members(context.run.run_id, config.topics)
@@ -96,11 +95,11 @@ def run_merges_of_members(
             context.log.info("nothing is merged: %s", held)
         due = [] if held else members.known()
         if not replayed:
-            due, problems = _behind(members, number, due)
-        at, ends = datetime.now(UTC), members.ends(due)
+            due, seen, problems = behind(members, number, due)
+        ends = EndsByTopic.now(members, due)
 
         def work(pipeline: Pipeline) -> MergedMember | None:
-            return _merge(pipeline, pipeline.table(number), replayed, at, ends)
+            return _merge(pipeline, pipeline.table(number), replayed, ends)
 
         for outcome in members.each_merging(f"tables-{number}", due, work):
             if outcome.done:
@@ -109,7 +108,7 @@ def run_merges_of_members(
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
         found = {table_label(one.topic, one.table.table): one.results for one in merged}
-        results = table_results_of_members(context.instance, members, key, number, found)
+        results = table_results_of_members(context.instance, members, key, number, found, ends, seen)
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=merged_metadata(merged, problems))
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
@@ -133,31 +132,38 @@ class MergedMember:
         return self.done.after.batch_number if self.done.after else 0
 
 
-def _behind(members: Members, number: int, known: Sequence[Member]) -> tuple[list[Member], dict[str, BatchmergeError]]:
-    """The members whose table lacks landed batches, by two committed states, or has unpublished commit events; and the
-    problems of those that cannot be asked."""
+def behind(
+    members: Members, number: int, known: Sequence[Member]
+) -> tuple[list[Member], dict[str, TableSeen], dict[str, BatchmergeError]]:
+    """The members whose table lacks landed batches, by two committed states, or has unpublished commit events; what the
+    tables of the others have, by topic; and the problems of those that cannot be asked."""
     are_published = members.published_check(f"tables-{number}")
 
-    def look(pipeline: Pipeline) -> bool | None:
-        return _is_due(pipeline, pipeline.destination_of(pipeline.table(number)), are_published) or None
+    def look(pipeline: Pipeline) -> TableSeen | None:
+        """None where the table is behind."""
+        landed, table = pipeline.intermediate.landed().batches, pipeline.table(number)
+        if not landed and not members.spec.freshness:
+            return TableSeen(table_label(topic_of(pipeline), table.table), None)
+        states = pipeline.destination_of(table).states()
+        if landed:
+            newest = landed[-1].batch
+            if lack(states, newest.commit_id) or not are_published(offsets.ends(newest.ranges)):
+                return None
+        return TableSeen(table_label(topic_of(pipeline), table.table), oldest(states))
 
     found = list(members.each(f"tables-{number}", known, look))
-    return [o.member for o in found if o.member and o.done], {o.topic: o.problem for o in found if o.problem}
+    problems = {o.topic: o.problem for o in found if o.problem}
+    seen = {o.topic: o.done for o in found if o.done}
+    return [member for member in known if member.topic not in seen | problems], seen, problems
 
 
-def _merge(
-    pipeline: Pipeline, table: Table, replayed: Window | None, at: datetime, ends: Mapping[str, Offsets]
-) -> MergedMember:
-    """
-    Args:
-        ends: what Kafka had for each topic, or name, at this time.
-    """
+def _merge(pipeline: Pipeline, table: Table, replayed: Window | None, ends: EndsByTopic) -> MergedMember:
     destination = pipeline.destination_of(table)
     columns = table_columns(destination.spec, table)
     done = within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
     topic = topic_of(pipeline)
-    now = Ends(at, ends.get(topic))
-    return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, replayed, now))
+    results = report(pipeline, names.table_key(table), table, done, replayed, ends.of(topic))
+    return MergedMember(topic, table, done, *results)
 
 
 def materialization(merged: MergedMember, hour: str | None) -> dg.AssetMaterialization:
@@ -260,11 +266,3 @@ def _combined_problem(
         where=f"pipeline {launch.name}",
         remedy="the next run tries each of them again",
     )
-
-
-def _is_due(pipeline: Pipeline, destination: Destination, are_published: Callable[[Offsets], bool]) -> bool:
-    landed = pipeline.intermediate.landed().batches
-    if not landed:
-        return False
-    newest = landed[-1].batch
-    return destination.lacks(newest.commit_id) or not are_published(offsets.ends(newest.ranges))

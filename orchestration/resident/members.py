@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from dagster import AssetCheckResult
@@ -26,7 +25,7 @@ from jobs.spec.members import Member
 from jobs.time_limit import with_timeout
 from orchestration import names, open_lineage
 from orchestration.components import checks, metadata
-from orchestration.components.ends import Ends
+from orchestration.components.ends import EndsByTopic
 from orchestration.components.member_checks import (
     landing_results_of_topics,
     table_label,
@@ -216,15 +215,17 @@ def _materialize_merged(
     def look(pipeline: Pipeline) -> MergedMember:
         topic = topic_of(pipeline)
         table, merged = pipeline.table(number), merges[topic]
-        destination, now = pipeline.destination_of(table), Ends(at, ends.get(topic))
+        destination = pipeline.destination_of(table)
         done = settled(pipeline, destination, merged.batches, merged.before, merged.merged)
         counts, columns = merged.merged.counts, metadata.table_columns(destination.spec, table)
         open_lineage.send_merged(pipeline, destination, columns, counts.inserted + counts.updated)
-        return MergedMember(topic, table, done, *report(pipeline, names.table_key(table), table, done, None, now))
+        return MergedMember(
+            topic, table, done, *report(pipeline, names.table_key(table), table, done, None, ends.of(topic))
+        )
 
     whose = [member for member in members.known() if member.topic in merges]
-    at, ends = datetime.now(UTC), members.ends(whose)
-    hour, shown, problems = f"{at:%Y-%m-%d-%H:00}", list[MergedMember](), dict(topics.problems)
+    ends = EndsByTopic.now(members, whose)
+    hour, shown, problems = f"{ends.at:%Y-%m-%d-%H:00}", list[MergedMember](), dict(topics.problems)
     with step.turn():
         for outcome in members.each(f"tables-{number}", whose, look):
             if outcome.done:
@@ -233,7 +234,7 @@ def _materialize_merged(
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
         found = {table_label(one.topic, one.table.table): one.results for one in shown}
-        results = table_results_of_members(step.context.instance, members, step.key, number, found)
+        results = table_results_of_members(step.context.instance, members, step.key, number, found, ends, {})
     batches = sum(len(merged.batches) for merged in merges.values())
     rows = sum(merged.merged.counts.changes for merged in merges.values())
     merges.clear()

@@ -9,19 +9,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from confluent_kafka import Producer
 
 from jobs import members, protocol
+from jobs.batch import CommittedState
+from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.member_landing import land
 from jobs.members import Members
 from jobs.merged import MergedBatches
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
+from jobs.plan import TopicState
 from jobs.spark_tasks import reports_for_each
 from jobs.spec.pipeline import PipelineSpec
+from jobs.topic_state import topic_state
+from orchestration.components import checks
+from orchestration.components.ends import EndsByTopic
+from orchestration.components.member_checks import table_label, table_results_of_members
+from orchestration.components.member_steps import behind
+from orchestration.names import table_key
 from resources.connections import Connections
 from resources.control_topic import ControlWriter
+from resources.kafka import KafkaCluster
 from resources.kafka_groups import group_offsets
 from tests.kit import specs
 from tests.kit.engine import catalog
@@ -266,3 +277,46 @@ def _check_told(shop: Shop, control: str) -> None:
         ends |= state.offsets
     for group in ("", "/landing", "/tables-0"):
         assert group_offsets(kafka, f"batchmerge-{shop.name}{group}", ends) == ends
+
+
+def test_a_table_at_rest_is_looked_at_once_and_kafka_is_asked_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for the check of its age (`freshness`)."""
+    shop.make("a", "b")
+    shop.write([1], "first")
+    shop.advance()
+    every, looked, asked = shop.members, list[str](), list[int]()
+
+    def committed(table: IcebergDestination) -> CommittedState | None:
+        looked.append(table.table.table)
+        return read(table)
+
+    def topics(kafka: KafkaCluster, names: list[str]) -> TopicState:
+        asked.append(len(names))
+        return ask(kafka, names)
+
+    read, ask = IcebergDestination.committed, topic_state
+    monkeypatch.setattr(IcebergDestination, "committed", committed)
+    monkeypatch.setattr(members, "topic_state", topics)
+    key = table_key(every.spec.tables[0])
+
+    def step() -> tuple[list[str], dg.AssetCheckResult]:
+        looked.clear()
+        asked.clear()
+        due, seen, problems = behind(every, 0, every.known())
+        assert problems == {}
+        ends = EndsByTopic.now(every, due)
+        merged: dict[str, list[dg.AssetCheckResult]] = {table_label(m.topic, m.spec.tables[0].table): [] for m in due}
+        with dg.DagsterInstance.ephemeral() as instance:
+            results = table_results_of_members(instance, every, key, 0, merged, ends, seen)
+        (age,) = [one for one in results if one.check_name == checks.CAUGHT_UP]
+        return [member.topic for member in due], age
+
+    due, age = step()
+    assert (due, age.passed, age.metadata["looked at"].value) == ([], True, 2)
+    assert (sorted(looked), asked) == ([f"{shop.name}.a", f"{shop.name}.b"], [2])
+
+    shop.write([2], "second", "a")
+    assert not [o.problem for o in land(every, every.look(), 0) if o.problem]
+    due, age = step()
+    assert (due, age.passed) == ([shop.topics["a"]], True)
+    assert (sorted(looked), asked) == ([f"{shop.name}.a", f"{shop.name}.b"], [2])

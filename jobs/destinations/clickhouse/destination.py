@@ -10,7 +10,7 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
-from jobs.destinations.base import Destination
+from jobs.destinations.base import Destination, oldest
 from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
@@ -57,14 +57,7 @@ class ClickHouseDestination(Destination):
         return [replace(self, endpoint=shard.number) for shard in shards] if len(shards) > 1 else [self]
 
     def committed(self) -> CommittedState | None:
-        oldest: CommittedState | None = None
-        for number, shard in enumerate(self.shards):
-            state = shard.committed()
-            if state is None:
-                return None
-            if number == 0 or oldest is None or state.batch_number < oldest.batch_number:
-                oldest = state
-        return oldest
+        return oldest([shard.committed() for shard in self.shards])
 
     def prepare(self, dry_run: bool = False) -> list[str]:
         return [done for shard in self.shards for done in prepare(shard, dry_run)]
