@@ -1,0 +1,30 @@
+"""Commands that move offsets or tables refuse to go on while a run of the pipeline is under way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from orchestration.cli.offset_reset import require_idle
+from orchestration.names import PIPELINE_TAG
+from resources.errors import Unavailable
+from tests.kit import specs
+
+
+@pytest.mark.parametrize("name", ["shop", "shop/shop.orders"])
+def test_a_run_of_the_pipeline_is_in_the_way_also_of_one_topic(
+    name: str, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = specs.table(name="n.{topic[1]}")
+    specs.write(
+        tmp_path / "defs", "shop", specs.document(table, source={"topics": ["shop.orders"], "for_each": "topic"})
+    )
+    monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "instance"))
+    require_idle(name)
+    run = dg.DagsterRun("shop", tags={PIPELINE_TAG: "shop"}, status=dg.DagsterRunStatus.NOT_STARTED)
+    instance.add_run(run)
+    with pytest.raises(Unavailable, match=r"pipeline shop: run .* of shop is not_started"):
+        require_idle(name)
