@@ -36,6 +36,7 @@ _ORDER = (
     "many_pipelines",
     "many_topics",
     "scaling",
+    "ui",
 )
 PARTS = tuple(name for name in _ORDER if "import Measure, report" in (HERE / f"{name}.py").read_text())
 
