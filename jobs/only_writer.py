@@ -2,7 +2,7 @@
 
 A second one would change rows of the first: keys, offsets and batch numbers mean something in one pipeline only. Every
 kind asks here when a pipeline begins with a table, before anything is written, and makes sure that of two pipelines
-that begin at the same moment one is refused. Where versions of before let two begin, both go on, and are told.
+that begin at the same moment one is refused. Where versions of before let two begin, both go on, and their logs say so.
 """
 
 from __future__ import annotations

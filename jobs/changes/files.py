@@ -128,7 +128,7 @@ class LandedSlice:
         return cls({name: whole_array(rows[name]) for name in rows.column_names})
 
     @classmethod
-    def together(cls, slices: Iterable[LandedSlice]) -> LandedSlice:
+    def joined(cls, slices: Iterable[LandedSlice]) -> LandedSlice:
         """The rows of all of them; some may lack columns that others have."""
         return cls.of(pa.concat_tables((pa.table(dict(one.columns)) for one in slices), promote_options="permissive"))
 

@@ -54,7 +54,7 @@ class LastChanges:
             piece.filter(pa.array(share_of_each([piece.at(path) for path in keys], self.shares) == share))
             for piece in pieces
         )
-        return LandedSlice.together(parts).in_order()
+        return LandedSlice.joined(parts).in_order()
 
 
 def _some_keep(landed: LandedSlice) -> bool:

@@ -23,7 +23,7 @@ _GROUP_BYTES, _GROUP_ROWS = 64 << 20, 1 << 20
 SORTED_FILE_BYTES = 4 << 20
 # Of a task that meets more partitions, the one that has waited longest ends its file.
 _OPEN_PARTITIONS = 32
-# zstd is set up anew for each column of each file, at the cost of hundreds of rows, by readers too. So where it is the
+# zstd is set up again for each column of each file, at the cost of hundreds of rows, by readers too. So where it is the
 # codec, as it is of every table that Iceberg made, files of so few bytes (in Arrow's form) have another one.
 _SMALL_BYTES, _OF_SMALL = 1 << 20, "snappy"
 # A column whose values mostly differ costs time and space with a dictionary; looked at in the first rows only.

@@ -80,7 +80,7 @@ class IcebergDestination(ReducedDestination):
         return self.catalog.drop(self.table.table)
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        return Preparation(self).run(dry_run)
+        return Preparation(self.catalog, self.table, self).run(dry_run)
 
     def present_schema(self) -> pa.Schema | None:
         found = self._load()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
 from jobs.batch import PREFIX
 from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.destinations.reduced import ReducedDestination
 from jobs.evolution import plan_evolution
 from jobs.iceberg.history import other_writers, writers
 from jobs.iceberg.row_delta import knows_files
@@ -16,9 +16,6 @@ from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, par
 from jobs.only_writer import require_only_writer, warn_of_other_writers
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
-
-if TYPE_CHECKING:
-    from jobs.destinations.iceberg.destination import IcebergDestination
 
 _PROPERTIES = {
     "format-version": "2",
@@ -42,15 +39,9 @@ _WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-rea
 class Preparation:
     """Makes what a merge needs, or brings it up to date. Safe to run at any time."""
 
-    destination: IcebergDestination
-
-    @property
-    def catalog(self) -> IcebergCatalog:
-        return self.destination.catalog
-
-    @property
-    def table(self) -> IcebergTable:
-        return self.destination.table
+    catalog: IcebergCatalog
+    table: IcebergTable
+    destination: ReducedDestination
 
     @property
     def where(self) -> str:
