@@ -7,8 +7,9 @@
                                              (`commit: together`: one step for all tables, in one commit)
 
 Batches, protocol and crash points are those of any run: its steps call the same functions of the engine, and hold the
-pool of their table only while they work on it. It materializes its assets once a minute, so that Dagster's
-pages stay quick. The newest run that was asked for goes on; an older one ends when it sees that the newer is at work.
+pool of their table only while they work on it. It materializes its assets soon at first, then every five minutes, so
+that Dagster's pages stay quick. The newest run that was asked for goes on; an older one ends when it sees that the
+newer is at work.
 """
 
 from orchestration import components  # noqa: F401  its component makes this job: whichever is asked for first, it comes first

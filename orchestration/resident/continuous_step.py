@@ -28,8 +28,19 @@ from orchestration.sensors.lag import lags, look_at, topic_points
 from resources.errors import TransientError
 
 T = TypeVar("T")
-# Seconds: between two materializations; until an unchanged check is reported again; and between two warnings alike.
-_REPORT_EVERY, _CHECKS_EVERY, _WARN_EVERY = 60.0, 300.0, 60.0
+# Seconds: until a step's first materialization; between two, when it has run for a while.
+_FIRST_REPORT, _REPORT_EVERY = 10.0, 300.0
+# Seconds until an unchanged check is reported again; and between two warnings alike.
+_CHECKS_EVERY, _WARN_EVERY = 300.0, 60.0
+
+
+def report_after(reports: int) -> float:
+    """Seconds from one materialization to the next, when there were so many.
+
+    Soon at first, and then so that a day of them is as quick in Dagster's pages as a day of runs every five minutes
+    (`tests/benchmarks/ui.py`).
+    """
+    return min(_FIRST_REPORT * 2 ** min(reports, 9), _REPORT_EVERY)
 
 
 class StepConfig(dg.Config):
@@ -56,6 +67,7 @@ class ContinuousStep:
     table: Table | None = None
     _checks: dict[str, tuple[object, float]] = field(default_factory=dict)
     _reported_at: float = field(default_factory=time.monotonic)
+    _reports: int = 0
 
     def __post_init__(self) -> None:
         self._asked_at, self._turns = asked_at(self.context), Turns(self.context, self.pool)
@@ -129,8 +141,9 @@ class ContinuousStep:
         ring(self.context.run_id, [names.resident_op(self.launch.name, key) for key in tables])
 
     def is_due(self, has_changes: bool) -> bool:
-        """Whether a materialization is due: once a minute after changes, more rarely without any."""
-        return time.monotonic() - self._reported_at >= (_REPORT_EVERY if has_changes else self._longest)
+        """Whether a materialization is due: soon after changes, more rarely without any."""
+        after = min(report_after(self._reports), self._longest) if has_changes else self._longest
+        return time.monotonic() - self._reported_at >= after
 
     def observe_topics(self, batches: int, rows: int) -> None:
         """Points in the plots of the topics, since Dagster draws only one an hour for a table. None where a system does
@@ -164,6 +177,7 @@ class ContinuousStep:
         """
         rates = self._rates(batches, rows)
         self._reported_at = time.monotonic()
+        self._reports += 1
         self.context.log_event(
             dg.AssetMaterialization(
                 self.key,

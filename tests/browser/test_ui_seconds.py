@@ -100,7 +100,7 @@ def test_a_hundred_tables_of_one_database_stay_readable(page: Page, seconds: Res
     expect(page.get_by_text(f"What {database.NAME}.public.{sorted(database.TABLES)[0]} says").first).to_be_visible()
 
 
-def test_the_run_that_stays_tells_every_minute(page: Page, seconds: Resident) -> None:
+def test_the_run_that_stays_reports_again_and_again(page: Page, seconds: Resident) -> None:
     storage = seconds.instance
     seconds.until(lambda: len(storage.fetch_materializations(_TOPIC, limit=4).records) == 4)
     (run,) = storage.get_runs(dg.RunsFilter(tags={RESIDENT_TAG: NAME}, statuses=[STATUS.STARTED]))

@@ -16,7 +16,7 @@ from orchestration.components import KafkaPipeline
 from orchestration.components.launch import Launch
 from orchestration.names import FILE_TAG, RESIDENT_TAG, landing_key, pool, resident_op, table_key
 from orchestration.resident import current_run, job
-from orchestration.resident.continuous_step import ContinuousStep
+from orchestration.resident.continuous_step import ContinuousStep, report_after
 from orchestration.resident.decision import RENEW, RUN, Cursor, Newest, reason_to_start, remember, steps_that_wait
 from orchestration.resident.members import Topics
 from orchestration.resident.pace import Bell, ring, ticks
@@ -132,6 +132,12 @@ def test_a_bell_wakes_the_step_that_it_is_for() -> None:
         for one in waiting:
             seen.append(one)
         ringing.join()
+
+
+def test_reports_come_soon_and_then_no_more_often_than_those_of_runs_every_five_minutes() -> None:
+    pauses = [report_after(n) for n in range(100)]
+    assert pauses[:6] == [10, 20, 40, 80, 160, 300]
+    assert set(pauses[5:]) == {300}
 
 
 def test_with_an_interval_nothing_else_starts_runs() -> None:
