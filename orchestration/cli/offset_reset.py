@@ -121,12 +121,17 @@ def _plain(base: CommittedState, batch: Batch, *, done: bool) -> dict[str, objec
     return {"done": done, "batch": batch.number, "now": base.offsets, "then": then}
 
 
-def require_idle(name: str) -> None:
-    """Refuses to go on while a run of the pipeline, or of the one that this topic is of, is queued or running."""
+def require_idle(name: str, file_of: str | None = None) -> None:
+    """Refuses to go on while a run of the pipeline, or of the one that this topic is of, is queued or running.
+
+    Args:
+        file_of: the pipeline whose file has the tables, where this one has no file any more.
+    """
     pipeline = split_name(name)[0]
+    spec = pipeline_spec(split_name(file_of)[0] if file_of else pipeline)
     with dagster_instance() as instance:
         end_dead(instance)
-        busy = busy_reason(instance, pipeline, pipeline_spec(pipeline))
+        busy = busy_reason(instance, pipeline, spec)
     if busy:
         raise Unavailable(
             busy, where=f"pipeline {pipeline}", remedy="wait until it has ended, or cancel it, then try again"

@@ -38,7 +38,7 @@ def _of_one(name: str, other: str, yes: bool) -> None:
     planned = plan_take_over(pipeline, member_name(before, topic) if topic else other)
     _show([planned], pipeline.name)
     if yes:
-        require_idle(name)
+        _require_idle(name, other)
     _end(planned.carry_out(pipeline) if yes else None, other)
 
 
@@ -50,10 +50,16 @@ def _of_each(members: Members, other: str, yes: bool) -> None:
     if not yes:
         _end(None, other)
         return
-    require_idle(members.name)
+    _require_idle(members.name, other)
     outcomes = carry_out_each(members, other)
     _end([table for one in outcomes for table in one.done or ()], other)
     raise_worst([one.problem for one in outcomes if one.problem])
+
+
+def _require_idle(name: str, other: str) -> None:
+    """What a run of the other pipeline commits between the plan and the end would come twice."""
+    require_idle(name)
+    require_idle(other, file_of=name)
 
 
 def _show(plans: Sequence[TakeOver], pipeline: str) -> None:

@@ -40,7 +40,7 @@ def report_after(reports: int) -> float:
     Soon at first, and then so that a day of them is as quick in Dagster's pages as a day of runs every five minutes
     (`tests/benchmarks/ui.py`).
     """
-    return min(_FIRST_REPORT * 2 ** min(reports, 9), _REPORT_EVERY)
+    return min(_FIRST_REPORT * float(1 << min(reports, 9)), _REPORT_EVERY)
 
 
 class StepConfig(dg.Config):

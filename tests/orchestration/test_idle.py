@@ -28,3 +28,16 @@ def test_a_run_of_the_pipeline_is_in_the_way_also_of_one_topic(
     instance.add_run(run)
     with pytest.raises(Unavailable, match=r"pipeline shop: run .* of shop is not_started"):
         require_idle(name)
+
+
+def test_a_run_of_a_pipeline_without_a_file_is_found_by_the_tables_of_the_one_that_takes_over(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs.write(tmp_path / "defs", "new", specs.document(specs.table(name="n.orders")))
+    monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "instance"))
+    require_idle("old", file_of="new")
+    instance.add_run(dg.DagsterRun("old", tags={PIPELINE_TAG: "old"}, status=dg.DagsterRunStatus.NOT_STARTED))
+    require_idle("new")
+    with pytest.raises(Unavailable, match=r"pipeline old: run .* of old is not_started"):
+        require_idle("old", file_of="new")

@@ -1,4 +1,4 @@
-"""Everything is killed once; `make soak` kills 300 times."""
+"""A few kills, of what the dice say; `make soak` kills 300 times."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ pytestmark = pytest.mark.crash
 
 
 def test_every_table_is_right_after_kills_of_everything(stack: Path, tmp_path: Path) -> None:
-    assert soak(kills=6, seed=1, home=stack, folder=tmp_path, tables=THREE)
+    assert soak(kills=4, seed=1, home=stack, folder=tmp_path, tables=THREE)
