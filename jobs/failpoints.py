@@ -38,8 +38,8 @@ TOGETHER = ("together.written", "together.published")
 DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
 # Landing what was read once more, then its merges (jobs/replay/revise.py).
 REVISION = ("land.written", "land.published", "merge.written", "merge.published")
-# Taking over another pipeline's tables (jobs/take_over.py); kinds may have more.
-TAKE_OVER = ("take-over.landed", "take-over.table", "clickhouse.given", "bigquery.given")
+# Taking over another pipeline's tables (jobs/take_over.py); the second one where a kind does it in two steps.
+TAKE_OVER = ("take-over.landed", "take-over.given", "take-over.table")
 # Upkeep of an Iceberg table (jobs/maintenance): batches forgotten and their rows still there, a compaction, and each
 # task when it is done; of any other table only `clean_up`.
 MAINTENANCE = (

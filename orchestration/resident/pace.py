@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+
+from orchestration.readable import is_readable
 
 # Seconds between two looks whether it is over, however long the interval is.
 _LOOK = 5.0
@@ -34,7 +35,7 @@ class Bell:
         if self._socket is None:
             time.sleep(seconds)
             return False
-        rung = bool(select.select([self._socket], [], [], seconds)[0])
+        rung = is_readable(self._socket, seconds)
         with suppress(BlockingIOError):
             while rung:
                 self._socket.recv(1)

@@ -10,7 +10,6 @@ import gc
 import importlib
 import json
 import os
-import select
 import signal
 import socket
 import sys
@@ -32,6 +31,7 @@ from dagster._utils.interrupts import capture_interrupts, setup_interrupt_handle
 from jobs.destinations.registry import kinds
 from orchestration.databases import close_databases, keep_databases_open
 from orchestration.executor import PRELOAD
+from orchestration.readable import is_readable
 from orchestration.run_process import RUN_VARIABLE
 from orchestration.warm.steps import die_with, serve_steps
 
@@ -135,7 +135,7 @@ def _serve(control: socket.socket, runs: _Runs, ref: str) -> bool:
     """Until nothing more comes; False where the daemon has ended."""
     requests = control.makefile()
     while True:
-        while not select.select([control], [], [], 1.0)[0]:
+        while not is_readable(control, 1.0):
             runs.reap()
         line = requests.readline()
         if not line:

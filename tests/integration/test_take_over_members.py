@@ -155,9 +155,7 @@ def test_take_over_that_dies_anywhere_is_completed_by_doing_it_again(shop: Shop)
     def again() -> None:
         assert not [one.problem for one in carry_out_each(new, "old") if one.problem]
 
-    assert set(die_at_each(again)) == {point for point in TAKE_OVER if not point.startswith("bigquery")} | {
-        "land.published"
-    }
+    assert set(die_at_each(again)) == {*TAKE_OVER, "land.published"}
     shop.write([3, 4], "second")
     shop.advance("new")
     shop.check(first=[1, 2], second=[3, 4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,6 +91,7 @@ def test_a_day_of_a_pipeline(
         "another",
         name,
     ]
+    shutil.rmtree(tmp_path / "defs" / "another")  # it has the same tables
     code, told, error = call("status", "no_such_pipeline")
     assert (code, told, "there is no pipeline named 'no_such_pipeline'" in error) == (2, "", True)
     code, _, progress = call("run", name, "--until-caught-up")

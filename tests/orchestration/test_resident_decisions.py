@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -132,6 +134,18 @@ def test_a_bell_wakes_the_step_that_it_is_for() -> None:
         for one in waiting:
             seen.append(one)
         ringing.join()
+
+
+def test_a_bell_is_heard_in_a_process_with_many_open_files() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(2000, before[0]), before[1]))
+    with ExitStack() as opened:
+        for _ in range(1100):
+            opened.enter_context(open(os.devnull))
+        bell = Bell("run", "many files")
+        opened.callback(bell.close)
+        ring("run", ["many files"])
+        assert bell.wait(60)
 
 
 def test_reports_come_soon_and_then_no_more_often_than_those_of_runs_every_five_minutes() -> None:

@@ -130,7 +130,7 @@ class BigQueryDestination(Destination):
             )
         # Without it no merge of a run that only sleeps can happen any more.
         self.bigquery.delete_table(row.intermediate)
-        failpoint("bigquery.given")
+        failpoint("take-over.given")
         self.state.hand_over(row, to)
         return True
 

@@ -48,7 +48,7 @@ def hand_over(shard: Shard, to: str) -> bool:
     new = KeeperStore(shard.server, f"{to}/{shard.table.table}/{shard.number}")
     if new.lease() is None:
         new.swap(None, Lease())
-    failpoint("clickhouse.given")
+    failpoint("take-over.given")
     _forget(shard, lease)
     return True
 
