@@ -136,14 +136,23 @@ def test_killed_among_the_events(point: str, shop: Shop) -> None:
     shop.finish(point)
 
 
-@pytest.mark.parametrize("point", failpoints.TAKE_OVER)
-def test_killed_take_over(point: str, shop: Shop) -> None:
+# Kinds that hand a table over in two steps, in the order in which the tables of a topic are taken over.
+TWO_STEPS = [kind for kind in SHOWN if kind in ("clickhouse", "bigquery")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "point", "turn"),
+    [("", "take-over.landed", 2), ("", "take-over.table", 2)]
+    # Tables of the first topic have been taken over.
+    + [(kind, "take-over.given", len(TWO_STEPS) + turn) for turn, kind in enumerate(TWO_STEPS, 1)],
+)
+def test_killed_take_over(kind: str, point: str, turn: int, shop: Shop) -> None:
     """Of the tables of some topics; the command completes it, and the pipeline of the new name goes on."""
     shop.grow()
-    shop.finish(f"before {point}")
+    shop.finish(f"before {point} {kind}")
     take_over = shop.rename()
-    shop.project.kill(point, 2, *take_over)
+    shop.project.kill(point, turn, *take_over)
     code, output = shop.project.call(*take_over)
-    assert code == 0, (point, output)
+    assert code == 0, (point, kind, output)
     shop.grow()
-    shop.finish(point)
+    shop.finish(f"{point} {kind}")
