@@ -31,7 +31,9 @@ class TakeOver:
     Attributes:
         other: the pipeline that has written the tables so far.
         tables: as that one has them.
-        known, base, batch: of the reset; None where the other has no batch, or where it is done.
+        known: what the reset is planned from.
+        base: the state that they are at; None where the other has no batch.
+        batch: the reset; None where it is not needed, or done.
     """
 
     other: str
@@ -52,7 +54,7 @@ class TakeOver:
         return [table.name for table in self.tables if self._hand_over(table, pipeline.name)]
 
     def _hand_over(self, table: Destination, to: str) -> bool:
-        if not table.hand_over(to):
+        if not table.hand_over(to, self.base):
             return False
         failpoint("take-over.table")
         return True
@@ -76,6 +78,8 @@ def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
     newest = {state.commit_id: state for found in states.values() for state in found}
     known = offset_reset.read_state(pipeline)
     if not newest:
+        if known.current is None:
+            _require_written(before)
         return TakeOver(other, tables, known)
     if len(newest) > 1:
         at = ", ".join(f"{name} at batch {state.batch_number}" for name, found in states.items() for state in found)
@@ -86,7 +90,7 @@ def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
         )
     (base,) = newest.values()
     if [batch.batch.previous_commit_id for batch in known.landed] == [base.commit_id]:
-        return TakeOver(other, tables, known)  # a command that died has done the first half
+        return TakeOver(other, tables, known, base)  # a command that died has done the first half
     if known.current or any(known.tables.values()):
         raise ConfigurationError(
             f"it has batches of its own, and cannot go on where pipeline {other} ended",
@@ -103,6 +107,21 @@ def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
     known = replace(known, highest=max(known.highest, base.batch_number, *begun))
     gone = [tp for tp in base.offsets if tp not in known.topics.stable]
     return TakeOver(other, tables, known, base, offset_reset.plan_reset(known, base, {}, gone, base.spec_hash))
+
+
+def _require_written(before: Pipeline) -> None:
+    """Tables that were taken over say where they stand when their new pipeline has written them, and not before.
+
+    Raises:
+        ConfigurationError: it has not.
+    """
+    landed = before.intermediate.landed().batches
+    if landed and landed[0].batch.previous_commit_id:
+        raise ConfigurationError(
+            f"pipeline {before.name} has taken these tables over, and has not written them since",
+            where=f"pipeline {before.name}",
+            remedy=f"run pipeline {before.name} once, then take its tables over",
+        )
 
 
 def plan_each(members: Members, other: str) -> list[Outcome[TakeOver]]:

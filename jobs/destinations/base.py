@@ -189,13 +189,17 @@ class Destination(ABC):
         """
 
     @abstractmethod
-    def hand_over(self, to: str) -> bool:
+    def hand_over(self, to: str, at: CommittedState | None) -> bool:
         """Gives the table with its rows to another pipeline, as one without a batch; False: there is no state.
 
         From then on this pipeline is refused, a run of it too that only sleeps (`jobs.take_over`).
 
+        Args:
+            at: the state that the other pipeline goes on from; None: it begins at its start.
+
         Raises:
             ConfigurationError: a batch is half done, or rows could not be distinguished any more.
+            CommitFailed: the table is at another state.
         """
 
     @abstractmethod

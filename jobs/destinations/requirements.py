@@ -7,7 +7,7 @@ import logging
 from jobs.batch import CommittedState
 from jobs.lineage import RecreatedTopics
 from jobs.spec.tables import Table
-from resources.errors import ConfigurationError, InvariantBroken, TableReplaced
+from resources.errors import CommitFailed, ConfigurationError, InvariantBroken, TableReplaced
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -90,4 +90,23 @@ def require_empty(rows: int | None, where: str) -> None:
             f"the table has {rows} rows, which would come twice",
             where=where,
             remedy="drop the table first, if it is to be filled again",
+        )
+
+
+def require_planned(found: CommittedState | None, planned: CommittedState | None, where: str) -> None:
+    """For `Destination.hand_over`: refuses a table that its pipeline has written since the take-over was planned.
+
+    Args:
+        found: the table's state, which the hand-over compares and sets.
+        planned: where the other pipeline goes on; None: at its start.
+
+    Raises:
+        CommitFailed: what was committed since would come twice.
+    """
+    if found and (planned is None or found.commit_id != planned.commit_id):
+        raise CommitFailed(
+            f"pipeline {found.pipeline} has committed batch {found.batch_number} meanwhile",
+            where=where,
+            remedy=f"stop what still runs pipeline {found.pipeline}, then take its tables over by a pipeline of "
+            "another new name",
         )

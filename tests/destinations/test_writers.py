@@ -139,3 +139,42 @@ def test_take_over_that_would_lose_something_is_refused(target: Target, story: S
         plan_take_over(renamed.engine.pipeline, names(table))
     with pytest.raises(ConfigurationError, match="its own tables"):
         plan_take_over(table.engine.pipeline, names(table))
+
+
+@on_targets("append", "upsert", always="append")
+def test_table_that_moves_after_the_plan_is_not_taken_over(target: Target, story: Story) -> None:
+    """By a run of the old pipeline that Dagster does not know here: its rows would come twice."""
+    table = story.table(target)
+    table.merge_some(2)
+    renamed = as_another_pipeline(table)
+    planned = plan_take_over(renamed.engine.pipeline, names(table))
+    table.merge()
+    with pytest.raises(CommitFailed, match=f"{names(table)} has committed batch {len(CHAPTERS)} meanwhile"):
+        planned.carry_out(renamed.engine.pipeline)
+    with pytest.raises(ConfigurationError, match="give it another name"):
+        plan_take_over(renamed.engine.pipeline, names(table))
+    other = as_another_pipeline(table)
+    plan_take_over(other.engine.pipeline, names(table)).carry_out(other.engine.pipeline)
+    story.tell(*random_changes(9, 20, 12, 2))
+    other.story.land()
+    other.merge()
+    assert table.rows() == model.expected(story.records, target.mode)
+
+
+@on_targets("append", "upsert", always="append")
+def test_pipeline_that_has_not_run_since_a_take_over_hands_nothing_on(target: Target, story: Story) -> None:
+    """Its tables do not say yet where they stand: the third pipeline would read everything once more."""
+    table = story.table(target)
+    table.merge()
+    second = as_another_pipeline(table)
+    plan_take_over(second.engine.pipeline, names(table)).carry_out(second.engine.pipeline)
+    third = as_another_pipeline(second)
+    with pytest.raises(ConfigurationError, match="has not written them since") as caught:
+        plan_take_over(third.engine.pipeline, names(second))
+    assert f"run pipeline {names(second)} once" in (caught.value.remedy or "")
+    second.merge()
+    plan_take_over(third.engine.pipeline, names(second)).carry_out(third.engine.pipeline)
+    story.tell(*random_changes(9, 20, 12, 2))
+    third.story.land()
+    third.merge()
+    assert table.rows() == model.expected(story.records, target.mode)

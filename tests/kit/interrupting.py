@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -45,5 +46,13 @@ def die_at_each(work: Callable[[], object]) -> list[str]:
             try:
                 work()
             except Died:
+                _end_members()
                 continue
             return died
+
+
+def _end_members() -> None:
+    """A killed process has no threads that go on with other members (`jobs.side_by_side`); these are waited for."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("batchmerge-member"):
+            thread.join()

@@ -22,7 +22,7 @@ from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import TableState
 from jobs.destinations.merge_context import MergeContext, Merged
-from jobs.destinations.requirements import require_batch_column, require_empty
+from jobs.destinations.requirements import require_batch_column, require_empty, require_planned
 from jobs.destinations.takes import Takes
 from jobs.failpoints import failpoint
 from jobs.maintenance.report import Done, do
@@ -118,10 +118,11 @@ class BigQueryDestination(Destination):
         self.state.forget(row)
         return True
 
-    def hand_over(self, to: str) -> bool:
+    def hand_over(self, to: str, at: CommittedState | None) -> bool:
         row = self.state.read()
         if row is None:
             return False
+        require_planned(row.committed, at, self.name)
         if row.recreated and self.table.mode in ("append", "delete"):
             raise ConfigurationError(
                 f"only the state of pipeline {self.pipeline} says that {', '.join(row.recreated)} was recreated",

@@ -83,8 +83,8 @@ class ClickHouseDestination(Destination):
         done = [drop_state(shard) for shard in self.shards]
         return any(done)
 
-    def hand_over(self, to: str) -> bool:
-        done = [hand_over(shard, to) for shard in self.shards]
+    def hand_over(self, to: str, at: CommittedState | None) -> bool:
+        done = [hand_over(shard, to, at) for shard in self.shards]
         return any(done)
 
     def drop(self) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
+from jobs.batch import CommittedState
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
-from jobs.destinations.requirements import require_empty
+from jobs.destinations.requirements import require_empty, require_planned
 from jobs.failpoints import failpoint
 from resources.errors import ConfigurationError
 
@@ -29,15 +30,20 @@ def drop_state(shard: Shard) -> bool:
     return True
 
 
-def hand_over(shard: Shard, to: str) -> bool:
+def hand_over(shard: Shard, to: str, at: CommittedState | None) -> bool:
     """Makes a lease for this pipeline, and removes the present lease and partition rows; false where there were none.
 
+    Args:
+        at: the state that the other pipeline goes on from; None: it begins at its start.
+
     Raises:
-        ConfigurationError: a batch is half done. CommitFailed, Interrupted: a run was at it this very moment.
+        ConfigurationError: a batch is half done. CommitFailed, Interrupted: it is at another state, or a run was at it
+        this very moment.
     """
     lease = shard.store.lease()
     if lease is None:
         return False
+    require_planned(lease.committed, at, shard.where)
     if lease.left_behind:
         raise ConfigurationError(
             f"batch {lease.batch} of pipeline {shard.pipeline} is half done",

@@ -19,7 +19,7 @@ from jobs.destinations.iceberg.state import commit_reference, committed_state
 from jobs.destinations.iceberg.transaction import CatalogTransaction
 from jobs.destinations.merge_context import MergeContext, Merged, Transaction
 from jobs.destinations.reduced import ReducedDestination, Step
-from jobs.destinations.requirements import require_batch_column
+from jobs.destinations.requirements import require_batch_column, require_planned
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
@@ -67,10 +67,11 @@ class IcebergDestination(ReducedDestination):
             )
         return False
 
-    def hand_over(self, to: str) -> bool:
+    def hand_over(self, to: str, at: CommittedState | None) -> bool:
         committed = self.committed()
         if committed is None:
             return False
+        require_planned(committed, at, self.name)
         self._commit(HandOver, committed).to(to)
         return True
 

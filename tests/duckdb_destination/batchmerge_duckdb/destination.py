@@ -12,7 +12,7 @@ import pyarrow as pa
 from batchmerge.jobs.batch import CommittedState, MergeCounts
 from batchmerge.jobs.destinations.merge_context import Merged
 from batchmerge.jobs.destinations.reduced import ReducedDestination, Step
-from batchmerge.jobs.destinations.requirements import require_empty
+from batchmerge.jobs.destinations.requirements import require_empty, require_planned
 from batchmerge.jobs.destinations.stages import Stages
 from batchmerge.jobs.failpoints import failpoint
 from batchmerge.jobs.only_writer import require_only_writer
@@ -99,9 +99,11 @@ class DuckDbDestination(ReducedDestination):
             require_empty(state.count(), self.name)
             return state.run("state_drop") == [(1,)]
 
-    def hand_over(self, to: str) -> bool:
+    def hand_over(self, to: str, at: CommittedState | None) -> bool:
         with self.file() as db:
-            return TableState(db, self).run("state_hand_over", to=to) == [(1,)]
+            state = TableState(db, self)
+            require_planned(state.committed(), at, self.name)
+            return state.run("state_hand_over", to=to) == [(1,)]
 
     def drop(self) -> bool:
         with self.file() as db:
