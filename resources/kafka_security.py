@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from cryptography.hazmat.primitives import serialization
 from pydantic import SecretStr
 
 from resources.connections import KafkaConnection
@@ -83,6 +82,9 @@ def _content(file: str) -> bytes:
 
 def _plain_key(file: str, password: str) -> str:
     """The key as PKCS #8 without a password: Kafka's Java client reads neither PKCS #1 nor encryption by PBES2."""
+    # Imported late: commands that need no key would wait for it.
+    from cryptography.hazmat.primitives import serialization
+
     try:
         key = serialization.load_pem_private_key(_content(file), password.encode() or None)
     except (ValueError, TypeError):
