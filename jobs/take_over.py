@@ -118,7 +118,7 @@ def _require_written(before: Pipeline) -> None:
     landed = before.intermediate.landed().batches
     if landed and landed[0].batch.previous_commit_id:
         raise ConfigurationError(
-            f"pipeline {before.name} has taken these tables over, and has not written them since",
+            "it has taken these tables over, and has not written them since",
             where=f"pipeline {before.name}",
             remedy=f"run pipeline {before.name} once, then take its tables over",
         )

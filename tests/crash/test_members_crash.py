@@ -137,14 +137,14 @@ def test_killed_among_the_events(point: str, shop: Shop) -> None:
 
 
 # Kinds that hand a table over in two steps, in the order in which the tables of a topic are taken over.
-TWO_STEPS = [kind for kind in SHOWN if kind in ("clickhouse", "bigquery")]
+TWO_STEPS, BETWEEN = [kind for kind in SHOWN if kind in ("clickhouse", "bigquery")], "take-over.given"
 
 
 @pytest.mark.parametrize(
     ("kind", "point", "turn"),
-    [("", "take-over.landed", 2), ("", "take-over.table", 2)]
+    [("", point, 2) for point in failpoints.TAKE_OVER if point != BETWEEN]
     # Tables of the first topic have been taken over.
-    + [(kind, "take-over.given", len(TWO_STEPS) + turn) for turn, kind in enumerate(TWO_STEPS, 1)],
+    + [(kind, BETWEEN, len(TWO_STEPS) + turn) for turn, kind in enumerate(TWO_STEPS, 1)],
 )
 def test_killed_take_over(kind: str, point: str, turn: int, shop: Shop) -> None:
     """Of the tables of some topics; the command completes it, and the pipeline of the new name goes on."""
