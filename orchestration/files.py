@@ -187,12 +187,16 @@ def each_pipeline(
     return [o.done for o in outcomes if o.done is not None], [o.problem for o in outcomes if o.problem]
 
 
+def worst(failed: Sequence[BatchmergeError]) -> BatchmergeError | None:
+    """The one that a person has to do something about, if there is one; None where nothing failed."""
+    return next((p for p in failed if not isinstance(p, TransientError)), failed[0] if failed else None)
+
+
 def raise_worst(failed: Sequence[BatchmergeError]) -> None:
-    """Raises the one that a person has to do something about, and shows the others; nothing where there is none."""
-    if not failed:
-        return
-    worst = next((p for p in failed if not isinstance(p, TransientError)), failed[0])
+    """Raises the worst one and shows the others; nothing where there is none."""
+    raised = worst(failed)
     for other in failed:
-        if other is not worst:
+        if other is not raised:
             click.echo(str(other), err=True)
-    raise worst
+    if raised:
+        raise raised

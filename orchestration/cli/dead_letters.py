@@ -13,7 +13,7 @@ from jobs.batch import LandedBatch
 from jobs.connections_file import load_connections
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.listing import list_dead_letters, summary
-from jobs.dead_letters.refused import retry_refused
+from jobs.dead_letters.refused import RetriedRows, retry_refused
 from jobs.dead_letters.retry import Retried
 from jobs.dead_letters.retry import retry as retry_dead_letters
 from jobs.destinations.merge_context import Merged
@@ -22,8 +22,9 @@ from jobs.pipeline import Pipeline
 from jobs.replay.revise import combined
 from jobs.spec.added_columns import OTHER_COLUMN, adds_columns
 from orchestration.cli import output
-from orchestration.cli.idle import each_when_idle
+from orchestration.cli.in_turn import each_in_turn
 from orchestration.files import each_pipeline, pipeline_spec, raise_worst
+from resources.errors import BatchmergeError
 
 _GROUPS = ("table", "stage", "kind", "records", "first", "message")
 _ROWS = ("topic", "partition", "offset", "batch", "stage", "kind", "message")
@@ -72,7 +73,7 @@ def retry(pipeline: str, no_wait: bool) -> None:
     Each takes the place that it would have had, so newer changes of the same key stay. One that still cannot be read
     stays a dead letter, and stops no other. May be repeated at any time, also after it was killed.
     """
-    found, failed = each_when_idle(pipeline, not no_wait, lambda one: (retry_dead_letters(one), retry_refused(one)))
+    found, problems = each_in_turn(pipeline, "retry", not no_wait, _retry, _problems)
     done = _combined([retried for retried, _ in found])
     refused = {table: rows for _, tables in found for table, rows in tables.items()}
     output.say(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")
@@ -96,11 +97,23 @@ def retry(pipeline: str, no_wait: bool) -> None:
             _say_merged(table, replayed.batches, replayed.merged)
         if rows.stay:
             output.say(f"  {rows.stay:,} stay: correct the table's options by what `{list_command(pipeline)}` says")
-    raise_worst([*failed, *done.applied.failed.values(), *(rows.problem for rows in refused.values() if rows.problem)])
+    raise_worst(problems)
     tables = {table: asdict(one.merged.counts) for table, one in merged.items()}
     recovered = {table: {"tried": rows.tried, "mended": rows.tried - rows.stay} for table, rows in refused.items()}
     counts = {"tried": done.tried, "recovered": done.recovered, "gone": done.gone}
     output.result({**counts, "tables": tables, "refused": recovered})
+
+
+_Retry = tuple[Retried, dict[str, RetriedRows]]
+
+
+def _retry(pipeline: Pipeline) -> _Retry:
+    return retry_dead_letters(pipeline), retry_refused(pipeline)
+
+
+def _problems(done: _Retry) -> list[BatchmergeError]:
+    retried, refused = done
+    return [*retried.applied.failed.values(), *(rows.problem for rows in refused.values() if rows.problem)]
 
 
 def _say_merged(table: str, batches: Sequence[LandedBatch], merged: Merged) -> None:

@@ -6,7 +6,7 @@ Before and while it runs, what dead runs hold is freed, with or without a Dagste
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,11 +115,16 @@ def execute(
     run_config: Mapping[str, object],
     wait: bool,
     partition: str | None = None,
+    pools: Collection[str] = (),
 ) -> dg.ExecuteInProcessResult:
-    """One run of the job in this process; see `run_job`."""
+    """One run of the job in this process; see `run_job`.
+
+    Args:
+        pools: that its steps claim, besides those that they name.
+    """
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     end_dead(instance)
-    pools = {node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool}
+    pools = {*pools, *(node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool)}
     if not wait and (found := holders(instance, pools)):
         raise in_the_way(found)
     run_id, waits = make_new_run_id(), PoolWaits(instance, _LOG.info, wait)

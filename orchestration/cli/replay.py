@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -17,9 +18,9 @@ from jobs.pipeline import Pipeline
 from jobs.replay import ahead
 from jobs.replay.from_kafka import Wanted, from_offsets, from_time, ranges_ahead, reread_from_kafka
 from jobs.replay.landed import replay_batches
-from jobs.replay.revise import Applied, combined, merge_tables
+from jobs.replay.revise import merge_tables
 from orchestration.cli import output
-from orchestration.cli.idle import each_when_idle
+from orchestration.cli.in_turn import each_in_turn
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, run_job
 from orchestration.cli.offset_reset import place
@@ -117,60 +118,76 @@ def _numbers(text: str) -> tuple[int, int]:
 
 
 def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -> None:
-    done, failed = dict[str, Merged | None](), dict[str, BatchmergeError]()
     of_all = split_name(name)[1] is None and pipeline_spec(name).source.for_each is not None
 
-    def work(pipeline: Pipeline) -> bool | None:
+    def work(pipeline: Pipeline) -> _Done | None:
         wanted = _of_member(pipeline, tables) if of_all else _wanted(pipeline, tables)
         if not wanted:
             return None
         batches = [batch for batch in pipeline.intermediate.landed().batches if low <= batch.number <= high]
         click.echo(f"{pipeline.name}: {ahead.of_batches(batches)}", err=True)
+        done = _Done()
         for destination in wanted:
             try:
                 replayed = replay_batches(pipeline, destination, low, high)
-                done[destination.name] = replayed.merged if replayed else None
+                done.tables[destination.name] = replayed.merged if replayed else None
             except BatchmergeError as problem:
                 # A table that cannot be replayed does not keep the others from it.
-                failed[destination.name] = problem
-        return True
+                done.failed[destination.name] = problem
+        return done
 
-    touched, problems = each_when_idle(name, wait, work)
-    if not (touched or problems):
+    found, problems = each_in_turn(name, "replay", wait, work, _Done.problems)
+    if not (found or problems):
         raise ConfigurationError(f"no topic has a table {' or '.join(tables)}", remedy="name a table as `plan` does")
-    _show(done, failed, problems)
+    _show(found, problems)
 
 
 def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
-    def work(pipeline: Pipeline) -> tuple[LandedBatch | None, Applied] | None:
+    def work(pipeline: Pipeline) -> _Done | None:
         wanted = reread(pipeline)
         if wanted is None:
             return None
         click.echo(f"{pipeline.name}: {ahead.of_kafka(ranges_ahead(pipeline, wanted))}", err=True)
         batch = reread_from_kafka(pipeline, wanted)
-        done = merge_tables(pipeline)
-        return batch, done if batch else Applied(dict.fromkeys(done.merged), done.failed)
+        applied = merge_tables(pipeline)
+        tables = {table: one.merged if one and batch else None for table, one in applied.merged.items()}
+        return _Done(tables, dict(applied.failed), batch)
 
-    found, problems = each_when_idle(name, wait, work)
-    for batch in (batch for batch, _ in found if batch):
+    found, problems = each_in_turn(name, "replay", wait, work, _Done.problems)
+    for batch in (one.batch for one in found if one.batch):
         read, bad = batch.counts.read, batch.counts.quarantined
         output.say(f"batch {batch.number}: read {read:,} records again, {bad:,} of them are dead letters")
-    whole = combined(applied for _, applied in found)
-    _show({table: one.merged if one else None for table, one in whole.merged.items()}, whole.failed, problems)
+    _show(found, problems)
 
 
-def _show(
-    done: Mapping[str, Merged | None], failed: Mapping[str, BatchmergeError], problems: Sequence[BatchmergeError]
-) -> None:
+@dataclass
+class _Done:
+    """What a replay did to the tables of one pipeline, by their names.
+
+    Attributes:
+        tables: None where there was nothing to replay.
+        batch: what was read from Kafka again.
+    """
+
+    tables: dict[str, Merged | None] = field(default_factory=dict)
+    failed: dict[str, BatchmergeError] = field(default_factory=dict)
+    batch: LandedBatch | None = None
+
+    def problems(self) -> list[BatchmergeError]:
+        return list(self.failed.values())
+
+
+def _show(done: Sequence[_Done], problems: Sequence[BatchmergeError]) -> None:
     shown = Table("table", "changes", "inserted", "updated", "deleted")
-    for table, merged in done.items():
+    tables = {table: merged for one in done for table, merged in one.tables.items()}
+    for table, merged in tables.items():
         shown.add_row(table, *_counts(merged))
-    for table in failed:
+    for table in (table for one in done for table in one.failed):
         shown.add_row(table, "failed")
     output.show(shown)
-    if not (failed or problems):
-        output.result({"tables": {table: merged.counts if merged else None for table, merged in done.items()}})
-    raise_worst([*problems, *failed.values()])
+    if not problems:
+        output.result({"tables": {table: merged.counts if merged else None for table, merged in tables.items()}})
+    raise_worst(problems)
 
 
 def _wanted(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:

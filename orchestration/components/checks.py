@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -77,6 +77,13 @@ def landing_results(
         _result(COUNTS, key, invariants.unbalanced(landed), known),
         _result(NEXT, key, invariants.not_next(landed), known),
     ]
+
+
+def with_others(own: Sequence[LandedBatch], landed: Callable[[], Sequence[LandedBatch]]) -> Sequence[LandedBatch]:
+    """What a step has done, with the batches that others have landed meanwhile: a replay beside a continuous run."""
+    if not own or own[-1].number - own[0].number == len(own) - 1:
+        return own
+    return [batch for batch in landed() if own[0].number <= batch.number <= own[-1].number]
 
 
 def fields_result(key: dg.AssetKey, spec: PipelineSpec, landed: Sequence[LandedBatch]) -> dg.AssetCheckResult:

@@ -100,7 +100,8 @@ def report(
     """The checks and the metadata of what was done to a table."""
     now, behind = ends.at, ends.lag(done.after)
     watermark = done.after.watermark if done.after else None
-    results = checks.table_results(key, done.after, done.landed, done.batches)
+    merged = checks.with_others(done.batches, lambda: done.landed)
+    results = checks.table_results(key, done.after, done.landed, merged)
     results.append(checks.schema_result(key, done.drift))
     if checks.counts_keys(table):
         results.append(checks.keys_result(key, done.duplicates))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -20,11 +20,12 @@ from orchestration import names
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch, asked_at
 from orchestration.components.progress import engine_log_in_run
+from orchestration.pool_waits import PoolWaits, waiting_for_pools
 from orchestration.resident import current_run
 from orchestration.resident.pace import Bell, ring, ticks
-from orchestration.resident.turns import Over, Turns
 from orchestration.sensors.idle import again_after
 from orchestration.sensors.lag import lags, look_at, topic_points
+from orchestration.turns import Over, turn
 from resources.errors import TransientError
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ class ContinuousStep:
     _reports: int = 0
 
     def __post_init__(self) -> None:
-        self._asked_at, self._turns = asked_at(self.context), Turns(self.context, self.pool)
+        self._asked_at = asked_at(self.context)
         self._longest = again_after(self.launch.spec.freshness)
 
     def open(self) -> Pipeline:
@@ -125,9 +126,12 @@ class ContinuousStep:
         held = any(self.launch.held(self.context, table) for table in self.tables)
         return held or time.time() < self.config.not_before
 
-    def turn(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def turn(self) -> Iterator[None]:
         """Alone at the table. Raises Over: the step has become so while it waited."""
-        return self._turns.turn(self.is_over)
+        waits = PoolWaits(self.context.instance, self.context.log.info)
+        with waiting_for_pools(waits), turn(self.context, [self.pool], self.is_over):
+            yield
 
     def limited(self, seconds: float, pipeline: Pipeline, roles: Sequence[str], work: Callable[[], T]) -> T:
         def interrupt() -> None:

@@ -62,7 +62,9 @@ def _land(step: ContinuousStep, pipeline: Pipeline, done: _Landed) -> None:
     def work() -> None:
         for batch in protocol.land(pipeline, 0):
             done.batches.append(batch)
-            newest = [*done.before, *done.batches][-2:]
+            newest = checks.with_others(
+                [*done.before, *done.batches][-2:], lambda: pipeline.intermediate.landed().batches
+            )
             if broken := [r for r in checks.landing_results(step.key, newest) if not r.passed]:
                 step.require(broken)
             step.ring(tables)
@@ -75,8 +77,9 @@ def _land(step: ContinuousStep, pipeline: Pipeline, done: _Landed) -> None:
 
 
 def _materialize(step: ContinuousStep, pipeline: Pipeline, done: _Landed) -> None:
-    results = checks.landing_results(step.key, [*done.before, *done.batches])
-    results.append(checks.fields_result(step.key, pipeline.spec, pipeline.intermediate.landed().batches))
+    landed = pipeline.intermediate.landed().batches
+    results = checks.landing_results(step.key, checks.with_others([*done.before, *done.batches], lambda: landed))
+    results.append(checks.fields_result(step.key, pipeline.spec, landed))
     batches, rows = done.batches, metadata.total(done.batches).landed
     open_lineage.send_landed(pipeline, rows)
     shown_facts = shown(pipeline, batches, done.seconds)

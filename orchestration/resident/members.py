@@ -107,9 +107,12 @@ class _LandedTopics:
     seen: Seen | None = None
     appeared: tuple[str, ...] = ()
 
-    def results(self, step: ContinuousStep, topic: str) -> list[AssetCheckResult]:
-        known = [self.before[topic]] if topic in self.before else []
-        return checks.landing_results(step.key, [*known, *self.batches[topic]])
+    def results(self, step: ContinuousStep, members: Members, member: Member) -> list[AssetCheckResult]:
+        own = self.batches[member.topic]
+        if member.topic in self.before:
+            own = [self.before[member.topic], *own]
+        landed = checks.with_others(own, lambda: members.open(member).intermediate.landed().batches)
+        return checks.landing_results(step.key, landed)
 
     def restart_period(self) -> None:
         self.before |= {topic: batches[-1] for topic, batches in self.batches.items()}
@@ -127,9 +130,9 @@ def _land(
     tables = [names.table_key(table) for table in step.launch.spec.tables]
     for outcome in land(members, seen, 1):
         outcomes[outcome.topic] = outcome
-        if outcome.done:
+        if outcome.done and outcome.member:
             done.batches.setdefault(outcome.topic, []).extend(outcome.done)
-            step.require(_broken(done.results(step, outcome.topic)))
+            step.require(_broken(done.results(step, members, outcome.member)))
             step.ring(tables)
     done.seconds += time.monotonic() - began
     return outcomes
@@ -139,9 +142,10 @@ def _materialize_landed(step: ContinuousStep, members: Members, topics: Topics, 
     outcomes = [Outcome(topic, done=batches) for topic, batches in done.batches.items()]
     refused = done.seen.failed if done.seen else {}
     problems = [Outcome[list[LandedBatch]](t, problem=p) for t, p in {**refused, **topics.problems}.items()]
-    found = {topic: done.results(step, topic) for topic in done.batches}
+    found = dict[str, list[AssetCheckResult]]()
     for member in members.known():
         if landed := done.batches.get(member.topic):
+            found[member.topic] = done.results(step, members, member)
             pipeline = members.open(member)
             every = pipeline.intermediate.landed().batches
             found[member.topic].append(checks.fields_result(step.key, pipeline.spec, every))

@@ -98,7 +98,7 @@ def test_a_letter_that_the_transform_fails_on_stops_no_other(
     assert before.read("upsert") == [(0, "a", 5)]
     number = "cast(case when amount = 'six' then '6' else amount end as int)"
     after = transforming(engine, f"select id, name, op, {number} as amount from records where amount <> 'leave out'")
-    monkeypatch.setattr(cli, "each_when_idle", lambda _name, _waits, work: ([work(after.pipeline)], []))
+    monkeypatch.setattr(cli, "each_in_turn", lambda _n, _c, _w, work, _p: ([work(after.pipeline)], []))
     said = CliRunner().invoke(cli.dead_letters, ["retry", "p"], catch_exceptions=False).stdout.splitlines()
     name = engine.flow.topic
     fails = "transform, transform: the transform fails on this record: Spark's CAST_INVALID_INPUT"

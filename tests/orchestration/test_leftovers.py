@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
-import dagster as dg
 import psutil
 import pytest
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
-from orchestration import files
-from orchestration.cli.idle import each_when_idle
-from orchestration.cli.instance import dagster_instance
-from orchestration.names import PIPELINE_TAG, PROCESS_TAG
+from orchestration.names import PROCESS_TAG
 from orchestration.run_process import end_leftovers, process_tags
-from resources.errors import Unavailable
-from tests.kit import specs
-from tests.kit.flow import Flow
 from tests.kit.processes import lives
 
 # A session's leader with a child in the session, as a forked run has its steps; it prints the child's id.
@@ -60,21 +50,3 @@ def test_processes_of_others_stay(before: str, session: tuple[psutil.Process, ps
     assert end_leftovers("run-1", {PROCESS_TAG: f"{host} {pid} {start} {run_id}"}) == 0
     assert lives(leader)
     assert lives(step)
-
-
-def test_a_run_in_the_queue_is_not_waited_for_where_no_daemon_starts_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flow = Flow("t", ["append"])
-    for name in ("DAGSTER_HOME", "BATCHMERGE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setattr(files, "FOLDER", tmp_path)
-    specs.write(tmp_path, flow.name, flow.spec_document)
-    with dagster_instance() as instance:
-        run_id, tags = str(uuid.uuid4()), {PIPELINE_TAG: flow.name}
-        origin = RemoteJobOrigin(RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "all"), flow.name)
-        queued = dg.DagsterRunStatus.QUEUED
-        instance.add_run(dg.DagsterRun(flow.name, run_id, status=queued, tags=tags, remote_job_origin=origin))
-    with pytest.raises(Unavailable, match=f"run {run_id[:8]} .* queued, and no Dagster daemon") as raised:
-        each_when_idle(flow.name, True, lambda pipeline: pipeline.name)
-    assert f"batchmerge restart {flow.name}" in str(raised.value)

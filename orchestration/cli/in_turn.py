@@ -1,0 +1,90 @@
+"""What a command does to a pipeline's tables beside their scheduled runs: a run of its own, which holds their pools.
+
+So it is seen in Dagster, waits for runs that are at work on the tables, holds up those that come meanwhile, the
+continuous run's turns too, and what it held is free once its process is gone.
+"""
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+import dagster as dg
+
+from jobs.connections_file import load_connections
+from jobs.pipeline import Pipeline
+from jobs.spec.pipeline import PipelineSpec
+from orchestration.cli.instance import dagster_instance
+from orchestration.cli.job_runs import execute
+from orchestration.cli.progress import engine_log
+from orchestration.components.failures import as_failures
+from orchestration.files import each_pipeline, pipeline_spec, split_name, worst
+from orchestration.names import PIPELINE_TAG, landing_key, pool, table_pool
+from orchestration.turns import turn
+from resources.errors import BatchmergeError
+
+T = TypeVar("T")
+
+
+def each_in_turn(
+    name: str,
+    command: str,
+    wait: bool,
+    work: Callable[[Pipeline], T | None],
+    problems: Callable[[T], Collection[BatchmergeError]],
+) -> tuple[list[T], list[BatchmergeError]]:
+    """Does the work for each pipeline of that name, alone at its tables.
+
+    Args:
+        command: names the run's job, after the pipeline.
+        wait: for runs that are at work on the tables.
+        problems: of what was done, each of which makes the run a failed one.
+
+    Returns:
+        What was done, and all problems.
+
+    Raises:
+        Unavailable: another run is at work, and is not to be waited for.
+        BatchmergeError: the work fails for the only pipeline.
+        KeyboardInterrupt: the process was asked to end (INT, TERM).
+    """
+    connections, (pipeline, _) = load_connections(), split_name(name)
+    spec = pipeline_spec(name)
+
+    def both() -> tuple[list[T], list[BatchmergeError]]:
+        done, failed = each_pipeline(name, connections, work)
+        return done, [*failed, *(problem for one in done for problem in problems(one))]
+
+    with engine_log(), dagster_instance() as instance:
+        return _run(instance, pipeline, spec, command, wait, both)
+
+
+def _run(
+    instance: dg.DagsterInstance,
+    pipeline: str,
+    spec: PipelineSpec,
+    command: str,
+    wait: bool,
+    work: Callable[[], tuple[T, list[BatchmergeError]]],
+) -> tuple[T, list[BatchmergeError]]:
+    pools = {pool(landing_key(pipeline)), *(table_pool(pipeline, spec, table) for table in spec.tables)}
+    found, raised = list[tuple[T, list[BatchmergeError]]](), list[Exception]()
+
+    @dg.op(name=command, out=dg.Out(dg.Nothing))
+    def step(context: dg.OpExecutionContext) -> None:
+        with as_failures():
+            try:
+                with turn(context, pools):
+                    found.append(work())
+            except Exception as problem:
+                raised.append(problem)
+                raise
+            if failed := worst(found[0][1]):
+                raise failed
+
+    @dg.job(name=f"{pipeline}_{command}")
+    def job() -> None:
+        step()
+
+    execute(instance, job, {PIPELINE_TAG: pipeline}, {}, wait, pools=pools)
+    if raised:
+        raise raised[0]
+    return found[0]

@@ -1,0 +1,54 @@
+"""Work on tables in turns: whoever writes to a table holds its pool meanwhile, and not longer.
+
+Steps of Dagster's own jobs name their one pool, and Dagster claims it. A continuous step would hold it as long as it
+runs, and a command's run needs the pools of several tables: these claim them here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
+
+# Seconds between two looks whether the step that waits is over.
+_LOOK = 5.0
+
+
+class Over(Exception):
+    """The step has nothing more to do."""
+
+
+@contextmanager
+def turn(
+    context: dg.OpExecutionContext, pools: Collection[str], is_over: Callable[[], bool] | None = None
+) -> Iterator[None]:
+    """Waits until nobody else works on these tables (how: `waiting_for_pools`); then they are this step's alone.
+
+    Raises:
+        Over: the step was over before its turn came.
+    """
+    claims = InstanceConcurrencyContext(context.instance, context.run)
+    key = context.get_step_execution_context().step.key
+    # A claim is of one pool. In one order, so that no two wait for each other.
+    claimed = {pool: f"{key} at {pool}" for pool in sorted(pools)}
+    with claims:
+        try:
+            for pool, claim in claimed.items():
+                _claim(claims, pool, claim, is_over)
+            yield
+        finally:
+            for claim in claimed.values():
+                claims.free_step(claim)
+
+
+def _claim(claims: InstanceConcurrencyContext, pool: str, claim: str, is_over: Callable[[], bool] | None) -> None:
+    looked = time.monotonic()
+    while not claims.claim(pool, claim):
+        # It sleeps where it claims.
+        if is_over and time.monotonic() - looked > _LOOK:
+            looked = time.monotonic()
+            if is_over():
+                raise Over
