@@ -20,6 +20,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import DataScan, StaticTable, Table
+from pyiceberg.table.metadata import TableMetadata
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import CHANGES, REVISION
@@ -51,6 +52,8 @@ class LandedFiles:
         operations: only changes with one of these.
         route: only changes that the table takes; None: all.
         revision: only what this batch has read again; None: only what was read first.
+        known: what the metadata file says, which grows with every snapshot; where it has not been read, as on workers,
+            `table` reads it.
     """
 
     identifier: str
@@ -60,12 +63,16 @@ class LandedFiles:
     operations: tuple[str, ...] = CHANGES
     route: RouteFilter | None = None
     revision: int | None = None
+    known: TableMetadata | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def up_to(cls, newest: LandedBatch, landed: LandedRows) -> LandedFiles:
         """The files that hold this batch and all before it."""
         table, at = landed.catalog.require(landed.identifier), landed.snapshot_with(newest)
-        return cls(landed.identifier, table.metadata_location, table.io, at.id)
+        return cls(landed.identifier, table.metadata_location, table.io, at.id, known=table.metadata)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "known": None}
 
     def taking(self, operations: Sequence[str], route: RouteFilter | None) -> LandedFiles:
         return replace(self, operations=tuple(operations), route=route)
@@ -105,7 +112,7 @@ class LandedFiles:
 
     def table(self) -> StaticTable:
         """The intermediate table as its metadata file says."""
-        metadata = FromInputFile.table_metadata(self.storage.new_input(self.metadata))
+        metadata = self.known or FromInputFile.table_metadata(self.storage.new_input(self.metadata))
         return StaticTable(("landed",), metadata, self.metadata, self.storage, NoopCatalog("landed"))
 
     def scan(self, table: Table, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:

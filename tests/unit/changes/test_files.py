@@ -91,6 +91,15 @@ def places(files: LandedFiles, piece: Any) -> list[tuple[int, int]]:
     return list(zip(rows.at(["batchNumber"]).to_pylist(), rows.at(["i"]).to_pylist(), strict=True))
 
 
+def test_the_metadata_is_read_again_on_workers_alone(landing: Landing) -> None:
+    """It grows with every snapshot: a run knows it already, and does not send it along."""
+    known = LandedFiles.up_to(BATCH, landing)
+    Path(known.metadata.removeprefix("file://")).unlink()
+    assert places(known, of_partition(1, 1, P0, OffsetRange(101, 103))) == [(1, 1), (1, 2)]
+    with pytest.raises(StorageError):
+        places(copied(known), of_batches(1, 1))
+
+
 def test_a_piece_of_a_partition_is_its_offsets_in_one_batch_in_order(files: LandedFiles) -> None:
     assert places(files, of_partition(1, 1, P0, OffsetRange(101, 103))) == [(1, 1), (1, 2)]
     assert places(files, of_partition(2, 2, P0, OffsetRange(0, 10_000))) == [(2, 0), (2, 1), (2, 2)]
