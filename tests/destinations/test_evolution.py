@@ -189,7 +189,7 @@ def test_table_that_is_there_says_what_its_columns_are(target: Target, new_story
     assert columns["need"] == ("long not null" if requires else "long")
 
 
-@pytest.mark.parametrize("kind", ["int", "decimal(12,0) not null"])
+@pytest.mark.parametrize("kind", [pytest.param("int", marks=pytest.mark.slow), "decimal(12,0) not null"])
 @on_targets("append", "upsert_delete", always="upsert_delete")
 def test_table_that_is_there_says_what_its_key_is(target: Target, kind: str, new_story: MakeStory) -> None:
     """It is narrower, or wider, than the keys of records are taken for."""

@@ -36,7 +36,7 @@ def story(new_story: MakeStory) -> Story:
 every_unfit_kind = pytest.mark.parametrize(
     "kind", [pytest.param(kind, id=kind.name) for kind in KINDS.values() if kind.unrepresentable]
 )
-on_workers = on_targets(can="rows_on_workers", always="append upsert_delete")
+on_workers = on_targets(can="rows_on_workers", always="upsert_delete")
 
 
 @on_workers

@@ -35,7 +35,7 @@ def names(table: TableUnderTest) -> str:
     return table.engine.flow.name
 
 
-@on_targets(always="append upsert_delete")
+@on_targets(always="upsert_delete")
 def test_second_pipeline_is_refused_before_it_writes_anything(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge_some(2)
@@ -54,7 +54,7 @@ def test_second_pipeline_is_refused_before_it_writes_anything(target: Target, st
     assert table.rows() == model.expected(story.records, target.mode)
 
 
-@on_targets(always="append upsert_delete")
+@on_targets(always="append")
 def test_of_two_pipelines_that_begin_together_one_is_refused(target: Target, story: Story) -> None:
     table = story.table(target)
     other = as_another_pipeline(table)
@@ -70,7 +70,7 @@ def test_of_two_pipelines_that_begin_together_one_is_refused(target: Target, sto
     assert table.rows() == model.expected(story.records, target.mode)
 
 
-@on_targets(always="append upsert_delete")
+@on_targets(always="append")
 def test_renamed_pipeline_goes_on_where_it_ended(target: Target, story: Story, batchmerge: Command) -> None:
     table = story.table(target)
     table.merge()

@@ -58,7 +58,7 @@ def _in_background(arguments: str, log: Path) -> Iterator[psutil.Process]:
                 one.kill()
 
 
-@pytest.mark.parametrize("way", ["INT", "down"])
+@pytest.mark.parametrize("way", ["INT", pytest.param("down", marks=pytest.mark.slow)])
 def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) -> None:
     port, log = free_port(()), tmp_path / "log"
 

@@ -300,7 +300,7 @@ def test_the_run_of_a_daemon_waits_for_a_live_one_asleep(
             assert waiting.wait(PATIENCE) == 0, log.read_text()
 
 
-@pytest.mark.parametrize("hangs", [False, True])
+@pytest.mark.parametrize("hangs", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_person_ends_a_run_even_one_that_hangs(
     hangs: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
