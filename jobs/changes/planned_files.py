@@ -55,18 +55,14 @@ class PlannedFiles:
         landed: LandedFiles,
         batches: Sequence[LandedBatch],
         paths: Iterable[tuple[str, ...]] | None = None,
-        table: Table | None = None,
     ) -> PlannedFiles:
         """Plans the files of adjoining batches.
-
-        Args:
-            table: of the landed rows, where it is loaded already.
 
         Raises:
             StorageError, Unavailable: the manifests cannot be read.
         """
         with catalog_errors(landed.identifier):
-            table = table or landed.table()
+            table = landed.table()
             schemas = {s.snapshot_id: s.schema_id for s in table.metadata.snapshots}
             if {schemas.get(b.snapshot_id) for b in batches} != {schemas.get(landed.snapshot)}:
                 return cls(landed, None)

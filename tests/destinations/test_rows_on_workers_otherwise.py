@@ -16,7 +16,6 @@ from tests.kit.received import ROWS, check_no_rows, incompressible, received
 from tests.kit.records import COLUMNS, Record
 from tests.kit.story import Story, TableUnderTest, Target, on_targets, targets
 
-TARGETS = targets("append", "upsert_delete", can="rows_on_workers")
 on_workers = on_targets("append", "upsert_delete", can="rows_on_workers", always="upsert_delete")
 FAILS = "select id, name, op, if(id = 7, cast(raise_error('no') as bigint), amount) as amount from records"
 EAGER = {"compaction": {"min_input_files": 2}, "manifests": {"min_count": 2}, "landed": {"keep_days": 1e-6}}
@@ -70,7 +69,7 @@ def merge_and_replay(table: TableUnderTest) -> None:
 
 
 def a_table_of_each_kind(story: Story) -> list[TableUnderTest]:
-    return [story.table(target) for target in TARGETS if target.mode == "upsert_delete" and runnable(target.kind)]
+    return [story.table(target) for target in targets("upsert_delete", can="rows_on_workers") if runnable(target.kind)]
 
 
 def test_what_is_read_from_kafka_again_brings_no_rows_here(new_story: MakeStory) -> None:

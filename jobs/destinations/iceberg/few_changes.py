@@ -29,7 +29,7 @@ def few_changes(
     operations = CHANGES if wanted.mode == "upsert_delete" else ROWS
     taken = LandedFiles.up_to(batches[-1], landed).taking(operations, wanted.route)
     paths = [*(c.path for c in wanted.columns), *([(UNCHANGED.name,)] if may_keep else [])]
-    files = PlannedFiles.of(taken, batches, paths, landed.catalog.require(landed.identifier))
+    files = PlannedFiles.of(taken, batches, paths)
     if files.bytes is None:
         return None
     shares = max(1, ceil(count / _SHARE_CHANGES), ceil(files.bytes / _SHARE_BYTES))
