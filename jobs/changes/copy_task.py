@@ -80,16 +80,16 @@ def copy(
         one_task: does what takes a single task.
     """
     columns = {column.name: column.path for column in wanted.columns}
-    task, files = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, 1), landed.files
-    for text in one_task(session, task) if len(files or ()) <= 1 else _by_many(session, one_task, task):
+    task = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, 1)
+    for text in one_task(session, task) if landed.most_shares == 1 else _by_many(session, one_task, task):
         append.add(json.loads(text))
     return append.rows
 
 
 def _by_many(session: Callable[[], SparkSession], one_task: OneTask, task: CopyTask) -> list[str]:
-    """As many tasks as run at a time, and no more than there are files."""
+    """As many tasks as run at a time, and no more than find something to copy."""
     one_task.is_not_enough()
     from resources.spark import parallelism
 
-    shares = min(len(task.landed.files or ()), parallelism(session()))
+    shares = min(task.landed.most_shares, parallelism(session()))
     return task_reports(numbered(session(), shares), replace(task, shares=shares))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +30,7 @@ class LandedFile:
     Attributes:
         size: in bytes.
         groups: how many row groups it has.
+        group: only this one of them is meant; None: all.
     """
 
     path: str
@@ -37,6 +38,7 @@ class LandedFile:
     size: int
     groups: int
     bounds: Bounds
+    group: int | None = None
 
     @classmethod
     def of(cls, file: DataFile, schema: Schema) -> LandedFile:
@@ -48,24 +50,22 @@ class LandedFile:
         """Where its first row stands."""
         return tuple(bound[0] if bound else 0 for bound in (self.bounds[0], self.bounds[3]))  # type: ignore[return-value]
 
+    def portions(self, rows: int) -> list[LandedFile]:
+        """Its row groups, of a file with more than so many rows; of others the file itself."""
+        if self.rows <= rows or self.groups <= 1 or self.group is not None:
+            return [self]
+        return [replace(self, rows=self.rows // self.groups, group=n) for n in range(self.groups)]
+
     def may_hold(self, first: int, last: int, part: Ranges | None) -> bool:
         """Whether it may hold rows of these batches; with `part` only rows of these offsets count."""
         return _may_hold(self.bounds, first, last, part)
 
-    def read(
-        self,
-        storage: FileIO,
-        columns: Sequence[str],
-        first: int,
-        last: int,
-        part: Ranges | None,
-        group: int | None = None,
-    ) -> pa.Table:
-        """Its rows, or those of one row group; row groups that hold none of the wanted ones are left out."""
+    def read(self, storage: FileIO, columns: Sequence[str], first: int, last: int, part: Ranges | None) -> pa.Table:
+        """Its rows; row groups that hold none of the wanted ones are left out."""
         with storage.new_input(self.path).open() as source, pq.ParquetFile(source, read_dictionary=_FEW) as file:
             names = set(file.schema_arrow.names)
             present = [column for column in columns if column.partition(".")[0] in names]
-            groups = range(file.num_row_groups) if group is None else [group]
+            groups = range(file.num_row_groups) if self.group is None else [self.group]
             if len(groups) > 1:
                 groups = [n for n in groups if _may_hold(_bounds_of_group(file, n), first, last, part)]
             return file.read_row_groups(list(groups), columns=present, use_threads=False)

@@ -5,9 +5,11 @@ Only of changes that are ordered by batch and position, each as it was read firs
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +17,11 @@ from jobs.changes.files import LandedSlice
 from jobs.changes.key_shares import share_of_each
 from jobs.changes.planned_files import PlannedFiles
 from jobs.spec.columns import RowColumn
+
+# So many files are opened for each share: to decode them again costs less than to send their rows.
+_OPENED_BY_EACH = 100
+# Where a change stands, beside the columns of its row.
+_BATCH, _PLACE = "__batch", "__place"
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class LastChanges:
     Attributes:
         columns: of the table's rows.
         may_keep: changes may leave columns as they were.
-        shares: into so many parts they are read, by key.
+        shares: into so many parts they are merged, by key.
     """
 
     files: PlannedFiles
@@ -34,27 +41,57 @@ class LastChanges:
     may_keep: bool
     shares: int = 1
 
-    def read(self, share: int) -> pa.Table | None:
-        """A row for each key of a share: the columns, and ``__op``. None where a change leaves columns as they were.
+    def read(self) -> pa.Table | None:
+        """A row for each key: the columns, and ``__op``. None where a change leaves columns as they were.
 
         Raises:
             StorageError, Unavailable: the files cannot be read.
         """
-        landed = self.files.read(self.first, self.last) if self.shares == 1 else self._part(share)
+        landed = self.files.read(self.first, self.last)
         if self.may_keep and "kept" in landed.columns and _some_keep(landed):
             return None
-        rows = pa.table({c.name: landed.at(c.path) for c in self.columns} | {"__op": landed.plain(("op",))})
-        return rows.take(last_of_each([rows[c.name] for c in self.columns if c.is_key]))
+        return self.last_of([self._rows(landed)])
 
-    def _part(self, share: int) -> LandedSlice:
-        """Piece by piece, so that what a task holds does not follow the number of all changes."""
-        keys = [c.path for c in self.columns if c.is_key]
-        pieces = self.files.in_pieces(self.first, self.last)
-        parts = (
-            piece.filter(pa.array(share_of_each([piece.at(path) for path in keys], self.shares) == share))
-            for piece in pieces
-        )
-        return LandedSlice.joined(parts).in_order()
+    def read_share(self, share: int) -> pa.Table:
+        """The same of one share of the keys. Raises as `read` does."""
+        return self.last_of(rows.filter(pa.array(shares == share)) for rows, shares in self._pieces(0, 1))
+
+    @property
+    def readers(self) -> int:
+        """So many read the changes for all shares beside each other; 0: each share is read by itself."""
+        return self.files.most_shares if len(self.files.files or ()) > _OPENED_BY_EACH else 0
+
+    def parted(self, reader: int, of: int) -> Iterator[tuple[int, pa.Table]]:
+        """What one of so many readers finds, each piece with the share that it belongs to. Raises as `read` does."""
+        for rows, shares in self._pieces(reader, of):
+            by_share = rows.take(pa.array(np.argsort(shares, kind="stable")))
+            ends = np.cumsum(np.bincount(shares, minlength=self.shares)).tolist()
+            for share, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+                if end > start:
+                    yield share, by_share.slice(start, end - start)
+
+    def last_of(self, parts: Iterable[pa.Table]) -> pa.Table:
+        """Of all changes of a share's keys the last one of each, as `read` gives them."""
+        rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
+        order = np.lexsort((rows[_PLACE].to_numpy(), rows[_BATCH].to_numpy()))
+        rows = rows.drop_columns([_BATCH, _PLACE])
+        last = last_of_each([rows[name].take(pa.array(order)) for name in self._keys])
+        return rows.take(pa.array(order[last.to_numpy()]))
+
+    @property
+    def _keys(self) -> list[str]:
+        return [c.name for c in self.columns if c.is_key]
+
+    def _pieces(self, reader: int, of: int) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
+        """Changes with the share of each, so many at a time that what a task holds does not follow their number."""
+        for piece in self.files.share(reader, of).in_pieces(self.first, self.last):
+            rows = self._rows(piece)
+            yield rows, share_of_each([rows[name].combine_chunks() for name in self._keys], self.shares)
+
+    def _rows(self, landed: LandedSlice) -> pa.Table:
+        own = {"__op": ("op",), _BATCH: ("batchNumber",), _PLACE: ("i",)}
+        paths = {c.name: c.path for c in self.columns} | own
+        return pa.table({name: landed.plain(path) for name, path in paths.items()})
 
 
 def _some_keep(landed: LandedSlice) -> bool:

@@ -102,24 +102,29 @@ class PlannedFiles:
         if self.files is None:
             yield from (self.landed.read(of_batches(number, number)) for number in range(first, last + 1))
             return
-        for files in _groups_of_small([file for file in self.files if file.may_hold(first, last, None)]):
-            # A large file comes alone.
-            for group in range(files[0].groups) if files[0].rows > _PIECE_ROWS else [None]:
-                yield self._chosen(self._read(files, first, last, None, group), first, last, None)
+        for files in _groups_of_small([one for one in self._portions if one.may_hold(first, last, None)]):
+            yield self._chosen(self._read(files, first, last, None), first, last, None)
 
     def share(self, number: int, of: int) -> PlannedFiles:
         """A part of the files: together the parts are all of them. What is read through Iceberg is not parted."""
         if self.files is None:
             return self if number == 0 else replace(self, files=())
-        return replace(self, files=self.files[number::of])
+        return replace(self, files=self._portions[number::of])
 
-    def _read(
-        self, files: Sequence[LandedFile], first: int, last: int, part: Ranges | None, group: int | None = None
-    ) -> pa.Table:
+    @property
+    def most_shares(self) -> int:
+        """Of more some would be empty."""
+        return max(1, len(self._portions))
+
+    @property
+    def _portions(self) -> tuple[LandedFile, ...]:
+        return tuple(portion for file in self.files or () for portion in file.portions(_PIECE_ROWS))
+
+    def _read(self, files: Sequence[LandedFile], first: int, last: int, part: Ranges | None) -> pa.Table:
         columns = self._columns(part)
         with catalog_errors(self.landed.identifier), ThreadPoolExecutor(_THREADS) as threads:
             storage = self.landed.storage
-            read = threads.map(lambda file: file.read(storage, columns, first, last, part, group), files)
+            read = threads.map(lambda file: file.read(storage, columns, first, last, part), files)
             return pa.concat_tables(read, promote_options="permissive")
 
     def _chosen(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> LandedSlice:

@@ -1,11 +1,11 @@
-"""A merge in one Spark task or a few: each reads its share of the keys, finds the rows that they replace, and writes.
+"""A merge in one Spark task or a few: each has its share of the keys, finds the rows that they replace, and writes.
 
 Spark's own planning of a small merge costs ten times as much as its work; of a larger one its rows in the JVM do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol
@@ -29,16 +29,28 @@ class FewChanges(Protocol):
 
     @property
     def shares(self) -> int:
-        """Into so many parts they are read, by key."""
+        """Into so many parts they are merged, by key."""
 
-    def read(self, share: int) -> pa.Table | None:
-        """A row for each key of a share: the table's columns, and ``__op``. None where they need more than
-        themselves."""
+    def read(self) -> pa.Table | None:
+        """A row for each key: the table's columns, and ``__op``. None where they need more than themselves."""
+
+    def read_share(self, share: int) -> pa.Table:
+        """The same of one of several shares."""
+
+    @property
+    def readers(self) -> int:
+        """So many read them beside each other for all shares; 0: each share is read by itself."""
+
+    def parted(self, reader: int, of: int) -> Iterator[tuple[int, pa.Table]]:
+        """What one of so many readers finds, each piece with the share that it belongs to."""
+
+    def last_of(self, parts: Iterable[pa.Table]) -> pa.Table:
+        """What the readers found for a share, as `read_share` gives it."""
 
 
 @dataclass(frozen=True)
 class FewChangesTask:
-    """The function of the only task: number 0 in, one report out; none where it leaves the changes to Spark SQL.
+    """The function of the only task: one report out; none where it leaves the changes to Spark SQL.
 
     Attributes:
         keys: names of the key's columns.
@@ -52,9 +64,10 @@ class FewChangesTask:
     write: RowDeltaTask
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for share in numbers(batches):
-            rows = self.rows(share)
-            if rows is not None:
+        for _ in numbers(batches):
+            with catalog_errors(self.write.where):
+                changes = self.changes.read()
+            if changes is not None and (rows := self.placed(changes)) is not None:
                 yield from self.write(rows.to_batches())
 
     @property
@@ -62,12 +75,9 @@ class FewChangesTask:
         """Whether the table is too large to be looked through by each of several tasks."""
         return sum(file.rows for file, _ in self.search.files) > _MOST_ROWS
 
-    def rows(self, share: int) -> pa.Table | None:
-        """The changes of a share with the places of the rows that they replace; None: Spark SQL has to find them."""
+    def placed(self, changes: pa.Table) -> pa.Table | None:
+        """The changes with the places of the rows that they replace; None: Spark SQL has to find them."""
         with catalog_errors(self.write.where):
-            changes = self.changes.read(share)
-            if changes is None:
-                return None
             scan = self.search.scan_for(changes.select(self.keys))
             if sum(file.rows for file in scan.files) > _MOST_ROWS:
                 return None

@@ -1,7 +1,8 @@
 """A merge in several Spark tasks: each writes the new rows of its share of the keys, then the deletes are written.
 
-A data file has one file of deletes, and any share may take rows from it: so what the shares take from a data file comes
-to one task. Only places travel, no rows.
+Each reads the changes of its share itself. Where they are in many small files others read these, each once, and send
+it what it needs, as the bytes of Arrow tables. A data file has one file of deletes, and any share may take rows from
+it: so what the shares take from a data file comes to one task. Only places travel there, no rows.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import pyarrow as pa
 
 from jobs.iceberg.few_changes_task import FewChangesTask
 from jobs.iceberg.row_delta_task import Gone, RowDeltaReport, RowDeltaTask
-from jobs.spark_tasks import Batches, in_tasks, numbered, numbers, report_row, task_reports
+from jobs.spark_tasks import Batches, in_tasks, numbered, numbers, report_row, task_numbers, task_reports
 from resources.errors import InvariantBroken
+from resources.iceberg_errors import catalog_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# What readers find for a share, named by a number of its task.
+_PART = pa.schema([("share", pa.int64()), ("rows", pa.binary())])
 # What a share gives: its report, or the places that go from one data file, as 64-bit numbers.
 _SHARE = pa.schema([("report", pa.string()), ("file", pa.string()), ("positions", pa.binary())])
 
@@ -29,28 +33,65 @@ def write_in_shares(spark: SparkSession, task: FewChangesTask) -> RowDeltaReport
     """Has Spark's tasks write the changes of all shares."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    shares = numbered(spark, task.changes.shares).mapInArrow(in_tasks(NewRowsTask(task)), from_arrow_schema(_SHARE))
-    return RowDeltaReport.sum_of(task_reports(shares.repartition("file"), DeletesTask(task.write)))
+    from resources.spark import parallelism
+
+    shares, readers = task.changes.shares, task.changes.readers
+    given = numbered(spark, shares)
+    if readers:
+        readers = min(readers, parallelism(spark))
+        read = PartsTask(task, readers, tuple(task_numbers(shares)))
+        parts = numbered(spark, readers).mapInArrow(in_tasks(read), from_arrow_schema(_PART))
+        given = parts.repartition(shares, "share")
+    written = given.mapInArrow(in_tasks(NewRowsTask(task)), from_arrow_schema(_SHARE))
+    return RowDeltaReport.sum_of(task_reports(written.repartition("file"), DeletesTask(task.write)))
+
+
+@dataclass(frozen=True)
+class PartsTask:
+    """The function of a task: numbers of readers in, what they find for each share out.
+
+    Attributes:
+        readers: how many there are.
+        shares: the number that sends rows to the task of each share.
+    """
+
+    task: FewChangesTask
+    readers: int
+    shares: tuple[int, ...]
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for reader in numbers(batches):
+            with catalog_errors(self.task.write.where):
+                for share, rows in self.task.changes.parted(reader, self.readers):
+                    yield pa.RecordBatch.from_pydict({"share": [self.shares[share]], "rows": [_sent(rows)]}, _PART)
 
 
 @dataclass(frozen=True)
 class NewRowsTask:
-    """The function of a task: numbers of shares in. Run again, it gives the same places, and the report of other files:
-    one of them counts, since a report is one row."""
+    """The function of a task: the number of its share in, or what readers have found for it. Run again, it gives the
+    same places, and the report of other files: one of them counts, since a report is one row."""
 
     task: FewChangesTask
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for share in numbers(batches):
-            rows = self.task.rows(share)
-            if rows is None:
-                raise InvariantBroken(
-                    "changes of several shares need more than themselves", where=self.task.write.where
-                )
-            report, gone = self.task.write.write_rows(rows.to_batches())
-            yield _rows([report.to_text()], [None], [None])
-            for file, positions in gone.items():
-                yield _rows([None], [file], [np.concatenate(positions).tobytes()])
+        with catalog_errors(self.task.write.where):
+            changes = self._changes(batches)
+        if changes is None:
+            return
+        if (rows := self.task.placed(changes)) is None:
+            raise InvariantBroken("changes of several shares need more than themselves", where=self.task.write.where)
+        report, gone = self.task.write.write_rows(rows.to_batches())
+        yield _rows([report.to_text()], [None], [None])
+        for file, positions in gone.items():
+            yield _rows([None], [file], [np.concatenate(positions).tobytes()])
+
+    def _changes(self, batches: Batches) -> pa.Table | None:
+        """None where there are none."""
+        if not self.task.changes.readers:
+            (share,) = numbers(batches)
+            return self.task.changes.read_share(share)
+        parts = [_received(rows) for batch in batches for rows in batch.column("rows")]
+        return self.task.changes.last_of(parts) if parts else None
 
 
 @dataclass(frozen=True)
@@ -70,6 +111,18 @@ class DeletesTask:
         written = RowDeltaReport.sum_of(reports)
         deletes = [*written.deletes, *self.write.write_deletes(gone)]
         yield report_row(RowDeltaReport(written.effect, written.files, deletes).to_text())
+
+
+def _sent(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    sent: bytes = sink.getvalue().to_pybytes()
+    return sent
+
+
+def _received(rows: pa.BinaryScalar) -> pa.Table:
+    return pa.ipc.open_stream(rows.as_buffer()).read_all()
 
 
 def _rows(reports: list[str | None], files: list[str | None], positions: list[bytes | None]) -> pa.RecordBatch:

@@ -102,9 +102,11 @@ def test_merge_runs_again_on_another_writer(
     assert one.read("upsert_delete") == [(1, "a", 1.0), (99, "ours", 1.0)], "their row was there when ours was merged"
 
 
+@pytest.mark.parametrize("opened", [100, 0], ids=["few files", "many files"])
 def test_several_tasks_merge_a_share_of_the_keys_each(
-    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, opened: int
 ) -> None:
+    monkeypatch.setattr("jobs.changes.last_changes._OPENED_BY_EACH", opened)
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", 15)
     monkeypatch.setattr("jobs.destinations.iceberg.merge.Changes._written_by_all", None)
     one, model, dice = engine("upsert_delete"), dict[int, str](), random.Random(3)

@@ -157,7 +157,7 @@ class SentRows:
         return numbered(spark, tasks), read
 
     def _tasks(self, files: PlannedFiles, flush: Flush) -> int:
-        return max(1, min(parallelism(self.context.spark), len(files.files or ()), 1 + flush.rows // _WORTH_A_TASK))
+        return max(1, min(parallelism(self.context.spark), files.most_shares, 1 + flush.rows // _WORTH_A_TASK))
 
     @property
     def _rows_file(self) -> RowsFile:

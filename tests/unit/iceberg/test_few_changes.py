@@ -24,7 +24,7 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.iceberg.few_changes_task import FewChangesTask, with_places
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.key_scan import FILE, POSITION, Keys
-from jobs.iceberg.key_shares_task import DeletesTask, NewRowsTask
+from jobs.iceberg.key_shares_task import DeletesTask, NewRowsTask, PartsTask
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import RowDeltaReport, RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema
@@ -153,13 +153,22 @@ def task_of(
 
 
 def told_by(task: FewChangesTask) -> Iterator[pa.RecordBatch]:
-    """What the tasks of a merge report. The first of several runs twice: what it sent at first is lost."""
+    """What the tasks of a merge report. The first of several shares runs twice: what it sent at first is lost."""
     if task.changes.shares == 1:
         yield from task(numbers(1))
         return
     first, last = NewRowsTask(task), DeletesTask(task.write)
-    list(first(numbers(1)))
-    yield from last([batch for n in range(task.changes.shares) for batch in first(number(n))])
+    given = [sent_to(task, share) if task.changes.readers else number(share) for share in range(task.changes.shares)]
+    list(first(given[0]))
+    yield from last([batch for one in given for batch in first(one)])
+
+
+def sent_to(task: FewChangesTask, share: int) -> list[pa.RecordBatch]:
+    """What the readers find for a share."""
+    readers = task.changes.readers
+    read = PartsTask(task, readers, tuple(range(task.changes.shares)))
+    found = [part for reader in range(readers) for part in read(number(reader))]
+    return [part for part in found if part["share"][0].as_py() == share]
 
 
 def number(n: int) -> list[pa.RecordBatch]:
@@ -174,12 +183,13 @@ def numbers(count: int) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pydict({"id": list(range(count))})]
 
 
-@pytest.mark.parametrize("share", [1000, 5])
+@pytest.mark.parametrize(("share", "opened"), [(1000, 0), (5, 100), (5, 0)])
 @pytest.mark.parametrize("layout", [{}, {"partition_by": ["bucket(3, id)"]}], ids=str)
 def test_many_batches_leave_what_they_say_in_few_files(
-    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any], share: int
+    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any], share: int, opened: int
 ) -> None:
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", share)
+    monkeypatch.setattr("jobs.changes.last_changes._OPENED_BY_EACH", opened)
     monkeypatch.setattr("jobs.iceberg.folding._FILES_PER_FOLD", 4)
     dice, model, folds, dropped = random.Random(5), dict[int, str](), 0, 0
     landing, destination, schema = flow(lake, **layout)
