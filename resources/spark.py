@@ -66,6 +66,9 @@ _ALWAYS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     # Required columns are checked by the decoder, record by record; Spark would only see that they could be null.
     "spark.sql.iceberg.check-nullability": "false",
+    # The server keeps what a plan was resolved to under the plan's number, and each process counts from 0: the next run
+    # in the session would read the views, and the states of tables, of the one before.
+    "spark.connect.session.planCache.enabled": "false",
 }
 
 

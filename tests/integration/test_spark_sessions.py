@@ -4,6 +4,7 @@ our modules from jobs/spark_daemon.py."""
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -45,6 +46,28 @@ def test_one_python_daemon_serves_all_sessions(connections: Connections) -> None
     first, second = _daemons(connections, "shared/first"), _daemons(connections, "shared/second")
     assert first == second
     assert [loaded for _, loaded in first] == [True]
+
+
+_SECOND = """
+import sys
+from pyspark.sql import functions as F
+from resources.connections import SparkConnection
+from resources.spark import open_session
+spark = open_session(SparkConnection(kind="spark", remote=sys.argv[1]), "again/table", {})
+spark.catalog.dropTempView("seen")
+spark.range(int(sys.argv[2])).createOrReplaceTempView("seen")
+print(spark.table("seen").withColumn("one", F.lit(1)).count())
+"""
+
+
+def test_a_run_reads_its_own_view_and_not_that_of_the_run_before(connections: Connections) -> None:
+    """Each process counts its plans from 0, and Spark's server remembers what plans of a session were resolved to."""
+    remote = connections.get("spark", SparkConnection).remote
+    assert remote
+    for rows in ("3", "5"):
+        command = [sys.executable, "-c", _SECOND, remote, rows]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert found.stdout == f"{rows}\n", found.stderr
 
 
 def test_a_small_batch_does_not_wait_for_another_pipelines_giant_one(connections: Connections, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,7 +110,8 @@ class Log:
 
     def check(self, why: object) -> None:
         for target in self.tables:
-            assert self.rows(target) == self.expected(self.records, target.mode), (why, str(target))
+            found, wanted = (Counter(rows) for rows in (self.rows(target), self.expected(self.records, target.mode)))
+            assert found == wanted, (why, str(target), f"missing {wanted - found}, too many {found - wanted}")
 
     def rows(self, target: Target) -> list[Row]:
         found = target.kind.rows(self.connections, self.table(target))
