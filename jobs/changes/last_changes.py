@@ -18,8 +18,6 @@ from jobs.changes.key_shares import share_of_each
 from jobs.changes.planned_files import PlannedFiles
 from jobs.spec.columns import RowColumn
 
-# So many files are opened for each share: to decode them again costs less than to send their rows.
-_OPENED_BY_EACH = 100
 # Where a change stands, beside the columns of its row.
 _BATCH, _PLACE = "__batch", "__place"
 
@@ -32,6 +30,7 @@ class LastChanges:
         columns: of the table's rows.
         may_keep: changes may leave columns as they were.
         shares: into so many parts they are merged, by key.
+        readers: so many read the changes for all shares beside each other; 0: each share is read by itself.
     """
 
     files: PlannedFiles
@@ -40,6 +39,7 @@ class LastChanges:
     columns: tuple[RowColumn, ...]
     may_keep: bool
     shares: int = 1
+    readers: int = 0
 
     def read(self) -> pa.Table | None:
         """A row for each key: the columns, and ``__op``. None where a change leaves columns as they were.
@@ -55,11 +55,6 @@ class LastChanges:
     def read_share(self, share: int) -> pa.Table:
         """The same of one share of the keys. Raises as `read` does."""
         return self.last_of(rows.filter(pa.array(shares == share)) for rows, shares in self._pieces(0, 1))
-
-    @property
-    def readers(self) -> int:
-        """So many read the changes for all shares beside each other; 0: each share is read by itself."""
-        return self.files.most_shares if len(self.files.files or ()) > _OPENED_BY_EACH else 0
 
     def parted(self, reader: int, of: int) -> Iterator[tuple[int, pa.Table]]:
         """What one of so many readers finds, each piece with the share that it belongs to. Raises as `read` does."""

@@ -106,7 +106,7 @@ def test_merge_runs_again_on_another_writer(
 def test_several_tasks_merge_a_share_of_the_keys_each(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, opened: int
 ) -> None:
-    monkeypatch.setattr("jobs.changes.last_changes._OPENED_BY_EACH", opened)
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._OPENED_BY_EACH", opened)
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", 15)
     monkeypatch.setattr("jobs.destinations.iceberg.merge.Changes._written_by_all", None)
     one, model, dice = engine("upsert_delete"), dict[int, str](), random.Random(3)

@@ -13,8 +13,11 @@ from jobs.changes.last_changes import LastChanges
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 
-# So many landed rows at most for a share, in so many bytes of files. Each task reads all files: so shares are few.
+# So many landed rows at most for a share, in so many bytes of files. A task may read all files: so shares are few.
 _SHARE_CHANGES, _SHARE_BYTES, _MOST_SHARES = 250_000, 32 << 20, 8
+
+# So many files are opened for each share: to decode them again costs less than to send their rows.
+_OPENED_BY_EACH = 100
 
 
 def few_changes(
@@ -36,4 +39,5 @@ def few_changes(
     # Whether changes keep columns is known when a task has read them: one that is alone has written nothing by then.
     if shares > (1 if may_keep else _MOST_SHARES):
         return None
-    return LastChanges(files, wanted.first, wanted.last, wanted.columns, may_keep, shares)
+    readers = files.most_shares if len(files.files or ()) > _OPENED_BY_EACH else 0
+    return LastChanges(files, wanted.first, wanted.last, wanted.columns, may_keep, shares, readers)

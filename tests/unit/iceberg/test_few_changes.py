@@ -189,7 +189,7 @@ def test_many_batches_leave_what_they_say_in_few_files(
     lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any], share: int, opened: int
 ) -> None:
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", share)
-    monkeypatch.setattr("jobs.changes.last_changes._OPENED_BY_EACH", opened)
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._OPENED_BY_EACH", opened)
     monkeypatch.setattr("jobs.iceberg.folding._FILES_PER_FOLD", 4)
     dice, model, folds, dropped = random.Random(5), dict[int, str](), 0, 0
     landing, destination, schema = flow(lake, **layout)
