@@ -18,9 +18,6 @@ from jobs.changes.key_shares import share_of_each
 from jobs.changes.planned_files import PlannedFiles
 from jobs.spec.columns import RowColumn
 
-# Where a change stands, beside the columns of its row.
-_BATCH, _PLACE = "__batch", "__place"
-
 
 @dataclass(frozen=True)
 class LastChanges:
@@ -50,43 +47,36 @@ class LastChanges:
         landed = self.files.read(self.first, self.last)
         if self.may_keep and "kept" in landed.columns and _some_keep(landed):
             return None
-        return self.last_of([self._rows(landed)])
+        return self._last(landed)
 
     def read_share(self, share: int) -> pa.Table:
         """The same of one share of the keys. Raises as `read` does."""
-        return self.last_of(rows.filter(pa.array(shares == share)) for rows, shares in self._pieces(0, 1))
+        own = (piece.filter(pa.array(shares == share)) for piece, shares in self._pieces(0, 1))
+        return self._last(LandedSlice.joined(own).in_order())
 
     def parted(self, reader: int, of: int) -> Iterator[tuple[int, pa.Table]]:
-        """What one of so many readers finds, each piece with the share that it belongs to. Raises as `read` does."""
-        for rows, shares in self._pieces(reader, of):
-            by_share = rows.take(pa.array(np.argsort(shares, kind="stable")))
+        """The landed rows that one of so many readers finds, with the share that they belong to. Raises as `read`
+        does."""
+        for piece, shares in self._pieces(reader, of):
+            by_share = pa.table(dict(piece.columns)).take(pa.array(np.argsort(shares, kind="stable")))
             ends = np.cumsum(np.bincount(shares, minlength=self.shares)).tolist()
             for share, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
                 if end > start:
                     yield share, by_share.slice(start, end - start)
 
     def last_of(self, parts: Iterable[pa.Table]) -> pa.Table:
-        """Of all changes of a share's keys the last one of each, as `read` gives them."""
-        rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
-        order = np.lexsort((rows[_PLACE].to_numpy(), rows[_BATCH].to_numpy()))
-        rows = rows.drop_columns([_BATCH, _PLACE])
-        last = last_of_each([rows[name].take(pa.array(order)) for name in self._keys])
-        return rows.take(pa.array(order[last.to_numpy()]))
+        """What all readers found for a share, as `read_share` gives it."""
+        return self._last(LandedSlice.joined(map(LandedSlice.of, parts)).in_order())
 
-    @property
-    def _keys(self) -> list[str]:
-        return [c.name for c in self.columns if c.is_key]
-
-    def _pieces(self, reader: int, of: int) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
+    def _pieces(self, reader: int, of: int) -> Iterator[tuple[LandedSlice, npt.NDArray[np.int64]]]:
         """Changes with the share of each, so many at a time that what a task holds does not follow their number."""
+        keys = [c.path for c in self.columns if c.is_key]
         for piece in self.files.share(reader, of).in_pieces(self.first, self.last):
-            rows = self._rows(piece)
-            yield rows, share_of_each([rows[name].combine_chunks() for name in self._keys], self.shares)
+            yield piece, share_of_each([piece.at(path) for path in keys], self.shares)
 
-    def _rows(self, landed: LandedSlice) -> pa.Table:
-        own = {"__op": ("op",), _BATCH: ("batchNumber",), _PLACE: ("i",)}
-        paths = {c.name: c.path for c in self.columns} | own
-        return pa.table({name: landed.plain(path) for name, path in paths.items()})
+    def _last(self, landed: LandedSlice) -> pa.Table:
+        rows = pa.table({c.name: landed.at(c.path) for c in self.columns} | {"__op": landed.plain(("op",))})
+        return rows.take(last_of_each([rows[c.name] for c in self.columns if c.is_key]))
 
 
 def _some_keep(landed: LandedSlice) -> bool:
