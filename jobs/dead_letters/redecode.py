@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from jobs.batch import Batch, CommittedState
 from jobs.changes.columns import ERROR, UNCHANGED
 from jobs.dead_letters.dead_letter import DeadLetter
+from jobs.dead_letters.moved_rows import EARLIER, MovedRows
 from jobs.dead_letters.transform_failures import transform_failures
 from jobs.decode.base import DecodeError
 from jobs.iceberg.rows import with_all_columns
@@ -158,17 +159,30 @@ def relanded(spark: SparkSession, dead_letters: DataFrame, batch: Batch, columns
 
 @dataclass(frozen=True)
 class Redecoder:
-    """Turns Arrow batches of dead letters into the rows that they are now, good or bad."""
+    """Turns Arrow batches of dead letters into the rows that they are now, good or bad.
+
+    Attributes:
+        moved: reads those whose values of before are known; None: there are none.
+    """
 
     reader: RecordReader
     names: tuple[str, ...]
+    moved: MovedRows | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield self.read(batch)
+            others = batch
+            if self.moved and EARLIER in batch.schema.names:
+                known = pc.is_valid(batch.column(EARLIER))
+                yield self._rows(batch.filter(known), self.moved.read)
+                others = batch.filter(pc.invert(known))
+            yield self.read(others)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        shaped = replace(self.reader, left_out=_LEFT_OUT).read(batch)
+        return self._rows(batch, replace(self.reader, left_out=_LEFT_OUT).read)
+
+    def _rows(self, batch: pa.RecordBatch, read: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.RecordBatch:
+        shaped = read(batch)
         error = shaped.column("error")
         known = {
             "batchNumber": batch.column("batch"),
@@ -198,11 +212,14 @@ def _shaped(
     pipeline: Pipeline, dead_letters: DataFrame, batch: Batch, schema: pa.Schema, names: NameRule | None
 ) -> DataFrame:
     schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, dead_letters)
-    reader = record_reader(pipeline.spec, batch, schema, schemas, {}, names)
+    reader, of_moved = (
+        record_reader(pipeline.spec, batch, schema, schemas, {}, names, moved) for moved in (False, True)
+    )
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
     columns = _columns(key, schema, names_unchanged=UNCHANGED.name in schema.names)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)
-    read, resolved = in_tasks(Redecoder(reader, tuple(columns.names))), pipeline.spec.source.resolved
+    read = in_tasks(Redecoder(reader, tuple(columns.names), MovedRows(replace(of_moved, left_out=_LEFT_OUT))))
+    resolved = pipeline.spec.source.resolved
     if resolved is None:
         return dead_letters.mapInArrow(read, kind)
 

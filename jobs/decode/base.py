@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 
-Kind = Literal["undecodable", "type", "range", "missing", "schema", "unknown"]
+Kind = Literal["undecodable", "type", "range", "missing", "schema", "unknown", "moved"]
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from jobs.schema.types import type_name
 
 OPERATION = "op"
 _ROW_OPS, _DELETE, TRUNCATE, _MESSAGE = ("c", "r", "u"), "d", "t", "m"
+# The kind of error of an insert that leaves values out: those of a row whose primary key was changed.
+MOVED = "moved"
 _DMS = {"load": "r", "insert": "c", "update": "u", "delete": "d", "truncate-table": "t"}
 
 
@@ -37,6 +39,7 @@ class EnvelopeRules:
     Attributes:
         unavailable: what becomes of a record whose value is the placeholder: `refuse` or `null`.
         may_stay: columns that an update leaves unchanged instead.
+        moved: an insert leaves them unchanged too: what they are is known from the old key (`jobs.dead_letters`).
     """
 
     kind: str
@@ -47,14 +50,16 @@ class EnvelopeRules:
     unavailable: str = "refuse"
     placeholder: Placeholder = field(default_factory=Placeholder)
     may_stay: frozenset[str] = frozenset()
+    moved: bool = False
     dialect: JsonDialect = field(default_factory=JsonDialect)
 
     def refusal(self, column: str) -> str:
         """Why a value that is left out makes a bad record: also where the column `may_stay`, in a new row."""
         what = f"column {column}: the change does not bring its value"
         if column in self.may_stay:
-            keyed = "where its primary key was changed, let Debezium send the row again (incremental snapshot)"
-            return f"{what}, and a new row has none to keep; {keyed}; REPLICA IDENTITY FULL sends all values"
+            keyed = "the primary key was changed, and the landed changes of the old key do not say it"
+            remedy = "let Debezium send the row again (incremental snapshot); REPLICA IDENTITY FULL sends all values"
+            return f"{what}: {keyed}; {remedy}"
         return f"{what}, and a key column or one that is `not null` keeps none" if self.may_stay else what
 
 
@@ -162,9 +167,10 @@ class Enveloped:
         if self._rules.unavailable != "null":
             # A new row keeps nothing: a changed primary key comes as one, and the value stands under the old key, whose
             # delete may be in another batch, or already merged.
-            may = pc.equal(operation, "u") if column.name in self._rules.may_stay else pa.scalar(False)
+            stays = column.name in self._rules.may_stay
+            may = pa.scalar(stays) if self._rules.moved else pc.and_(pc.equal(operation, "u"), stays)
             found.leave_unchanged_where(pc.and_(written, may), column.name)
-            error = DecodeError("missing", self._rules.refusal(column.name))
+            error = DecodeError(MOVED if stays else "missing", self._rules.refusal(column.name))
             found.refuse_where(pc.and_not(written, may), error)
         return pc.if_else(left_out, pa.scalar(None, column.type), values)
 

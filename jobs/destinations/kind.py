@@ -48,6 +48,7 @@ class Capabilities:
         asset_kinds: badges of the tables in Dagster, at most three (Dagster's limit).
         struct_keys: a struct may be a key column; compared part by part.
         keeps_unchanged_columns: a merge can leave single columns of a row as they were (modes upsert, upsert_delete).
+        finds_rows: Spark finds the rows of a few keys in a table at the cost of a scan (`TableReader.rows_of`).
         counts_keys_at_merge: `Destination.touched_duplicates` is cheap enough to be asked after every merge; otherwise
             only `verify` asks for duplicate keys.
         commits_together: `Destination.transaction` commits several tables of one connection at once.
@@ -72,6 +73,7 @@ class Capabilities:
     asset_kinds: frozenset[str]
     struct_keys: bool = False
     keeps_unchanged_columns: bool = False
+    finds_rows: bool = False
     counts_keys_at_merge: bool = False
     commits_together: bool = False
     refuses: bool = False

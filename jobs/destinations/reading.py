@@ -84,3 +84,11 @@ class TableReader(ABC):
         names = [c.name for c in self.values.columns]
         found = self.ask("some_rows", columns=names, limit=limit)
         yield spark.createDataFrame(pa.concat_tables(map(self.values.as_read, found)))
+
+    def rows_of(self, spark: SparkSession, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """The rows of a few keys, as the table has them; only of kinds that find them (`Capabilities.finds_rows`).
+
+        Args:
+            keys: the key columns, by their names in the table. columns: what is wanted besides the key.
+        """
+        raise NotImplementedError

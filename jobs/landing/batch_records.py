@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
-from jobs.changes.columns import UNCHANGED, landing_schema
+from jobs.changes.columns import UNCHANGED, landing_schema, names_unchanged_columns
 from jobs.decode.registered import Ids
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.new_tables import NameRule
@@ -96,7 +96,7 @@ class BatchRecords:
                 texts = task_reports(records, task)
                 require_topics(self.kafka, [self.batch])
                 return [TaskReport.from_text(text) for text in texts]
-            return self.reads(spark, WantedRead(self.kafka, self.batch, reads_headers(self.spec), task))
+            return self.reads(spark, WantedRead(self.kafka, self.batch, self._reads_headers, task))
 
         topics = {tp.topic for tp, offsets in self.batch.ranges.items() if len(offsets)}
         return self.registries.read(self.spec.source, topics, self.schema_ids, once)
@@ -120,8 +120,13 @@ class BatchRecords:
         }
         return same if self.places else {"batchNumber": pa.scalar(self.batch.number, pa.int64()), **same}
 
+    @property
+    def _reads_headers(self) -> bool:
+        # The insert of a changed key says in a header what the key was.
+        return reads_headers(self.spec) or names_unchanged_columns(self.spec)
+
     def _records(self, spark: SparkSession) -> DataFrame:
-        return kafka_records(spark, self.kafka, self.batch.ranges, reads_headers(self.spec))
+        return kafka_records(spark, self.kafka, self.batch.ranges, self._reads_headers)
 
     def _reader(self, schemas: Schemas) -> RecordReader:
         reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields, self.names)

@@ -38,6 +38,7 @@ def record_reader(
     schemas: Schemas | None = None,
     refused: Mapping[str, str] | None = None,
     names: NameRule | None = None,
+    moved: bool = False,
 ) -> RecordReader:
     """The function that Spark's workers apply to the batch's records.
 
@@ -47,10 +48,11 @@ def record_reader(
         refused: under `unknown_fields: add`, why fields could be no columns: records with these, and with any other
             that no column takes, are bad. None: such fields are reported, so that they can become columns.
         names: where records name tables, what becomes of new names.
+        moved: the values are known that a changed key leaves out (`jobs.dead_letters.moved_rows`).
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
     key_from_value, key_format = bool(key and key.source == "value"), _key_format(spec)
-    rules, watch = envelope_rules(spec), _watch(spec, refused)
+    rules, watch = envelope_rules(spec, moved), _watch(spec, refused)
     key_watch = Watch("refuse") if source.key and source.key.unknown_fields == "fail" else None
 
     def value_decoder(encoding: Encoding) -> Decoder:

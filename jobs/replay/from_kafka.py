@@ -34,7 +34,7 @@ from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition, total
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.replay.landed import check_coordinates
-from jobs.replay.revise import most_attempts, revising_batch
+from jobs.replay.revising_batch import most_attempts, revising_batch
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 
 _LOG = logging.getLogger("batchmerge")

@@ -12,13 +12,10 @@ from then on, and what it said before stays in the tables.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from jobs.batch import Batch, CommittedState, new_commit_id
 from jobs.merged import MergedBatches
-from jobs.offsets import OffsetRange
 from jobs.pipeline import Pipeline
 from jobs.protocol import merge, merge_together
 from resources.errors import BatchmergeError
@@ -35,26 +32,6 @@ class Applied:
 
     merged: Mapping[str, MergedBatches | None] = field(default_factory=dict)
     failed: Mapping[str, BatchmergeError] = field(default_factory=dict)
-
-
-def revising_batch(pipeline: Pipeline, committed: CommittedState, revises: int) -> Batch:
-    """The next batch, of records that are read once more.
-
-    Args:
-        revises: the first batch that they have to do with.
-    """
-    return Batch(
-        pipeline=pipeline.name,
-        number=committed.batch_number + 1,
-        commit_id=new_commit_id(),
-        previous_commit_id=committed.commit_id,
-        ranges={tp: OffsetRange(offset, offset) for tp, offset in sorted(committed.offsets.items())},
-        topic_ids=committed.topic_ids,
-        planned_at=int(time.time() * 1000),
-        spec_hash=pipeline.spec.meaning_hash,
-        leader_epochs=committed.leader_epochs,
-        revises=revises,
-    )
 
 
 def merge_tables(pipeline: Pipeline) -> Applied:
@@ -76,7 +53,3 @@ def combined(done: Iterable[Applied]) -> Applied:
     found = list(done)
     merged = {table: one for applied in found for table, one in applied.merged.items()}
     return Applied(merged, {table: problem for applied in found for table, problem in applied.failed.items()})
-
-
-def most_attempts(pipeline: Pipeline) -> int:
-    return max(table.max_commit_attempts for table in pipeline.spec.tables)

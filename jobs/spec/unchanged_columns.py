@@ -68,8 +68,12 @@ def unchanged_columns(spec: PipelineSpec) -> tuple[str, ...]:
     return tuple(f.name for f in fields if f.nullable and may_hold(f.type) and f.name not in others)
 
 
-def envelope_rules(spec: PipelineSpec) -> EnvelopeRules | None:
-    """The value's envelope for the decoder; None without one."""
+def envelope_rules(spec: PipelineSpec, moved: bool = False) -> EnvelopeRules | None:
+    """The value's envelope for the decoder; None without one.
+
+    Args:
+        moved: of rows with a changed key the values are known that the changes leave out.
+    """
     envelope = spec.source.value.envelope
     if envelope is None:
         return None
@@ -78,6 +82,7 @@ def envelope_rules(spec: PipelineSpec) -> EnvelopeRules | None:
         envelope.rules,
         unavailable="null" if wanted == "null" else "refuse",
         may_stay=frozenset(unchanged_columns(spec) if wanted == "keep" else ()),
+        moved=moved,
     )
 
 

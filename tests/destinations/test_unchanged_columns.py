@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs import protocol
+from jobs.dead_letters.listing import list_dead_letters
+from jobs.dead_letters.open_count import open_count
 from jobs.dead_letters.retry import retry
+from jobs.maintenance.run import maintain_landing
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.examples import few
-from tests.kit.left_out import COLUMNS, LEFT_OUT, as_told, change, random_left_out
+from tests.kit.left_out import COLUMNS, LEFT_OUT, as_told, change, moved, random_left_out
 from tests.kit.records import Record
 from tests.kit.story import Story, TableUnderTest, Target, on_targets
 
 DELETING = on_targets("upsert_delete", can="keeps_unchanged_columns")
+# What landing does is the same for every kind.
+FINDING = on_targets("upsert_delete", can="finds_rows")
 Rows = dict[int, dict[str, Any]]
 
 
-def debezium(new_story: MakeStory, partitions: int = 1, **envelope: object) -> Story:
+def debezium(
+    new_story: MakeStory, partitions: int = 1, maintenance: dict[str, Any] | None = None, **envelope: object
+) -> Story:
     value = {"format": "json", "envelope": {"kind": "debezium", **envelope}, "columns": COLUMNS}
-    return new_story(partitions, columns=COLUMNS, source={"value": value}, changes={"key": {"columns": ["id"]}})
+    more = {"maintenance": maintenance} if maintenance else {}
+    key = {"key": {"columns": ["id"]}}
+    return new_story(partitions, columns=COLUMNS, source={"value": value}, changes=key, **more)
 
 
 def enveloped(story: Story, **options: object) -> Story:
@@ -158,22 +169,106 @@ def test_pipeline_that_refused_such_changes_begins_to_keep_values(target: Target
     assert {key: (row["body"], row["n"]) for key, row in held(keeping).items()} == {1: ("one", 2), 2: ("two", 2)}
 
 
+ONE: dict[str, Any] = {"body": "one", "raw": "AQ==", "tags": ["t"]}
+
+
 @DELETING
-def test_changed_key_that_leaves_a_value_out_is_stale_until_it_is_sent(target: Target, new_story: MakeStory) -> None:
-    """The value stands under the old key; a later change of the new one leaves it out too."""
+@pytest.mark.parametrize("size", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 100))])
+def test_changed_key_takes_what_stood_under_the_old_one(size: int, target: Target, new_story: MakeStory) -> None:
+    """Wherever the log is cut, and twice in a row; the next change of the row leaves the values out too."""
+    story = debezium(new_story)
+    story.tell(change(1, "c", **ONE), change(1, "u", body="two"), *moved(1, 2), *moved(2, 3, tags=["u"]))
+    story.tell(change(3, "u", n=7), change(1, "c", body="new", n=8))
+    table = story.table(target)
+    pipeline = story.edited(batch={"max_records": size}).engine.pipeline
+    for _ in protocol.land(pipeline, 0):
+        table.merge()
+    table.merge()
+    assert held(table) == expected(story.records, target.mode)
+    assert held(table)[3] == {"id": 3, "body": "two", "raw": "AQ==", "tags": ["u"], "n": 7}
+    assert (table.stale(), table.verify().wrong, open_count(pipeline.intermediate)) == (0, [], 0)
+    assert table.replay(1, pipeline.intermediate.landed().batches[-1].number)
+    assert held(table) == expected(story.records, target.mode)
+
+
+@FINDING
+def test_changed_key_is_taken_by_the_next_run_where_one_died(target: Target, new_story: MakeStory) -> None:
     story = debezium(new_story)
     table = story.table(target)
+    story.tell(change(1, "c", **ONE), *moved(1, 2))
+    pipeline = story.engine.pipeline
+    pipeline.intermediate.prepare()
+    planned = protocol.plan(pipeline)
+    assert planned.batch
+    pipeline.intermediate.land(story.engine.spark, pipeline.kafka, planned.batch, None, planned.topics.stable, {})
+    table.merge()
+    assert (table.stale(), held(table)) == (1, {})
+    assert story.land() == []
+    table.merge()
+    assert (table.stale(), held(table)) == (0, {2: {"id": 2, **ONE, "n": 0}})
+
+
+@FINDING
+@pytest.mark.parametrize("known", [True, False])
+def test_changed_key_takes_what_the_table_has_of_the_old_one(known: bool, target: Target, new_story: MakeStory) -> None:
+    """Where retention has removed the landed changes; not once the delete of the old key is merged."""
+    eager = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}
+    story = debezium(new_story, maintenance=eager)
+    delete, tombstone, insert = moved(1, 2, n=3)
+    table = story.table(target)
+    story.tell(change(1, "c", **ONE), change(1, "u", n=2), *([] if known else [delete]))
+    story.land()
+    table.merge()
+    story.tell(change(7, "c"))
+    story.land()
+    table.merge()
+    list(maintain_landing(table.engine.pipeline))
+    assert [b.number for b in story.engine.pipeline.intermediate.landed().batches] == [2]
+    story.tell(*([delete, tombstone, insert] if known else [tombstone, insert]), change(2, "u", n=4))
+    table.engine.land()
+    table.merge()
+    values = ONE if known else {"body": None, "raw": None, "tags": []}
+    assert {key: row for key, row in held(table).items() if key < 7} == {2: {"id": 2, **values, "n": 4}}
+    assert table.stale() == (0 if known else 1)
+
+
+# What makes it unknown which values a row has whose key is changed.
+_MOVED = {key: moved(key, key + 1) for key in (0, 10, 20, 30, 40)}
+UNKNOWN = {
+    "the old key is not said": [change(0, "c", **ONE), *_MOVED[0][:2], replace(_MOVED[0][2], headers=())],
+    "another key was deleted before it": [
+        change(10, "c", **ONE), change(13, "c", **ONE), change(13, "d"), _MOVED[10][2],
+    ],
+    "no change of it brings the values": [change(20, "u", n=1), *_MOVED[20]],
+    "a change of the old key is bad": [
+        change(30, "c", **ONE), change(30, "u", body="lost", n=cast(int, "x")), *_MOVED[30],
+    ],
+    "the values are those of a deleted row": [
+        change(40, "c", **ONE), change(40, "d"), change(40, "u", n=2), *_MOVED[40],
+    ],
+}  # fmt: skip
+
+
+@FINDING
+def test_changed_key_of_unknown_values_is_stale_until_it_is_sent(target: Target, new_story: MakeStory) -> None:
+    story = debezium(new_story, partitions=len(UNKNOWN))
+    table = story.table(target)
+    by_partition = [replace(r, partition=n) for n, case in enumerate(UNKNOWN.values()) for r in case]
+    new = [n * 10 + 1 for n in range(len(UNKNOWN))]
     found = []
     for sent in [
-        [change(1, "c", body="one", n=1), change(2, "d"), change(1, "d"), change(2, "c", body=LEFT_OUT["body"])],
-        [change(2, "u", n=2)],
-        [change(2, "r", body="one", raw=None, tags=[], n=2)],
+        by_partition,
+        [change(key, "u", key // 10, n=2) for key in new],
+        [change(key, "r", key // 10, **ONE, n=2) for key in new],
     ]:
         story.tell(*sent)
         story.land()
         table.merge()
-        found.append((table.stale(), {key: row["body"] for key, row in held(table).items()}))
-    assert found == [(1, {}), (1, {2: None}), (0, {2: "one"})]
+        rows = held(table)
+        found.append([rows[key]["body"] if key in rows else "none" for key in new])
+    assert found == [["none"] * 5, [None] * 5, ["one"] * 5]
+    letters = list(list_dead_letters(story.engine.pipeline, 100))
+    assert sorted(letter.kind for letter in letters) == [*["moved"] * 5, "type"]
 
 
 @on_targets("append", "delete", can="keeps_unchanged_columns", always="append")

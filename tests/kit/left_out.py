@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
+from dataclasses import replace
 from typing import Any
 
 from tests.kit.records import Record
@@ -22,12 +24,29 @@ def change(key: int, op: str, partition: int = 0, **columns: object) -> Record:
     return Record(partition, key, {"op": op, **image})
 
 
+def moved(old: int, new: int, partition: int = 0, **columns: object) -> list[Record]:
+    """Another key of a row, as Debezium sends it: columns that are not named are left out."""
+    told = (("__debezium.oldkey", json.dumps({"id": old}).encode()),)
+    inserted = change(new, "c", partition, **{**LEFT_OUT, **columns})
+    return [change(old, "d", partition), Record(partition, old, None), replace(inserted, headers=told)]
+
+
 def random_left_out(seed: int, count: int, keys: int, partitions: int) -> list[Record]:
-    """Changes of few keys; a delete is followed by a tombstone, as Debezium does it, and after it by any change."""
+    """Changes of few keys; a delete is followed by a tombstone, as Debezium does it, and after it by any change.
+
+    Rows of which all values are known get another key, too.
+    """
     dice = random.Random(seed)
-    records = []
+    records: list[Record] = []
+    whole, there = set[int](), set[int]()
     for n in range(count):
         key = dice.randrange(keys)
+        others = [k for k in range(keys) if k not in there and k % partitions == key % partitions]
+        if key in whole and others and dice.random() < 0.3:
+            to = dice.choice(others)
+            records += moved(key, to, key % partitions, n=n, **({"tags": ["moved"]} if dice.random() < 0.3 else {}))
+            whole, there = whole - {key} | {to}, there - {key} | {to}
+            continue
         op = dice.choices(["u", "c", "d"], [8, 1, 2])[0]
         brought: dict[str, object] = {
             "body": dice.choice([f"body {n}", None]),
@@ -38,6 +57,10 @@ def random_left_out(seed: int, count: int, keys: int, partitions: int) -> list[R
         records.append(change(key, op, key % partitions, n=n, **chosen))
         if op == "d":
             records.append(Record(key % partitions, key, None))
+        whole = (
+            whole - {key} if op == "d" or (op == "u" and key not in there) else whole | ({key} if op == "c" else set())
+        )
+        there = there - {key} if op == "d" else there | {key}
     return records
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
@@ -48,15 +49,19 @@ def with_left_out(records: Sequence[Record], left_out: Mapping[str, object], mod
         left_out: column to what stands there for a value that the change has not touched.
     """
     table: dict[int, dict[str, object]] = {}
+    gone: dict[int, dict[str, object]] = {}
     for r in records:
         if not isinstance(r.value, dict):
             continue
         assert r.key is not None
         if r.value["op"] == "d":
+            gone[r.key] = table.get(r.key, {})
             if mode == "upsert_delete":
                 table.pop(r.key, None)
             continue
-        before, after = table.get(r.key, {}), r.value["after"]
+        # A row that was moved has the values that stood under its old key.
+        old = [json.loads(key)["id"] for _, key in r.headers]
+        before, after = gone[old[0]] if old else table.get(r.key, {}), r.value["after"]
         assert isinstance(after, dict)
         table[r.key] = {
             column: before.get(column) if column in left_out and value == left_out[column] else value

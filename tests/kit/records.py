@@ -24,6 +24,7 @@ class Record:
     partition: int
     key: int | None
     value: dict[str, object] | str | None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 def put(key: int, name: object = "a", op: str = "u", partition: int = 0, **more: object) -> Record:
@@ -47,7 +48,7 @@ def produce(
 
     Args:
         timestamp: of the records, in milliseconds; 0: now.
-        headers: of each record.
+        headers: of each record, before its own.
     """
     settings: dict[str, object] = {"bootstrap.servers": servers, "enable.idempotence": True}
     settings |= {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 1_000_000}
@@ -63,7 +64,8 @@ def produce(
         value = record.value
         raw = value.encode() if isinstance(value, str) else None if value is None else json.dumps(value).encode()
         key = None if record.key is None else json.dumps({"id": record.key}).encode()
-        producer.produce(topic, key=key, value=raw, partition=record.partition, timestamp=timestamp, headers=[*headers])
+        told: list[tuple[str, str | bytes | None]] = [*headers, *record.headers]
+        producer.produce(topic, key=key, value=raw, partition=record.partition, timestamp=timestamp, headers=told)
         producer.poll(0)
     producer.flush(60)
     if transaction:

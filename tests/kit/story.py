@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from jobs import protocol
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
-from jobs.lineage import next_batches
+from jobs.lineage import next_batches, next_stretch
 from jobs.merged import MergedBatches
 from jobs.replay.landed import Replayed, replay_batches
 from jobs.verify.reconciliation import Verdict, reconcile
@@ -163,7 +163,7 @@ class TableUnderTest:
         destination.prepare()
         committed = destination.committed()
         landed = pipeline.intermediate.landed()
-        batches = next_batches(destination.name, committed, landed.batches, landed.complete)[:count]
+        batches = next_stretch(next_batches(destination.name, committed, landed.batches, landed.complete))[:count]
         if batches:
             assert destination.merge(pipeline.merge_context(destination), committed, batches)
 

@@ -31,6 +31,7 @@ class IcebergKind(Kind[IcebergTable]):
         reference="snapshot id",
         asset_kinds=frozenset({"iceberg", "spark"}),
         keeps_unchanged_columns=True,
+        finds_rows=True,
         counts_keys_at_merge=True,
         commits_together=True,
         tells_topics_apart=True,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.reading import TableReader
@@ -52,3 +53,7 @@ class IcebergReader(TableReader):
         names = [c.name for c in self.values.columns]
         found = spark.sql(self.text("some_rows", columns=names, limit=limit))
         yield reshaped(found, self.values.as_read, self.values.schema) if self.values.compared_in_python else found
+
+    def rows_of(self, spark: SparkSession, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
+        found = spark.sql(self.text("some_rows", columns=[*keys.columns, *columns], limit=0))
+        return found.join(F.broadcast(keys), keys.columns, "left_semi")

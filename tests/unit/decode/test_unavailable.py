@@ -123,8 +123,10 @@ def test_column_that_cannot_be_kept_is_refused() -> None:
 def test_new_row_that_leaves_a_value_out_is_refused(op: str) -> None:
     """A changed primary key comes as a delete and an insert, and there is no row before the insert."""
     decoded = decoder(may_stay=frozenset({"name"})).decode(raw_values(change(op, name=DEFAULT)))
-    assert (decoded.unchanged, [e.kind for e in decoded.errors.values()]) == ({}, ["missing"])
-    assert "a new row has none to keep; where its primary key was changed" in decoded.errors[0].message
+    assert (decoded.unchanged, [e.kind for e in decoded.errors.values()]) == ({}, ["moved"])
+    assert (
+        "the primary key was changed, and the landed changes of the old key do not say it" in decoded.errors[0].message
+    )
 
 
 def test_null_instead() -> None:

@@ -69,6 +69,8 @@ DELTA = {**MERGE, "target_columns": frozenset(c.name for c in COLUMNS), "broadca
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None, "revised": False}
 AGAIN: dict[str, Any] = {**MERGE, "rows": "SELECT 1", "mode": "delete", "recreated": []}
 
+MOVED = {"moved": ["m"], "table": LANDED, "columns": ["delay`s", "body"], "keys": KEYS, "revised": True}
+
 KEPT = {"catalog": "lake", "table": ("air", "flights")}
 COMPACTION = {
     "branch": "main",
@@ -149,6 +151,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("superseded", {**ROWS, "rows": "SELECT 1", "touched": (6, 7)}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete"}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete", "touched": (6, 7)}),
+    ("values_of_moved_rows", {**MOVED, "held": ["h"], "held_at": 7}),
+    ("values_of_moved_rows", {**MOVED, "held": None, "revised": False}),
     ("without_deleted_later", {**REDUCED, "tombstones": TOMBSTONES, "null_safe": False}),
     ("without_refused", {"rows": "SELECT 1", "refused": ["x"]}),
 ]

@@ -1,0 +1,107 @@
+"""Lands dead letters again as what they are now: those that can be read, and those that have another error.
+
+They land as a batch of their own, which revises earlier ones (`jobs.replay.revise`): each at its own batch and `i`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.batch import Batch, CommittedState, Counts
+from jobs.commit_loop import retry_on_conflict
+from jobs.dead_letters.listing import open_dead_letters
+from jobs.dead_letters.moved_rows import with_earlier_values
+from jobs.dead_letters.redecode import Redecoded, redecode, relanded
+from jobs.iceberg import spark_writes
+from jobs.iceberg.append import Append
+from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.schema import arrow_schema
+from jobs.landing.new_tables import known_names, name_rule
+from jobs.landing.ranges import LandedRanges
+from jobs.landing.task import Selection
+from jobs.pipeline import Pipeline
+from jobs.replay.revising_batch import most_attempts, revising_batch
+from resources.spark import spark_errors
+
+
+def land_again(pipeline: Pipeline, batch: int | None = None, kind: str | None = None) -> Redecoded | None:
+    """Decodes the open dead letters again and lands those that have something new to say.
+
+    Args:
+        batch: only those of this batch. kind: only those whose error is of this kind.
+
+    Returns:
+        What became of them; None where nothing is landed yet.
+    """
+    place = pipeline.intermediate
+    return retry_on_conflict(lambda: _land(pipeline, batch, kind), most_attempts(pipeline), place.identifier)
+
+
+def session(pipeline: Pipeline) -> SparkSession:
+    """Reaches landed rows, and tables that say what stood under a key."""
+    return pipeline.spark("dead-letters retry", pipeline.intermediate.catalog, *pipeline.destinations())
+
+
+def _land(pipeline: Pipeline, only: int | None, kind: str | None) -> Redecoded | None:
+    """One attempt; None where nothing is landed yet."""
+    place = pipeline.intermediate
+    committed = place.committed()
+    pipeline.check_generation(committed)
+    if committed is None:
+        return None
+    with spark_errors(place.identifier):
+        spark = session(pipeline)
+        dead_letters = _dead_letters(pipeline, spark, committed, only)
+        if dead_letters is None:
+            return None
+        if kind:
+            dead_letters = dead_letters.where(F.col("kind") == kind)
+        table = place.catalog.require(place.identifier)
+        names = name_rule(pipeline.spec, known_names(table.properties, pipeline.name))
+        schema = arrow_schema(table)
+        with (
+            with_earlier_values(pipeline, spark, dead_letters, schema) as known,
+            redecode(pipeline, spark, known, committed, schema, names) as redecoded,
+        ):
+            if redecoded.changed:
+                batch = revising_batch(pipeline, committed, min(redecoded.changed))
+                readings = _DeadLetterReadings(spark, dead_letters, batch, redecoded)
+                place.revise(batch, committed, readings, pipeline.run_properties)
+    return redecoded
+
+
+def _dead_letters(
+    pipeline: Pipeline, spark: SparkSession, committed: CommittedState, only: int | None
+) -> DataFrame | None:
+    """The open dead letters that can be tried."""
+    # Of batches that retention has removed it is not known any more what came after them.
+    known = pipeline.intermediate.landed().batches
+    if not known:
+        return None
+    first, last = (known[0].number, committed.batch_number) if only is None else (only, only)
+    return open_dead_letters(pipeline, spark, first, last)
+
+
+@dataclass(frozen=True)
+class _DeadLetterReadings:
+    """Dead letters that have something new to say (`jobs.landing.readings.Readings`)."""
+
+    spark: SparkSession
+    dead_letters: DataFrame
+    batch: Batch
+    redecoded: Redecoded
+    from_dead_letters: bool = True
+
+    def write(self, commit: Append | Attempt, selection: Selection) -> LandedRanges:
+        assert isinstance(commit, Attempt), "letters are read by Spark, which writes to a branch"
+        rows = relanded(self.spark, self.dead_letters, self.batch, commit.schema)
+        wanted = F.coalesce(F.col("op").isin(*selection.operations), F.lit(False))
+        if selection.bad_records:
+            wanted |= F.col("error").isNotNull()
+        spark_writes.append(rows.where(wanted), commit.path, commit.summary)
+        changed, recovered = (sum(found.values()) for found in (self.redecoded.changed, self.redecoded.recovered))
+        counts = Counts(changed, recovered, changed - recovered, recovered=changed)
+        return LandedRanges(counts, self.redecoded.brought)

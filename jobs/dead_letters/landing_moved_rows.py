@@ -1,0 +1,30 @@
+"""Lands the dead letters of rows that got another key again, as soon as their batch is landed."""
+
+from __future__ import annotations
+
+import logging
+
+from jobs.changes.columns import names_unchanged_columns
+from jobs.decode.envelope import MOVED
+from jobs.pipeline import Pipeline
+
+_LOG = logging.getLogger("batchmerge")
+
+
+def land_moved_rows(pipeline: Pipeline) -> None:
+    """Of the newest batch; also of one whose run died before this was done. Does nothing where it had none.
+
+    A row that was moved twice is known after its first move is: so it goes on until nothing more is found.
+    """
+    if not names_unchanged_columns(pipeline.spec):
+        return
+    batches = pipeline.intermediate.landed().batches
+    if not batches or not batches[-1].counts.quarantined or batches[-1].batch.revises is not None:
+        return
+    from jobs.dead_letters.landing_again import land_again
+
+    number, found = batches[-1].number, 0
+    while (done := land_again(pipeline, number, MOVED)) and done.recovered:
+        found += done.recovered.total()
+    if found:
+        _LOG.info("landed %d rows of batch %d with the values that stood under their old keys", found, number)

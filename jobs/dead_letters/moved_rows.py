@@ -1,0 +1,152 @@
+"""Rows with another primary key, whose change leaves values out: what these are is known from the old key.
+
+Debezium sends such a change as the delete of the old key, a tombstone and the insert of the new one, whose header names
+the old key. The values stand under that one, whose delete may be in another batch, and already be merged. So the insert
+lands as a dead letter of the kind ``moved``, whatever the log was cut into, and is read again at once with the values
+that the landed changes of the old key say, or its row in a table that has not got the delete yet. That is a retry of
+dead letters (`jobs.dead_letters.retry`), which lands it at its own place.
+
+Sources: Debezium's documentation of the PostgreSQL connector ("Primary key updates", "Toasted values"); how Connect's
+`SimpleHeaderConverter` and `JsonConverter` write a struct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from jobs.batch import CommittedState
+from jobs.changes.columns import REVISION, UNCHANGED
+from jobs.changes.unchanged_columns import unchanged_parameters
+from jobs.decode.envelope import MOVED
+from jobs.destinations.base import Destination
+from jobs.destinations.registry import kind_of
+from jobs.landing.records import RecordReader
+from jobs.pipeline import Pipeline
+from jobs.schema.renaming import Renaming
+from jobs.spec.columns import key_fields
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.unchanged_columns import can_keep, unchanged_columns
+from resources.errors import CommitFailed
+from sql import quote, render
+
+EARLIER = "earlier"
+_OLD_KEY, _PLACE = "__debezium.oldkey", ("batch", "i")
+_MOVED, _HELD, _EARLIER = "batchmerge_moved_rows", "batchmerge_held_rows", "batchmerge_earlier_values"
+
+
+@contextmanager
+def with_earlier_values(
+    pipeline: Pipeline, spark: SparkSession, dead_letters: DataFrame, schema: pa.Schema
+) -> Iterator[DataFrame]:
+    """The dead letters, those of rows that were moved with the values of before (`EARLIER`) where all are known.
+
+    Args:
+        spark: reaches the tables, too.
+        dead_letters: rows of `sql/spark/dead_letters.sql.j2` with headers.
+        schema: of the table that they are in.
+
+    Raises:
+        CommitFailed: a table that was asked moved on meanwhile.
+    """
+    columns = _columns(pipeline.spec, schema)
+    moved = dead_letters.where(F.col("kind") == MOVED)
+    if not columns or moved.isEmpty():
+        yield dead_letters
+        return
+    moved = moved.withColumn("old_key", _old_key(pipeline.spec)).where(F.col("old_key").isNotNull())
+    moved.select(*_PLACE, "topic", "partition", "offset", "old_key").createOrReplaceTempView(_MOVED)
+    held = _table_to_ask(pipeline, spark, columns)
+    text = render(
+        "spark",
+        "values_of_moved_rows",
+        moved=[_MOVED],
+        table=pipeline.intermediate.path,
+        columns=columns,
+        revised=REVISION.name in schema.names,
+        held=[_HELD] if held else None,
+        held_at=held[1].batch_number if held else 0,
+        keys=[f.name for f in key_fields(pipeline.spec)],
+    )
+    spark.catalog.dropTempView(_EARLIER)
+    spark.sql(text, args={"moved_kind": MOVED, **unchanged_parameters(columns)}).createOrReplaceTempView(_EARLIER)
+    spark.catalog.cacheTable(_EARLIER)
+    try:
+        known = spark.table(_EARLIER).count()
+        if held and held[0].committed() != held[1]:
+            raise CommitFailed("the table moved on while old values were read from it", where=held[0].name)
+        yield dead_letters.join(F.broadcast(spark.table(_EARLIER)), list(_PLACE), "left") if known else dead_letters
+    finally:
+        spark.sql(f"UNCACHE TABLE IF EXISTS {quote('spark', _EARLIER)}")
+
+
+def _table_to_ask(
+    pipeline: Pipeline, spark: SparkSession, columns: Sequence[str]
+) -> tuple[Destination, CommittedState] | None:
+    """A table that can say what stands under the old keys (the view `_HELD`), and the state that it has."""
+    for destination in pipeline.destinations():
+        finds = kind_of(destination.table).capabilities.finds_rows and can_keep(destination.table)
+        if finds and set(columns) <= {c.name for c in destination.row_columns}:
+            state, keys = destination.committed(), spark.table(_MOVED).select("old_key.*").distinct()
+            if state:
+                destination.read(spark).rows_of(spark, keys, columns).createOrReplaceTempView(_HELD)
+                return destination, state
+    return None
+
+
+def _columns(spec: PipelineSpec, schema: pa.Schema) -> list[str]:
+    """Columns that a change may leave out, as far as they were landed; none where none may."""
+    names = {f.name for f in schema.field("value").type}
+    return [c for c in unchanged_columns(spec) if c in names] if UNCHANGED.name in schema.names else []
+
+
+def _old_key(spec: PipelineSpec) -> Column:
+    """The key of before, out of the header; null where it cannot be read (of Avro, for one)."""
+    key, source = spec.changes.key, spec.source
+    assert key is not None, "rows that keep columns have a key"
+    origin = source.key if key.source == "kafka_key" and source.key else source.value
+    fields, renaming = key_fields(spec), Renaming(origin.rename)
+    kinds = from_arrow_schema(pa.schema([f.with_name(renaming.field((f.name,))[0]) for f in fields]))
+    found = F.try_element_at(F.filter("headers", lambda h: h["key"] == _OLD_KEY), F.lit(-1))["value"].cast("string")
+    # With `schemas.enable` the key is the payload.
+    parsed = F.from_json(F.coalesce(F.get_json_object(found, "$.payload"), found), kinds)
+    parts = [parsed[kind.name].alias(f.name) for kind, f in zip(kinds, fields, strict=True)]
+    known = [parsed[kind.name].isNotNull() for kind in kinds]
+    whole = known[0]
+    for one in known[1:]:
+        whole &= one
+    return F.when(whole, F.struct(*parts))
+
+
+@dataclass(frozen=True)
+class MovedRows:
+    """Reads dead letters whose values of before are known (`EARLIER`); travels to Spark's workers.
+
+    Attributes:
+        reader: leaves unchanged what inserts leave out.
+    """
+
+    reader: RecordReader
+
+    def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The records as landed rows, in the same order: what they leave out is filled in."""
+        rows = self.reader.read(batch)
+        value, left_out, earlier = rows.column("value"), rows.column(UNCHANGED.name), batch.column(EARLIER)
+        parts = []
+        for field in value.type:
+            part = pc.struct_field(value, field.name)
+            if earlier.type.get_field_index(field.name) >= 0:
+                keeps = pa.array([field.name in (names or ()) for names in left_out.to_pylist()], pa.bool_())
+                part = pc.if_else(keeps, pc.struct_field(earlier, field.name).cast(field.type), part)
+            parts.append(part)
+        filled = pa.StructArray.from_arrays(parts, fields=list(value.type), mask=pc.is_null(value))
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        columns |= {"value": filled, UNCHANGED.name: pa.nulls(len(rows), UNCHANGED.type)}
+        return pa.RecordBatch.from_pydict(columns)
