@@ -92,7 +92,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
                 pipeline.run_properties,
             )
         pipeline.resolve()
-        land_moved_rows(pipeline)
+        land_moved_rows(pipeline, landed)
         dead_letters.publish()  # first: once a batch's events are published, nothing of it is looked at again
         events.landed(landed)
         log_progress(landed, planned.topics.stable)

@@ -19,6 +19,7 @@ from orchestration.open_lineage_sender import Sender
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
 from resources.local.ports import free_port
+from tests.kit import left_out
 from tests.kit.flow import Flow, rows
 from tests.kit.model import bad, expected
 from tests.kit.records import Record, bootstrap, produce, random_changes
@@ -68,6 +69,29 @@ def test_run_shows_what_it_did(
     assert len(checks) == 10
     assert all(event.asset_check_evaluation_data.passed for event in checks)
     _check_lineage(flow, lineage, first.run_id, table)
+
+
+def test_run_gives_a_row_with_a_new_key_the_values_of_its_old_one(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
+    """One run lands the insert as a dead letter, reads it again with what the table has, and merges all of it."""
+    name = topic()
+    value = {"format": "json", "envelope": {"kind": "debezium"}, "columns": left_out.COLUMNS}
+    key = {"columns": ["id"], "source": "value"}
+    parts: dict[str, object] = {
+        "source": {"topics": [name], "value": value},
+        "changes": {"key": key, "order_by": "arrival"},
+    }
+    flow = Flow(name, ["upsert_delete"], overrides=parts)
+    produce(bootstrap(connections), name, [left_out.change(1, "c", body="one", n=1), left_out.change(5, "c")])
+    assert advance(instance, flow).success
+    produce(bootstrap(connections), name, left_out.moved(1, 2, n=2))
+    second = advance(instance, flow, until_caught_up=True)
+    checks = events(instance, second, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    assert [e.asset_check_evaluation_data.check_name for e in checks if not e.asset_check_evaluation_data.passed] == []
+    table = IcebergCatalog("lake", connections.get("lake", IcebergConnection)).require(flow.table("upsert_delete"))
+    found = table.scan(selected_fields=("id", "body")).to_arrow().to_pylist()
+    assert {row["id"]: row["body"] for row in found} == {2: "one", 5: None}
 
 
 def _check_lineage(flow: Flow, sent: list[dict[str, Any]], run_id: str, table: Mapping[str, Any]) -> None:
