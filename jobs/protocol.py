@@ -25,7 +25,7 @@ from functools import reduce
 from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches
 from jobs.batch_error_context import batch_error_context
 from jobs.commit_loop import retry_on_conflict
-from jobs.dead_letters.landing_moved_rows import land_moved_rows
+from jobs.dead_letters.landing_moved_rows import land_moved_rows, land_moved_rows_of_dead_run
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination
 from jobs.destinations.merge_context import Transaction
@@ -68,7 +68,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
     done, wanted = 0, None
     pipeline.intermediate.prepare()
     events, dead_letters = LandingEvents(pipeline), DeadLetterTopic(pipeline)
-    land_moved_rows(pipeline)
+    land_moved_rows_of_dead_run(pipeline)
     dead_letters.publish()
     events.catch_up()
     while max_batches == 0 or done < max_batches:
@@ -92,7 +92,7 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
                 pipeline.run_properties,
             )
         pipeline.resolve()
-        land_moved_rows(pipeline, landed)
+        landed = land_moved_rows(pipeline, landed)
         dead_letters.publish()  # first: once a batch's events are published, nothing of it is looked at again
         events.landed(landed)
         log_progress(landed, planned.topics.stable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from jobs.batch import LandedBatch
 from jobs.changes.columns import names_unchanged_columns
@@ -12,20 +13,28 @@ from jobs.pipeline import Pipeline
 _LOG = logging.getLogger("batchmerge")
 
 
-def land_moved_rows(pipeline: Pipeline, landed: LandedBatch | None = None) -> None:
-    """Of the batch that was just landed; without one, of the newest, whose run may have died before this was done.
+def land_moved_rows(pipeline: Pipeline, landed: LandedBatch) -> LandedBatch:
+    """Of this batch, the newest one.
 
     A row that was moved twice is known after its first move is: so it goes on until nothing more is found.
+
+    Returns:
+        The batch as it counts from then on.
     """
-    if not names_unchanged_columns(pipeline.spec):
-        return
-    known = [landed] if landed else pipeline.intermediate.landed().batches[-1:]
-    if not known or not known[0].counts.quarantined or known[0].batch.revises is not None:
-        return
+    wanted = names_unchanged_columns(pipeline.spec) and landed.batch.revises is None
+    if not wanted or not landed.counts.quarantined:
+        return landed
     from jobs.dead_letters.landing_again import land_again
 
-    number, found = known[0].number, 0
-    while (done := land_again(pipeline, number, MOVED)) and done.recovered:
+    found = 0
+    while (done := land_again(pipeline, landed.number, MOVED)) and done.recovered:
         found += done.recovered.total()
     if found:
-        _LOG.info("landed %d rows of batch %d with the values that stood under their old keys", found, number)
+        _LOG.info("landed %d rows of batch %d with the values of their old keys", found, landed.number)
+    return replace(landed, counts=landed.counts.with_recovered(found))
+
+
+def land_moved_rows_of_dead_run(pipeline: Pipeline) -> None:
+    """Of the newest batch, where the run that landed it died before."""
+    if names_unchanged_columns(pipeline.spec) and (batches := pipeline.intermediate.landed().batches):
+        land_moved_rows(pipeline, batches[-1])

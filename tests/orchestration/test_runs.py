@@ -87,6 +87,8 @@ def test_run_gives_a_row_with_a_new_key_the_values_of_its_old_one(
     assert advance(instance, flow).success
     produce(bootstrap(connections), name, left_out.moved(1, 2, n=2))
     second = advance(instance, flow, until_caught_up=True)
+    told = second.landing.metadata
+    assert (told["read"], told["landed"], told["quarantined"]) == (3, 2, 0)
     checks = events(instance, second, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     assert [e.asset_check_evaluation_data.check_name for e in checks if not e.asset_check_evaluation_data.passed] == []
     table = IcebergCatalog("lake", connections.get("lake", IcebergConnection)).require(flow.table("upsert_delete"))
