@@ -137,7 +137,7 @@ AT_ONCE = {
     "snapshots": {"keep_last": 1, "keep_days": 1e-9},
 }
 # Only of tables that are merged into.
-COMPACTION = ("maintenance.begun", "maintenance.written")
+COMPACTION = ("maintenance.begun", "maintenance.written", "maintenance.published")
 ONCE = ("maintenance.forgotten", "maintenance.landed", *COMPACTION, "maintenance.clean_up")
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import indent
 
 import pytest
+from batchmerge_duckdb.database import transaction
+from batchmerge_duckdb.spec import DuckDbConnection
 from pyspark.sql import SparkSession
 
 from jobs.connections_file import load_connections
@@ -70,6 +75,29 @@ def test_plan_run_status_and_verify_know_the_kind(
     KINDS["duckdb"].remove(connections, table, below=4)
     code, said = batchmerge(engine, "verify", "")
     assert (code, f"landed changes make {len(expected)}" in said) == (1, True), said
+
+
+def test_threads_wait_for_the_file_while_another_process_has_it(tmp_path: Path) -> None:
+    file = tmp_path / "tables.duckdb"
+    connection = DuckDbConnection(kind="duckdb", file=file, patience_seconds=60)
+    holds = "import duckdb, sys; db = duckdb.connect(sys.argv[1]); print('holds', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", holds, str(file)]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other,
+        ThreadPoolExecutor(6) as pool,
+    ):
+        assert other.stdin
+        assert other.stdout
+        assert other.stdout.readline() == "holds\n"
+
+        def asked(number: int) -> int:
+            with transaction(connection, "shop.orders", keep=True) as db:
+                (row,) = db.execute("SELECT ?", [number]).fetchall()
+                return int(row[0])
+
+        waiting = [pool.submit(asked, number) for number in range(60)]
+        other.stdin.close()
+        assert [one.result() for one in waiting] == list(range(60))
 
 
 def test_dagster_shows_its_tables() -> None:

@@ -40,7 +40,8 @@ def _open(connection: DuckDbConnection, where: str) -> duckdb.DuckDBPyConnection
         try:
             connection.file.parent.mkdir(parents=True, exist_ok=True)
             return duckdb.connect(connection.file)
-        except (duckdb.IOException, OSError) as locked:
+        # The second one: another thread of this process waits for the file, too.
+        except (duckdb.IOException, duckdb.BinderException, OSError) as locked:
             if time.monotonic() > end:
                 what = f"{connection.file} cannot be opened: {locked}"
                 remedy = "close it in the other process, or correct the file's permissions"
