@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import CommittedState
 from jobs.changes.columns import REVISION, UNCHANGED
+from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.decode.envelope import MOVED
 from jobs.destinations.base import Destination
@@ -90,10 +91,14 @@ def with_earlier_values(
 def _table_to_ask(
     pipeline: Pipeline, spark: SparkSession, columns: Sequence[str]
 ) -> tuple[Destination, CommittedState] | None:
-    """A table that can say what stands under the old keys (the view `_HELD`), and the state that it has."""
+    """A table that can say what stands under the old keys (the view `_HELD`), and the state that it has.
+
+    One that takes only some rows may not have got the newest change of a key.
+    """
     for destination in pipeline.destinations():
-        finds = kind_of(destination.table).capabilities.finds_rows and can_keep(destination.table)
-        if finds and set(columns) <= {c.name for c in destination.row_columns}:
+        table, have = destination.table, {c.name for c in destination.row_columns}
+        finds = kind_of(table).capabilities.finds_rows and can_keep(table)
+        if finds and route_filter(pipeline.spec, table) is None and set(columns) <= have:
             state, keys = destination.committed(), spark.table(_MOVED).select("old_key.*").distinct()
             if state:
                 destination.read(spark).rows_of(spark, keys, columns).createOrReplaceTempView(_HELD)
