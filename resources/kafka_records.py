@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 HEADERS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
@@ -19,6 +21,16 @@ _RECORDS = pa.schema(
 )
 
 
-def records_schema(headers: bool) -> pa.Schema:
-    """The columns of records, with or without their headers (null where a record has none)."""
-    return _RECORDS.append(pa.field("headers", HEADERS)) if headers else _RECORDS
+WantedHeaders = bool | frozenset[str]
+"""Which headers of records are read: all, none, or those of a few names (others cost as much as the record itself)."""
+
+
+def records_schema(headers: WantedHeaders) -> pa.Schema:
+    """The columns of records: with all `headers`, `some_headers`, or neither; null where a record has none of them."""
+    return _RECORDS.append(pa.field("headers" if headers is True else "some_headers", HEADERS)) if headers else _RECORDS
+
+
+def combined(wanted: Iterable[WantedHeaders]) -> WantedHeaders:
+    """What is read where all of these are wanted."""
+    found = list(wanted)
+    return True in found or frozenset[str]().union(*(names for names in found if isinstance(names, frozenset)))

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -21,7 +22,7 @@ from confluent_kafka import TopicPartition as _TopicPartition
 from resources.errors import TransientError
 from resources.kafka import KafkaCluster
 from resources.kafka_errors import kafka_errors, refuses
-from resources.kafka_records import INSTANT, records_schema
+from resources.kafka_records import HEADERS, INSTANT, WantedHeaders, records_schema
 from resources.topic_partition import TopicPartition
 
 _LOG = logging.getLogger("batchmerge.kafka")
@@ -59,7 +60,7 @@ _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def read_ranges(
-    cluster: KafkaCluster, ranges: Mapping[TopicPartition, tuple[int, int]], headers: bool = False
+    cluster: KafkaCluster, ranges: Mapping[TopicPartition, tuple[int, int]], headers: WantedHeaders = False
 ) -> Iterator[pa.RecordBatch]:
     """The records of ``[start, end)`` of each topic-partition, as they come; within a partition by offset.
 
@@ -220,7 +221,7 @@ def _waiting(consumer: Consumer) -> tuple[list[Message], list[Message]]:
     return records, events
 
 
-def _in_batches(found: Iterator[_Records], unread: _Unread, headers: bool) -> Iterator[pa.RecordBatch]:
+def _in_batches(found: Iterator[_Records], unread: _Unread, headers: WantedHeaders) -> Iterator[pa.RecordBatch]:
     """In batches of about the same size."""
     waiting, rows, size = list[_Records](), 0, 0
     for some in found:
@@ -233,7 +234,7 @@ def _in_batches(found: Iterator[_Records], unread: _Unread, headers: bool) -> It
         yield _batch(waiting, unread, headers)
 
 
-def _batch(found: Sequence[_Records], unread: _Unread, headers: bool) -> pa.RecordBatch:
+def _batch(found: Sequence[_Records], unread: _Unread, headers: WantedHeaders) -> pa.RecordBatch:
     messages = [message for some in found for message in some.messages]
     places = pa.array(np.concatenate([some.places for some in found]))
     milliseconds = np.fromiter(map(itemgetter(1), map(Message.timestamp, messages)), np.int64, len(messages))
@@ -247,10 +248,16 @@ def _batch(found: Sequence[_Records], unread: _Unread, headers: bool) -> pa.Reco
     ]
     schema = records_schema(headers)
     if headers:
-        columns.append(pa.array(list(map(_headers, messages)), schema.field("headers").type))
+        read = _headers if headers is True else partial(_some_headers, headers)
+        columns.append(pa.array(list(map(read, messages)), HEADERS))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _headers(message: Message) -> list[dict[str, object]] | None:
     found: Any = message.headers()  # declared as also an object, which producers may give
     return [{"key": key, "value": value} for key, value in found] if found else None
+
+
+def _some_headers(names: frozenset[str], message: Message) -> list[dict[str, object]] | None:
+    found: Any = message.headers()
+    return [{"key": key, "value": value} for key, value in found if key in names] or None if found else None

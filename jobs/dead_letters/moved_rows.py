@@ -26,7 +26,7 @@ from jobs.batch import CommittedState
 from jobs.changes.columns import REVISION, UNCHANGED
 from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import unchanged_parameters
-from jobs.decode.envelope import MOVED
+from jobs.decode.envelope import MOVED, OLD_KEY
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
 from jobs.landing.records import RecordReader
@@ -39,7 +39,7 @@ from resources.errors import CommitFailed
 from sql import quote, render
 
 EARLIER = "earlier"
-_OLD_KEY, _PLACE = "__debezium.oldkey", ("batch", "i")
+_PLACE = ("batch", "i")
 _MOVED, _HELD, _EARLIER = "batchmerge_moved_rows", "batchmerge_held_rows", "batchmerge_earlier_values"
 
 
@@ -119,7 +119,7 @@ def _old_key(spec: PipelineSpec) -> Column:
     origin = source.key if key.source == "kafka_key" and source.key else source.value
     fields, renaming = key_fields(spec), Renaming(origin.rename)
     kinds = from_arrow_schema(pa.schema([f.with_name(renaming.field((f.name,))[0]) for f in fields]))
-    found = F.try_element_at(F.filter("headers", lambda h: h["key"] == _OLD_KEY), F.lit(-1))["value"].cast("string")
+    found = F.try_element_at(F.filter("headers", lambda h: h["key"] == OLD_KEY), F.lit(-1))["value"].cast("string")
     # With `schemas.enable` the key is the payload.
     parsed = F.from_json(F.coalesce(F.get_json_object(found, "$.payload"), found), kinds)
     parts = [parsed[kind.name].alias(f.name) for kind, f in zip(kinds, fields, strict=True)]

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
 from jobs.changes.columns import UNCHANGED, landing_schema, names_unchanged_columns
+from jobs.decode.envelope import OLD_KEY
 from jobs.decode.registered import Ids
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.new_tables import NameRule
@@ -31,7 +32,7 @@ from jobs.spark_tasks import in_tasks, task_reports
 from jobs.spec.metadata import reads_headers
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
-from resources.kafka_records import INSTANT
+from resources.kafka_records import INSTANT, WantedHeaders
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,9 @@ class BatchRecords:
         return same if self.places else {"batchNumber": pa.scalar(self.batch.number, pa.int64()), **same}
 
     @property
-    def _reads_headers(self) -> bool:
+    def _reads_headers(self) -> WantedHeaders:
         # The insert of a changed key says in a header what the key was.
-        return reads_headers(self.spec) or names_unchanged_columns(self.spec)
+        return reads_headers(self.spec) or (names_unchanged_columns(self.spec) and frozenset({OLD_KEY}))
 
     def _records(self, spark: SparkSession) -> DataFrame:
         return kafka_records(spark, self.kafka, self.batch.ranges, self._reads_headers)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from jobs.offsets import Ranges
 from jobs.spark_tasks import Batches, numbers
 from resources.kafka import KafkaCluster
+from resources.kafka_records import WantedHeaders
 from resources.range_reading import read_ranges
 
 
@@ -19,13 +20,13 @@ class ReadTask:
 
     Attributes:
         shares: the ranges of each.
-        headers: the records have them.
+        headers: which of the records' are read.
         then: what is done with a share's records; None: they are what comes out.
     """
 
     kafka: KafkaCluster
     shares: Sequence[Ranges]
-    headers: bool
+    headers: WantedHeaders
     then: Callable[[Batches], Batches] | None = None
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:

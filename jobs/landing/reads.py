@@ -22,7 +22,7 @@ from jobs.offsets import Ranges
 from jobs.plan import refuse_other_topics
 from jobs.spark_tasks import Batches, in_tasks, numbered, report_row, task_reports
 from resources.kafka import KafkaCluster
-from resources.kafka_records import records_schema
+from resources.kafka_records import WantedHeaders, combined, records_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,7 @@ class WantedRead:
 
     kafka: KafkaCluster
     batch: Batch
-    headers: bool
+    headers: WantedHeaders
     task: LandingTask
 
 
@@ -69,7 +69,7 @@ def read_in_one_job(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[l
     numbers = {tp.topic: number for number, one in enumerate(wanted) for tp in one.batch.ranges}
     task = TasksByTopic(numbers, [one.task for one in wanted])
     found: list[list[TaskReport]] = [[] for _ in wanted]
-    for text in _task_reports(spark, wanted[0], ranges, any(one.headers for one in wanted), task):
+    for text in _task_reports(spark, wanted[0], ranges, combined(one.headers for one in wanted), task):
         number, _, report = text.partition(" ")
         found[int(number)].append(TaskReport.from_text(report))
     require_topics(wanted[0].kafka, [one.batch for one in wanted])
@@ -77,7 +77,7 @@ def read_in_one_job(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[l
 
 
 def _task_reports(
-    spark: SparkSession, wanted: WantedRead, ranges: Ranges, headers: bool, task: Callable[[Batches], Batches]
+    spark: SparkSession, wanted: WantedRead, ranges: Ranges, headers: WantedHeaders, task: Callable[[Batches], Batches]
 ) -> list[str]:
     """The reports of all tasks that read the ranges."""
     from resources.spark import parallelism
@@ -113,7 +113,7 @@ def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         yield name, batch if len(names) == 1 else batch.filter(pc.equal(topics, name))
 
 
-def kafka_records(spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: bool) -> DataFrame:
+def kafka_records(spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: WantedHeaders) -> DataFrame:
     """Exactly the records of the ranges; it fails rather than leaves out one that is gone."""
     from pyspark.sql.pandas.types import from_arrow_schema
 

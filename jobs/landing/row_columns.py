@@ -33,13 +33,16 @@ def error_column(batch: pa.RecordBatch, errors: Mapping[int, DecodeError]) -> pa
     if not errors:
         return pa.nulls(batch.num_rows, ERROR)
     keys, values = batch.column("key"), batch.column("value")
-    headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else None
+    # Of a record that has none of `some_headers` it is not known which it has.
+    every = "headers" in batch.schema.names
+    some = "headers" if every else "some_headers" if "some_headers" in batch.schema.names else None
+    headers = batch.column(some).to_pylist() if some else [None] * batch.num_rows
     rows: list[dict[str, object] | None] = [None] * batch.num_rows
     for row, error in errors.items():
         raw = {
             "key": keys[row].as_py(),
             "value": values[row].as_py(),
-            "headers": (headers[row] or []) if headers else None,
+            "headers": headers[row] or ([] if every else None),
         }
         rows[row] = {**vars(error), **raw}
     return pa.array(rows, ERROR)

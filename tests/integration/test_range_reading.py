@@ -18,13 +18,15 @@ from resources.carried_errors import CarriedError, carried_by
 from resources.connections import Connections, KafkaConnection
 from resources.errors import TransientError, Unavailable
 from resources.kafka import KafkaCluster
-from resources.kafka_records import records_schema
+from resources.kafka_records import WantedHeaders, combined, records_schema
 from tests.kit.records import Record, bootstrap, produce, put
 
 MakeTopic = Callable[..., str]
 
 
-def read(connections: Connections, *ranges: dict[TopicPartition, OffsetRange], headers: bool = False) -> pa.Table:
+def read(
+    connections: Connections, *ranges: dict[TopicPartition, OffsetRange], headers: WantedHeaders = False
+) -> pa.Table:
     """What tasks would read, one share after the other."""
     kafka = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
     task = ReadTask(kafka, ranges, headers)
@@ -80,6 +82,11 @@ def test_records_are_as_they_were_sent(connections: Connections, topic: MakeTopi
     assert [row["timestamp"].timestamp() for row in rows[:2]] == [moment / 1000] * 2
     both = [{"key": "a", "value": b"\xff"}, {"key": "a", "value": b""}]
     assert [row["headers"] for row in rows] == [both, both, None]
+    named = read(connections, ranges, headers=combined([False, frozenset({"a"}), frozenset({"b"})])).to_pylist()
+    assert [row["some_headers"] for row in named] == [both, both, None]
+    others = read(connections, ranges, headers=frozenset({"b"})).to_pylist()
+    assert [row["some_headers"] for row in others] == [None] * 3
+    assert combined([False, True, frozenset({"b"})]) is True
     assert read(connections, ranges).column_names == ["key", "value", "topic", "partition", "offset", "timestamp"]
 
 

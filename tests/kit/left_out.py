@@ -26,7 +26,7 @@ def change(key: int, op: str, partition: int = 0, **columns: object) -> Record:
 
 def moved(old: int, new: int, partition: int = 0, **columns: object) -> list[Record]:
     """Another key of a row, as Debezium sends it: columns that are not named are left out."""
-    told = (("__debezium.oldkey", json.dumps({"id": old}).encode()),)
+    told = (("__debezium.oldkey", json.dumps({"id": old}).encode()), ("__debezium.context.taskId", b"0"))
     inserted = change(new, "c", partition, **{**LEFT_OUT, **columns})
     return [change(old, "d", partition), Record(partition, old, None), replace(inserted, headers=told)]
 

@@ -60,7 +60,7 @@ def with_left_out(records: Sequence[Record], left_out: Mapping[str, object], mod
                 table.pop(r.key, None)
             continue
         # A row that was moved has the values that stood under its old key.
-        old = [json.loads(key)["id"] for _, key in r.headers]
+        old = [json.loads(key)["id"] for name, key in r.headers if name == "__debezium.oldkey"]
         before, after = gone[old[0]] if old else table.get(r.key, {}), r.value["after"]
         assert isinstance(after, dict)
         table[r.key] = {
