@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -248,16 +248,10 @@ def _batch(found: Sequence[_Records], unread: _Unread, headers: WantedHeaders) -
     ]
     schema = records_schema(headers)
     if headers:
-        read = _headers if headers is True else partial(_some_headers, headers)
-        columns.append(pa.array(list(map(read, messages)), HEADERS))
+        columns.append(pa.array(list(map(partial(_headers, headers), messages)), HEADERS))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _headers(message: Message) -> list[dict[str, object]] | None:
-    found: Any = message.headers()  # declared as also an object, which producers may give
-    return [{"key": key, "value": value} for key, value in found] if found else None
-
-
-def _some_headers(names: frozenset[str], message: Message) -> list[dict[str, object]] | None:
-    found: Any = message.headers()
-    return [{"key": key, "value": value} for key, value in found if key in names] or None if found else None
+def _headers(wanted: Literal[True] | frozenset[str], message: Message) -> list[dict[str, object]] | None:
+    found: Any = message.headers() or ()  # declared as also an object, which producers may give
+    return [{"key": key, "value": value} for key, value in found if wanted is True or key in wanted] or None

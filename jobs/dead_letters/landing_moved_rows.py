@@ -26,9 +26,11 @@ def land_moved_rows(pipeline: Pipeline, landed: LandedBatch) -> LandedBatch:
         return landed
     from jobs.dead_letters.landing_again import land_again
 
-    found = 0
-    while (done := land_again(pipeline, landed.number, MOVED)) and done.recovered:
-        found += done.recovered.total()
+    found, more = 0, True
+    while more:
+        done = land_again(pipeline, landed.number, MOVED)
+        found += done.recovered.total() if done else 0
+        more = bool(done and done.recovered and done.stay)
     if found:
         _LOG.info("landed %d rows of batch %d with the values of their old keys", found, landed.number)
     return replace(landed, counts=landed.counts.with_recovered(found))

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -123,10 +125,7 @@ def _old_key(spec: PipelineSpec) -> Column:
     # With `schemas.enable` the key is the payload.
     parsed = F.from_json(F.coalesce(F.get_json_object(found, "$.payload"), found), kinds)
     parts = [parsed[kind.name].alias(f.name) for kind, f in zip(kinds, fields, strict=True)]
-    known = [parsed[kind.name].isNotNull() for kind in kinds]
-    whole = known[0]
-    for one in known[1:]:
-        whole &= one
+    whole = reduce(and_, (parsed[kind.name].isNotNull() for kind in kinds))
     return F.when(whole, F.struct(*parts))
 
 

@@ -162,7 +162,7 @@ class Redecoder:
     """Turns Arrow batches of dead letters into the rows that they are now, good or bad.
 
     Attributes:
-        moved: reads those whose values of before are known; None: there are none.
+        moved: reads those whose values of before are known (`EARLIER`); None: the dead letters say none.
     """
 
     reader: RecordReader
@@ -172,7 +172,7 @@ class Redecoder:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             others = batch
-            if self.moved and EARLIER in batch.schema.names:
+            if self.moved:
                 known = pc.is_valid(batch.column(EARLIER))
                 yield self._rows(batch.filter(known), self.moved.read)
                 others = batch.filter(pc.invert(known))
@@ -212,14 +212,14 @@ def _shaped(
     pipeline: Pipeline, dead_letters: DataFrame, batch: Batch, schema: pa.Schema, names: NameRule | None
 ) -> DataFrame:
     schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, dead_letters)
-    reader, of_moved = (
-        record_reader(pipeline.spec, batch, schema, schemas, {}, names, moved) for moved in (False, True)
-    )
+    reader, moved = record_reader(pipeline.spec, batch, schema, schemas, {}, names), None
+    if EARLIER in dead_letters.columns:
+        of_moved = record_reader(pipeline.spec, batch, schema, schemas, {}, names, moved=True)
+        moved = MovedRows(replace(of_moved, left_out=_LEFT_OUT))
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
     columns = _columns(key, schema, names_unchanged=UNCHANGED.name in schema.names)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)
-    read = in_tasks(Redecoder(reader, tuple(columns.names), MovedRows(replace(of_moved, left_out=_LEFT_OUT))))
-    resolved = pipeline.spec.source.resolved
+    read, resolved = in_tasks(Redecoder(reader, tuple(columns.names), moved)), pipeline.spec.source.resolved
     if resolved is None:
         return dead_letters.mapInArrow(read, kind)
 

@@ -57,9 +57,8 @@ def random_left_out(seed: int, count: int, keys: int, partitions: int) -> list[R
         records.append(change(key, op, key % partitions, n=n, **chosen))
         if op == "d":
             records.append(Record(key % partitions, key, None))
-        whole = (
-            whole - {key} if op == "d" or (op == "u" and key not in there) else whole | ({key} if op == "c" else set())
-        )
+        is_whole = op == "c" or (op == "u" and key in whole)
+        whole = whole | {key} if is_whole else whole - {key}
         there = there - {key} if op == "d" else there | {key}
     return records
 
