@@ -18,6 +18,7 @@ _EPOCHS = PREFIX + "leader-epochs"
 _CONTINUES = PREFIX + "continues"
 _UNKNOWN = PREFIX + "unknown-fields"
 _NEW_COLUMNS = PREFIX + "new-columns"
+_MOVES = PREFIX + "moves"
 _REVISES = PREFIX + "revises"
 _OFFSETS = PREFIX + "offsets"
 _TOPIC_IDS = PREFIX + "topic-ids"
@@ -104,6 +105,22 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Moves:
+    """Changes of a primary key among the records of a batch (`jobs.dead_letters.landing_moved_rows`).
+
+    Attributes:
+        left: deletes of rows that go on under another key.
+        waiting: inserts of such rows that leave values out: dead letters, until what the old key says is looked for.
+    """
+
+    left: int = 0
+    waiting: int = 0
+
+    def __add__(self, other: Moves) -> Moves:
+        return Moves(self.left + other.left, self.waiting + other.waiting)
+
+
+@dataclass(frozen=True)
 class LandedBatch:
     """A batch that is in the intermediate table, with what was found while landing it.
 
@@ -118,6 +135,7 @@ class LandedBatch:
     snapshot_id: int
     unknown: Mapping[str, int] = field(default_factory=dict)
     new_columns: Mapping[str, str] = field(default_factory=dict)
+    moves: Moves = field(default_factory=Moves)
 
     @property
     def number(self) -> int:
@@ -245,6 +263,7 @@ def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
         PREFIX + "counts": json.dumps(counts.__dict__, sort_keys=True),
         **({_UNKNOWN: json.dumps(landed.unknown)} if landed.unknown else {}),
         **({_NEW_COLUMNS: json.dumps(landed.new_columns)} if landed.new_columns else {}),
+        **({_MOVES: json.dumps(vars(landed.moves))} if landed.moves != Moves() else {}),
     }
 
 
@@ -271,7 +290,8 @@ def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> L
     )
     counts = Counts(**json.loads(properties[PREFIX + "counts"]))
     unknown, new_columns = (json.loads(properties.get(name, "{}")) for name in (_UNKNOWN, _NEW_COLUMNS))
-    return LandedBatch(batch, counts, state.watermark, snapshot_id, unknown, new_columns)
+    moves = Moves(**json.loads(properties.get(_MOVES, "{}")))
+    return LandedBatch(batch, counts, state.watermark, snapshot_id, unknown, new_columns, moves)
 
 
 def _continues_to_property(continues: Mapping[str, Offsets] | None) -> dict[str, str]:

@@ -16,6 +16,8 @@ column            meaning
                   null for a good record. The dead letters
 ``kept``          names of the value's columns that the change leaves as they were, null where it brings all; only
                   in pipelines whose changes may leave columns out (`jobs.spec.unchanged_columns`)
+``move``          of the two records of a changed primary key: where the change stands in the source's log, the same in
+                  both (`jobs.decode.source_position`); null elsewhere. Only where there is ``kept``
 ``revision``      of a record that was read again: the batch that landed this reading. Batch and `i` are those that
                   the record always had; null for the first reading
 ================  ==========================================================================================
@@ -61,6 +63,7 @@ ERROR = pa.struct(
 # Stands in a value of which no column is known yet: there are no structs without a field in tables.
 NO_COLUMN = pa.field(added_columns.NO_COLUMN, pa.bool_())
 UNCHANGED = pa.field("kept", pa.list_(pa.field("element", pa.string(), True)))
+MOVE = pa.field("move", pa.string())
 REVISION = pa.field("revision", pa.int64())
 
 
@@ -82,7 +85,7 @@ def landing_schema(spec: PipelineSpec) -> pa.Schema:
             pa.field("landedAt", INSTANT),
             pa.field("kafka", kafka_type(spec)),
             pa.field("error", ERROR),
-            *([UNCHANGED] if names_unchanged_columns(spec) else []),
+            *([UNCHANGED, MOVE] if names_unchanged_columns(spec) else []),
             REVISION,
         ]
     )

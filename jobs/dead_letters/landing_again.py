@@ -27,17 +27,17 @@ from jobs.replay.revising_batch import most_attempts, revising_batch
 from resources.spark import spark_errors
 
 
-def land_again(pipeline: Pipeline, batch: int | None = None, kind: str | None = None) -> Redecoded | None:
+def land_again(pipeline: Pipeline, batches: tuple[int, int] | None = None, kind: str | None = None) -> Redecoded | None:
     """Decodes the open dead letters again and lands those that have something new to say.
 
     Args:
-        batch: only those of this batch. kind: only those whose error is of this kind.
+        batches: only those from the first to the last of these. kind: only those whose error is of this kind.
 
     Returns:
         What became of them; None where nothing is landed yet.
     """
     place = pipeline.intermediate
-    return retry_on_conflict(lambda: _land(pipeline, batch, kind), most_attempts(pipeline), place.identifier)
+    return retry_on_conflict(lambda: _land(pipeline, batches, kind), most_attempts(pipeline), place.identifier)
 
 
 def session(pipeline: Pipeline) -> SparkSession:
@@ -45,7 +45,7 @@ def session(pipeline: Pipeline) -> SparkSession:
     return pipeline.spark("dead-letters retry", pipeline.intermediate.catalog, *pipeline.destinations())
 
 
-def _land(pipeline: Pipeline, only: int | None, kind: str | None) -> Redecoded | None:
+def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) -> Redecoded | None:
     """One attempt; None where nothing is landed yet."""
     place = pipeline.intermediate
     committed = place.committed()
@@ -74,14 +74,14 @@ def _land(pipeline: Pipeline, only: int | None, kind: str | None) -> Redecoded |
 
 
 def _dead_letters(
-    pipeline: Pipeline, spark: SparkSession, committed: CommittedState, only: int | None
+    pipeline: Pipeline, spark: SparkSession, committed: CommittedState, only: tuple[int, int] | None
 ) -> DataFrame | None:
     """The open dead letters that can be tried."""
     # Of batches that retention has removed it is not known any more what came after them.
     known = pipeline.intermediate.landed().batches
     if not known:
         return None
-    first, last = (known[0].number, committed.batch_number) if only is None else (only, only)
+    first, last = only or (known[0].number, committed.batch_number)
     return open_dead_letters(pipeline, spark, first, last)
 
 

@@ -1,8 +1,9 @@
-"""Lands the dead letters of rows that got another key again, as soon as their batch is landed."""
+"""Lands the dead letters of rows that got another key again, as soon as what the old key says is landed."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from jobs.batch import LandedBatch
@@ -14,29 +15,41 @@ _LOG = logging.getLogger("batchmerge")
 
 
 def land_moved_rows(pipeline: Pipeline, landed: LandedBatch) -> LandedBatch:
-    """Of this batch, the newest one.
+    """Of this batch, the newest one, and of earlier ones where it brings the deletes that theirs wait for.
 
     A row that was moved twice is known after its first move is: so it goes on until nothing more is found.
 
     Returns:
         The batch as it counts from then on.
     """
-    wanted = names_unchanged_columns(pipeline.spec) and landed.batch.revises is None
-    if not wanted or not landed.counts.quarantined:
+    if not names_unchanged_columns(pipeline.spec) or (first := _first_waiting(pipeline, landed)) is None:
         return landed
     from jobs.dead_letters.landing_again import land_again
 
-    found, more = 0, True
+    found, of_this, more = 0, 0, True
     while more:
-        done = land_again(pipeline, landed.number, MOVED)
+        done = land_again(pipeline, (first, landed.number), MOVED)
         found += done.recovered.total() if done else 0
+        of_this += done.recovered[landed.number] if done else 0
         more = bool(done and done.recovered and done.stay)
     if found:
-        _LOG.info("landed %d rows of batch %d with the values of their old keys", found, landed.number)
-    return replace(landed, counts=landed.counts.with_recovered(found))
+        _LOG.info("batch %d: landed %d rows with the values of their old keys", landed.number, found)
+    return replace(landed, counts=landed.counts.with_recovered(of_this))
 
 
 def land_moved_rows_of_dead_run(pipeline: Pipeline) -> None:
-    """Of the newest batch, where the run that landed it died before."""
-    if names_unchanged_columns(pipeline.spec) and (batches := pipeline.intermediate.landed().batches):
-        land_moved_rows(pipeline, batches[-1])
+    """Of the newest batch of Kafka's records, where the run that landed it died before."""
+    if names_unchanged_columns(pipeline.spec) and (landed := _first_hands(pipeline)):
+        land_moved_rows(pipeline, landed[-1])
+
+
+def _first_waiting(pipeline: Pipeline, landed: LandedBatch) -> int | None:
+    """The first batch with such dead letters that this one may bring an answer for."""
+    if landed.moves.left:
+        return next((batch.number for batch in _first_hands(pipeline) if batch.moves.waiting), None)
+    return landed.number if landed.moves.waiting else None
+
+
+def _first_hands(pipeline: Pipeline) -> Sequence[LandedBatch]:
+    """The landed batches of Kafka's records that were read for the first time."""
+    return [batch for batch in pipeline.intermediate.landed().batches if batch.batch.revises is None]

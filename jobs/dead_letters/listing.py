@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
-from jobs.changes.columns import REVISION
+from jobs.changes.columns import MOVE, REVISION
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.lineage import bound_topics
 from jobs.pipeline import Pipeline
@@ -40,7 +40,7 @@ def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> It
     if table is None:
         return
     where = pipeline.intermediate.identifier
-    text, topics = _of_open(pipeline, table, "dead_letters", values=values, headers=False)
+    text, topics = _of_open(pipeline, table, "dead_letters", values=values, headers=False, moves=False)
     from resources.spark import spark_errors
 
     with spark_errors(where):
@@ -54,11 +54,12 @@ def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> It
 
 
 def open_dead_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST) -> DataFrame | None:
-    """Rows of ``dead_letters.sql.j2`` with values and headers; None where nothing is landed."""
+    """Rows of ``dead_letters.sql.j2`` with values, headers and moves; None where nothing is landed."""
     table = _table(pipeline)
     if table is None:
         return None
-    text, topics = _of_open(pipeline, table, "dead_letters", values=True, headers=True)
+    moves = any(field.name == MOVE.name for field in table.schema().fields)
+    text, topics = _of_open(pipeline, table, "dead_letters", values=True, headers=True, moves=moves)
     return spark.sql(text, args={"first": first, "last": last, "most": ALL, **topics})
 
 

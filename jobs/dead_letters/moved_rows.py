@@ -1,10 +1,11 @@
 """Rows with another primary key, whose change leaves values out: what these are is known from the old key.
 
 Debezium sends such a change as the delete of the old key, a tombstone and the insert of the new one, whose header names
-the old key. The values stand under that one, whose delete may be in another batch, and already be merged. So the insert
-lands as a dead letter of the kind ``moved``, whatever the log was cut into, and is read again at once with the values
-that the landed changes of the old key say, or its row in a table that has not got the delete yet. That is a retry of
-dead letters (`jobs.dead_letters.retry`), which lands it at its own place.
+the old key. The values stand under that one, whose delete may be in another topic-partition and another batch, and
+already be merged. So the insert lands as a dead letter of the kind ``moved``, whatever the log was cut into. It is read
+again as soon as the delete is landed too, with the values that the landed changes of the old key say, or its row in a
+table that has not got the delete yet. That is a retry of dead letters (`jobs.dead_letters.retry`): it lands the insert
+at its own place.
 
 Sources: Debezium's documentation of the PostgreSQL connector ("Primary key updates", "Toasted values"); how Connect's
 `SimpleHeaderConverter` and `JsonConverter` write a struct.
@@ -25,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import CommittedState
-from jobs.changes.columns import REVISION, UNCHANGED
+from jobs.changes.columns import MOVE, REVISION, UNCHANGED
 from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.decode.envelope import MOVED, OLD_KEY
@@ -65,7 +66,7 @@ def with_earlier_values(
         yield dead_letters
         return
     moved = moved.withColumn("old_key", _old_key(pipeline.spec)).where(F.col("old_key").isNotNull())
-    moved.select(*_PLACE, "topic", "partition", "offset", "old_key").createOrReplaceTempView(_MOVED)
+    moved.select(*_PLACE, "topic", "partition", "offset", "old_key", "move").createOrReplaceTempView(_MOVED)
     held = _table_to_ask(pipeline, spark, columns)
     text = render(
         "spark",
@@ -111,7 +112,7 @@ def _table_to_ask(
 def _columns(spec: PipelineSpec, schema: pa.Schema) -> list[str]:
     """Columns that a change may leave out, as far as they were landed; none where none may."""
     names = {f.name for f in schema.field("value").type}
-    return [c for c in unchanged_columns(spec) if c in names] if UNCHANGED.name in schema.names else []
+    return [c for c in unchanged_columns(spec) if c in names] if MOVE.name in schema.names else []
 
 
 def _old_key(spec: PipelineSpec) -> Column:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch, CommittedState
-from jobs.changes.columns import ERROR, UNCHANGED
+from jobs.changes.columns import ERROR, MOVE, UNCHANGED, names_unchanged_columns
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.moved_rows import EARLIER, MovedRows
 from jobs.dead_letters.transform_failures import transform_failures
@@ -119,6 +119,8 @@ def redecode(
 def _with_headers(pipeline: Pipeline, dead_letters: DataFrame) -> tuple[DataFrame, list[DeadLetter]]:
     """The dead letters with headers where they are read; and the first of those landed without them."""
     if not reads_headers(pipeline.spec):
+        if names_unchanged_columns(pipeline.spec):
+            return dead_letters.withColumnRenamed("headers", "some_headers"), []
         return dead_letters.drop("headers"), []
     lacking = _dead_letters(pipeline, dead_letters.where(F.col("headers").isNull()), F.lit(_NO_HEADERS))
     dead_letters = dead_letters.where(F.col("headers").isNotNull())
@@ -217,7 +219,7 @@ def _shaped(
         of_moved = record_reader(pipeline.spec, batch, schema, schemas, {}, names, moved=True)
         moved = MovedRows(replace(of_moved, left_out=_LEFT_OUT))
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
-    columns = _columns(key, schema, names_unchanged=UNCHANGED.name in schema.names)
+    columns = _columns(key, schema)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)
     read, resolved = in_tasks(Redecoder(reader, tuple(columns.names), moved)), pipeline.spec.source.resolved
     if resolved is None:
@@ -243,7 +245,7 @@ def _as_batch(committed: CommittedState, partitions: list[TopicPartition]) -> Ba
     )
 
 
-def _columns(key: pa.DataType | None, table: pa.Schema, names_unchanged: bool) -> pa.Schema:
+def _columns(key: pa.DataType | None, table: pa.Schema) -> pa.Schema:
     """Of the view."""
     kinds = {
         "batchNumber": pa.int64(),
@@ -251,7 +253,7 @@ def _columns(key: pa.DataType | None, table: pa.Schema, names_unchanged: bool) -
         "key": key,
         "value": table.field("value").type,
         "op": pa.string(),
-        UNCHANGED.name: UNCHANGED.type if names_unchanged else None,
+        **{f.name: f.type for f in (UNCHANGED, MOVE) if f.name in table.names},
         "kafka": table.field("kafka").type,
         "error": ERROR,
         "partitionTime": INSTANT,

@@ -14,8 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
-from jobs.changes.columns import UNCHANGED, landing_schema, names_unchanged_columns
-from jobs.decode.envelope import OLD_KEY
+from jobs.changes.columns import MOVE, UNCHANGED, landing_schema, names_unchanged_columns
+from jobs.decode.envelope import NEW_KEY, OLD_KEY
 from jobs.decode.registered import Ids
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.new_tables import NameRule
@@ -108,9 +108,9 @@ class BatchRecords:
         schema = landing_schema(self.spec)
         for name in ("value", "kafka"):
             schema = schema.set(schema.get_field_index(name), self.table.field(name))
-        if UNCHANGED.name in self.table.names and UNCHANGED.name not in schema.names:
-            schema = schema.append(UNCHANGED)
-        return schema
+        # The columns of a pipeline that kept values before.
+        more = (f for f in (UNCHANGED, MOVE) if f.name in self.table.names and f.name not in schema.names)
+        return pa.schema([*schema, *more])
 
     @property
     def _constants(self) -> dict[str, pa.Scalar]:
@@ -123,8 +123,8 @@ class BatchRecords:
 
     @property
     def _reads_headers(self) -> WantedHeaders:
-        # The insert of a changed key says in a header what the key was.
-        return reads_headers(self.spec) or (names_unchanged_columns(self.spec) and frozenset({OLD_KEY}))
+        # The two records of a changed key name each other's in a header.
+        return reads_headers(self.spec) or (names_unchanged_columns(self.spec) and frozenset({OLD_KEY, NEW_KEY}))
 
     def _records(self, spark: SparkSession) -> DataFrame:
         return kafka_records(spark, self.kafka, self.batch.ranges, self._reads_headers)

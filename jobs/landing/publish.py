@@ -42,9 +42,8 @@ def publish_landed(
         **new_table_properties(append, written.report, batch.number),
         **schema_id_properties(append, written.report.schema_ids),
     }
-    landed = publish_batch(
-        append, LandedBatch(batch, counts, watermark, 0, unknown, written.new_columns), summary, properties
-    )
+    made = LandedBatch(batch, counts, watermark, 0, unknown, written.new_columns, written.report.moves)
+    landed = publish_batch(append, made, summary, properties)
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",
         batch,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
 
 from jobs.batch import Batch
-from jobs.changes.columns import UNCHANGED, value_fields
+from jobs.changes.columns import MOVE, UNCHANGED, names_unchanged_columns, value_fields
 from jobs.changes.routing import route_filters
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
@@ -17,7 +17,9 @@ from jobs.decode.excluded import Excluding
 from jobs.decode.extended_json import MongoKey
 from jobs.decode.nested import Nested
 from jobs.decode.renamed import Renamed
+from jobs.decode.source_position import SourcePosition
 from jobs.decode.unknown import Watch
+from jobs.landing.moves import MoveReader
 from jobs.landing.new_tables import NameRule
 from jobs.landing.records import Operations, RecordReader, Truncation
 from jobs.landing.registry_schemas import SchemaIds, Schemas
@@ -81,6 +83,7 @@ def record_reader(
         landed_at=batch.planned_at,
         metadata=tuple(landed_on_request(spec)),
         names_unchanged=UNCHANGED.name in table.names,
+        moves=_move_reader(spec, schemas) if MOVE.name in table.names else None,
         truncation=_truncation(spec),
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),
@@ -105,6 +108,16 @@ def _key_format(spec: PipelineSpec) -> Format | None:
     if key is None or source.value.envelope:
         return None
     return source.value.with_columns({c: t for c, t in source.value.columns.items() if c in key.columns})
+
+
+def _move_reader(spec: PipelineSpec, schemas: Schemas | None) -> MoveReader:
+    """Of a table that has the column: it stays null where the pipeline does not keep values any more."""
+    source, envelope = spec.source, spec.source.value.envelope
+    if envelope is None or not names_unchanged_columns(spec):
+        return MoveReader()
+    encodings: dict[str, Encoding] = {topic: own.value for topic, own in source.per_topic.items() if own.value}
+    others = {t: SourcePosition(envelope.kind, _of_types(e, schemas, spec.ignore_case)) for t, e in encodings.items()}
+    return MoveReader(SourcePosition(envelope.kind, _of_types(source.value, schemas, spec.ignore_case)), others)
 
 
 def _truncation(spec: PipelineSpec) -> Truncation | None:
@@ -138,13 +151,7 @@ def _decoder(
         rules: of the value's envelope.
         watch: what to do about fields that no column takes.
     """
-    registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
-
-    def of_type(kind: pa.DataType, watch: Watch | None = None) -> Decoder:
-        any_case = ignore_case and encoding.format == "json" and registered is None
-        schema, message = encoding.schema_bytes, encoding.message or ""
-        return decoder_for(encoding.format, kind, schema, message, registered, any_case, watch)
-
+    of_type = _of_types(encoding, schemas, ignore_case)
     renaming = Renaming(columns.rename)
     kind = renaming.in_records(columns.struct)
     decoder: Decoder
@@ -161,6 +168,14 @@ def _decoder(
     if excluded := columns.excluded:
         decoder = Excluding(decoder, excluded)
     return Renamed(decoder, renaming) if columns.rename else decoder
+
+
+def _of_types(encoding: Encoding, schemas: Schemas | None, ignore_case: bool) -> Callable[..., Decoder]:
+    """Makes decoders of records that are encoded so, for a type and a watch."""
+    registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
+    any_case = ignore_case and encoding.format == "json" and registered is None
+    schema, message = encoding.schema_bytes, encoding.message or ""
+    return lambda kind, watch=None: decoder_for(encoding.format, kind, schema, message, registered, any_case, watch)
 
 
 def _reporting(spec: PipelineSpec) -> Watch:

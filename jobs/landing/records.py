@@ -10,13 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.changes.columns import LEFT_OUT, UNCHANGED
+from jobs.batch import Moves
+from jobs.changes.columns import LEFT_OUT, MOVE, UNCHANGED
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.envelope import TRUNCATE
 from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.coordinates import kafka_struct
+from jobs.landing.moves import MoveReader, moves_among
 from jobs.landing.new_tables import STAGE as ROUTE
 from jobs.landing.new_tables import NameRule
 from jobs.landing.places import BATCH, POSITION, Places
@@ -73,6 +75,7 @@ class RecordReader:
         places: of records that are read once more, each in its places; None: they are placed by this batch's ranges.
         truncation: how a record that truncates the table is known; None: there are none.
         names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
+        moves: reads the column `move`; None: the rows have none.
     """
 
     key_decoder: Decoder | None
@@ -95,6 +98,7 @@ class RecordReader:
 
     required: tuple[str, ...] = ()
     names_unchanged: bool = False
+    moves: MoveReader | None = None
     truncation: Truncation | None = None
     left_out: DecodeError | None = None
     places: Places | None = None
@@ -153,11 +157,14 @@ class RecordReader:
         columns["error"] = error_column(batch, verdicts.errors)
         if self.names_unchanged:
             columns[UNCHANGED.name] = unchanged_column(verdicts.unchanged, batch.num_rows)
+        if self.moves:
+            columns[MOVE.name] = self.moves.column(batch)
         report = TaskReport(
             fields=verdicts.unknown,
             names={name: position[row].as_py() for name, row in named.items()},
             columns=self.new_tables.columns(key, columns["value"]) if self.new_tables else {},
             truncated_below=verdicts.truncated_below,
+            moves=moves_among(columns[MOVE.name], op, verdicts.errors.values()) if self.moves else Moves(),
         )
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)), report
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.batch import Moves
 from jobs.decode.registered import Ids
 from jobs.offsets import OffsetRange, Ranges, TopicPartition
 from jobs.schema.found_fields import FoundFields
@@ -67,6 +68,7 @@ class TaskReport:
         columns: by name, those that its records are the first to have values for.
         files: descriptions of the files that were written (`jobs.iceberg.new_files`).
         truncated_below: the largest order of the truncations among them (`jobs.watermark`).
+        moves: the changes of a primary key among them.
     """
 
     read: Mapping[TopicPartition, RecordsRead] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class TaskReport:
     columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
     schema_ids: Ids = field(default_factory=dict)
     truncated_below: int | None = None
+    moves: Moves = field(default_factory=Moves)
 
     @property
     def records(self) -> int:
@@ -101,6 +104,7 @@ class TaskReport:
             joined([self.columns, other.columns]),
             joined([self.schema_ids, other.schema_ids]),
             max(below, default=None),
+            self.moves + other.moves,
         )
 
     def to_text(self) -> str:
@@ -111,9 +115,8 @@ class TaskReport:
         ]
         found = {"fields": self.fields.to_json(), "outcome": vars(self.outcome), "files": self.files}
         sets = {"columns": _as_lists(self.columns), "schema ids": _as_lists(self.schema_ids)}
-        return json.dumps(
-            {"read": read, **found, "names": dict(self.names), **sets, "truncated_below": self.truncated_below}
-        )
+        more = {"truncated_below": self.truncated_below, "moves": vars(self.moves)}
+        return json.dumps({"read": read, **found, "names": dict(self.names), **sets, **more})
 
     @classmethod
     def from_text(cls, text: str) -> TaskReport:
@@ -128,7 +131,7 @@ class TaskReport:
             {name: frozenset(found) for name, found in document[part].items()} for part in ("columns", "schema ids")
         )
         files, names, below = tuple(document["files"]), document["names"], document["truncated_below"]
-        return cls(read, fields, outcome, files, names, columns, ids, below)
+        return cls(read, fields, outcome, files, names, columns, ids, below, Moves(**document["moves"]))
 
 
 def joined(found: Iterable[Mapping[str, frozenset[T]]]) -> dict[str, frozenset[T]]:

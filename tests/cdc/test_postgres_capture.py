@@ -243,9 +243,9 @@ def test_large_values_that_updates_do_not_touch_stay(
     load_large(postgres, 0)  # there before the capture
     prefix = f"pg{uuid.uuid4().hex[:8]}"
     engine = engine_of(connections, spark, f"{prefix}.public.document", LARGE_COLUMNS, max_records=40)
-    # The insert of a changed key is known where its delete is, in one partition.
-    one = {"topic_creation_default_partitions": "1", "topic_creation_default_replication_factor": "1"}
-    with capturing(tmp_path, bootstrap(connections), postgres, prefix, **one):
+    # The two records of a changed key are in different partitions.
+    three = {"topic_creation_default_partitions": "3", "topic_creation_default_replication_factor": "1"}
+    with capturing(tmp_path, bootstrap(connections), postgres, prefix, **three):
         for seed in (1, 2):
             wait_until(engine, lambda: large_ours(engine), postgres.sql(LARGE_TOLD))
             load_large(postgres, seed)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs import protocol
+from jobs.dead_letters.landing_again import land_again
 from jobs.dead_letters.listing import list_dead_letters
 from jobs.dead_letters.open_count import open_count
 from jobs.dead_letters.retry import retry
@@ -17,13 +18,14 @@ from jobs.maintenance.run import maintain_landing
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.examples import few
-from tests.kit.left_out import COLUMNS, LEFT_OUT, as_told, change, moved, random_left_out
+from tests.kit.left_out import COLUMNS, LEFT_OUT, as_told, change, moved, random_left_out, without_position
 from tests.kit.records import Record
 from tests.kit.story import Story, TableUnderTest, Target, on_targets
 
 DELETING = on_targets("upsert_delete", can="keeps_unchanged_columns")
 # What landing does is the same for every kind.
 FINDING = on_targets("upsert_delete", can="finds_rows")
+SLOW = pytest.mark.slow
 Rows = dict[int, dict[str, Any]]
 
 
@@ -82,7 +84,7 @@ def test_result_never_depends_on_where_the_log_was_cut(target: Target, log: Stor
     never_depends_on_the_cuts([1, 2], (2, 2), target, log)
 
 
-@pytest.mark.slow
+@SLOW
 @on_targets("upsert", "upsert_delete", can="keeps_unchanged_columns")
 @few(4)
 @given(coalesced=st.lists(st.integers(1, 3), max_size=3), window=st.tuples(st.integers(1, 5), st.integers(0, 4)))
@@ -173,7 +175,7 @@ ONE: dict[str, Any] = {"body": "one", "raw": "AQ==", "tags": ["t"]}
 
 
 @DELETING
-@pytest.mark.parametrize("size", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 100))])
+@pytest.mark.parametrize("size", [3, *(pytest.param(n, marks=SLOW) for n in (1, 2, 100))])
 def test_changed_key_takes_what_stood_under_the_old_one(size: int, target: Target, new_story: MakeStory) -> None:
     """Wherever the log is cut, and twice in a row; the next change of the row leaves the values out too."""
     story = debezium(new_story)
@@ -206,6 +208,70 @@ def test_changed_key_is_taken_by_the_next_run_where_one_died(target: Target, new
     assert story.land() == []
     table.merge()
     assert (table.stale(), held(table)) == (0, {2: {"id": 2, **ONE, "n": 0}})
+
+
+@FINDING
+@pytest.mark.parametrize("first", ["the insert", *(pytest.param(f, marks=SLOW) for f in ("the delete", "neither"))])
+def test_changed_key_is_taken_across_partitions(first: str, target: Target, new_story: MakeStory) -> None:
+    """Whichever of the two records is landed first; the row's other changes are in other batches."""
+    story = debezium(new_story, partitions=2)
+    table = story.table(target)
+    story.tell(change(2, "c", **ONE), change(2, "u", body="two"))
+    delete, tombstone, insert = moved(2, 1, 0, 1, n=3)
+    # The same keys once more, with another value; and a row that is deleted as it stands.
+    again = [
+        *moved(1, 2, 1, 0),
+        change(2, "u", body="again"),
+        change(4, "c", **ONE),
+        change(4, "d"),
+        *moved(2, 1, 0, 1),
+    ]
+    sent = {"the delete": [delete, tombstone], "the insert": [insert], "neither": []}[first]
+    story.tell(*sent)
+    story.land()
+    table.merge()
+    assert (1 in held(table), table.stale()) == (False, 1 if first == "the insert" else 0)
+    story.tell(*(r for r in (delete, tombstone, insert) if r not in sent), change(1, "u", 1, n=4))
+    story.land()
+    table.merge()
+    assert held(table) == {1: {"id": 1, "body": "two", "raw": "AQ==", "tags": ["t"], "n": 4}}
+    for part in (again[:3], again[3:]):
+        story.tell(*part)
+        story.land()
+    table.merge()
+    assert held(table) == {1: {"id": 1, "body": "again", "raw": "AQ==", "tags": ["t"], "n": 0}}
+    assert (table.stale(), table.verify().wrong, open_count(story.engine.pipeline.intermediate)) == (0, [], 0)
+
+
+@FINDING
+def test_changed_key_without_a_position_is_taken_in_one_partition(target: Target, new_story: MakeStory) -> None:
+    story = debezium(new_story, partitions=2)
+    table = story.table(target)
+    story.tell(change(2, "c", **ONE), change(4, "c", **ONE))
+    story.tell(*map(without_position, [*moved(2, 6), *moved(4, 1, 0, 1)]))
+    story.land()
+    table.merge()
+    assert held(table) == {6: {"id": 6, **ONE, "n": 0}}
+    assert table.stale() == 1
+
+
+@FINDING
+def test_chain_of_changed_keys_is_taken_by_the_next_run_where_one_died(target: Target, new_story: MakeStory) -> None:
+    """A row was moved twice; the run died when it knew the first move and not yet the second."""
+    story = debezium(new_story)
+    table = story.table(target)
+    story.tell(change(1, "c", **ONE), *moved(1, 2), *moved(2, 3))
+    pipeline = story.engine.pipeline
+    pipeline.intermediate.prepare()
+    planned = protocol.plan(pipeline)
+    assert planned.batch
+    pipeline.intermediate.land(story.engine.spark, pipeline.kafka, planned.batch, None, planned.topics.stable, {})
+    done = land_again(pipeline)
+    assert done
+    assert done.recovered == {1: 1}
+    assert story.land() == []
+    table.merge()
+    assert (table.stale(), held(table)) == (0, {3: {"id": 3, **ONE, "n": 0}})
 
 
 @FINDING

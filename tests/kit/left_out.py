@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import random
 from dataclasses import replace
@@ -24,11 +25,35 @@ def change(key: int, op: str, partition: int = 0, **columns: object) -> Record:
     return Record(partition, key, {"op": op, **image})
 
 
-def moved(old: int, new: int, partition: int = 0, **columns: object) -> list[Record]:
-    """Another key of a row, as Debezium sends it: columns that are not named are left out."""
-    told = (("__debezium.oldkey", json.dumps({"id": old}).encode()), ("__debezium.context.taskId", b"0"))
-    inserted = change(new, "c", partition, **{**LEFT_OUT, **columns})
-    return [change(old, "d", partition), Record(partition, old, None), replace(inserted, headers=told)]
+_positions = itertools.count(1)
+
+
+def moved(old: int, new: int, partition: int = 0, to: int | None = None, **columns: object) -> list[Record]:
+    """Another key of a row, as Debezium sends it: columns that are not named are left out.
+
+    Args:
+        partition: where the delete and its tombstone are. to: where the insert is, if not there.
+    """
+    position = next(_positions)
+
+    def half(record: Record, header: str, other: int) -> Record:
+        assert isinstance(record.value, dict)
+        told = ((header, json.dumps({"id": other}).encode()), ("__debezium.context.taskId", b"0"))
+        return replace(record, value={**record.value, "source": {"lsn": position}}, headers=told)
+
+    inserted = change(new, "c", partition if to is None else to, **{**LEFT_OUT, **columns})
+    return [
+        half(change(old, "d", partition), "__debezium.newkey", new),
+        Record(partition, old, None),
+        half(inserted, "__debezium.oldkey", old),
+    ]
+
+
+def without_position(record: Record) -> Record:
+    """As a source sends it that does not say where in its log the change stands."""
+    if isinstance(record.value, dict):
+        return replace(record, value={name: part for name, part in record.value.items() if name != "source"})
+    return record
 
 
 def random_left_out(seed: int, count: int, keys: int, partitions: int) -> list[Record]:
@@ -41,10 +66,11 @@ def random_left_out(seed: int, count: int, keys: int, partitions: int) -> list[R
     whole, there = set[int](), set[int]()
     for n in range(count):
         key = dice.randrange(keys)
-        others = [k for k in range(keys) if k not in there and k % partitions == key % partitions]
+        others = [k for k in range(keys) if k not in there]
         if key in whole and others and dice.random() < 0.3:
             to = dice.choice(others)
-            records += moved(key, to, key % partitions, n=n, **({"tags": ["moved"]} if dice.random() < 0.3 else {}))
+            brings = {"tags": ["moved"]} if dice.random() < 0.3 else {}
+            records += moved(key, to, key % partitions, to % partitions, n=n, **brings)
             whole, there = whole - {key} | {to}, there - {key} | {to}
             continue
         op = dice.choices(["u", "c", "d"], [8, 1, 2])[0]

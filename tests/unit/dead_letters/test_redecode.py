@@ -11,6 +11,7 @@ from jobs.changes.columns import landing_schema
 from jobs.dead_letters.redecode import Redecoder
 from jobs.landing.readers import record_reader
 from jobs.offsets import OffsetRange
+from resources.kafka_records import HEADERS
 from tests.kit import specs
 from tests.kit.arrow import kafka_records
 from tests.kit.batches import P0, batch
@@ -40,6 +41,7 @@ def dead_letters(*given: tuple[bytes | None, str]) -> pa.RecordBatch:
         "stage": ["value"] * len(given),
         "kind": ["range"] * len(given),
         "message": [message for _, message in given],
+        "some_headers": pa.nulls(len(given), HEADERS),
     }
     return pa.RecordBatch.from_pydict(dict(zip(records.schema.names, records.columns, strict=True)) | told)
 

@@ -100,7 +100,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("count_rows", {"table": BRANCH}),
     ("compared_rows", {**COMPARED, "spans": None, "compared_in_python": ["it's `q`"], "unchanged": ["it's `q`"]}),
     ("compared_rows", {**COMPARED, "spans": ["s"], "compared_in_python": [], "keys": ["_t", "_p", "_o"]}),
-    ("dead_letters", {"table": LANDED, "values": True, "headers": True, **OPEN}),
+    ("dead_letters", {"table": LANDED, "values": True, "headers": True, "moves": True, **OPEN}),
     ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False, **OPEN}),
     ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
     ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "it's `q`"], "unchanged": True}),

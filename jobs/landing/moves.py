@@ -1,0 +1,58 @@
+"""Changes of a primary key among a batch's records: which records they are, and where each stands in its source's log.
+
+Debezium sends such a change as a delete of the old key and an insert of the new one. Each names the other's key in a
+header, and both say the same position in the source's log, whatever topic-partitions they are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.batch import Moves
+from jobs.changes.columns import MOVE
+from jobs.decode.base import DecodeError, Decoder
+from jobs.decode.by_topic import decode_by_topic
+from jobs.decode.envelope import MOVED, NEW_KEY, OLD_KEY
+
+
+@dataclass(frozen=True)
+class MoveReader:
+    """Reads where changes of a primary key stand.
+
+    Attributes:
+        position: of a record's value (`jobs.decode.source_position`); None: no record has one.
+        topic_positions: by topic, where values are encoded in another way.
+    """
+
+    position: Decoder | None = None
+    topic_positions: Mapping[str, Decoder] = field(default_factory=dict)
+
+    def column(self, batch: pa.RecordBatch) -> pa.Array:
+        """Per record the position of the change of a key that it belongs to; null for all others."""
+        if self.position is None or not len(rows := _rows_that_name_another_key(batch)):
+            return pa.nulls(batch.num_rows, MOVE.type)
+        values, topics = (batch.column(name).take(rows) for name in ("value", "topic"))
+        found = decode_by_topic(self.position, self.topic_positions, values, topics).values
+        places = pc.index_in(pa.array(range(batch.num_rows), pa.int64()), value_set=rows)
+        return found.take(places)
+
+
+def moves_among(move: pa.Array, op: pa.Array, errors: Iterable[DecodeError]) -> Moves:
+    """How many there are.
+
+    Args:
+        move: as `MoveReader.column`. op: of the landed rows.
+    """
+    left = pc.sum(pc.and_(pc.is_valid(move), pc.equal(op, "delete"))).as_py() or 0
+    return Moves(left, sum(error.kind == MOVED for error in errors))
+
+
+def _rows_that_name_another_key(batch: pa.RecordBatch) -> pa.Array:
+    headers = batch.column("headers" if "headers" in batch.schema.names else "some_headers")
+    names = pc.struct_field(pc.list_flatten(headers), "key")
+    naming = pc.is_in(names, value_set=pa.array([NEW_KEY, OLD_KEY], pa.string()))
+    return pc.unique(pc.list_parent_indices(headers).filter(naming)).cast(pa.int64())
