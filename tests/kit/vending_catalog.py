@@ -23,6 +23,8 @@ from tests.kit.web import serving
 _USER, _SECRET, _ROLE = "catalog", "catalog-secret", "arn:aws:iam::role/TableAccess"
 _WAREHOUSE, _REGION = "warehouse", "us-east-1"
 _TOKEN, _ENDS = "s3.session-token", "s3.session-token-expires-at-ms"
+_GIVEN = ("s3.access-key-id", "s3.secret-access-key", _TOKEN, _ENDS)
+_AGAIN, _ASKED_AGAIN = "client.refresh-credentials-endpoint", "/credentials"
 _EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 _DELEGATION = "header.X-Iceberg-Access-Delegation"
 _PORTS = ("master", "volume", "filer", "admin", "s3")
@@ -55,6 +57,7 @@ class Vended:
     Attributes:
         seconds: how long those that are given now are good for.
         told: how long they are said to be.
+        renews: the catalog names an endpoint that gives others to whoever has a table open.
         delay: seconds that the store takes for each request.
         ends: of each token that was given, by this process's clock.
         refused: requests with credentials that had ended.
@@ -62,6 +65,7 @@ class Vended:
 
     seconds: float = 900
     told: float = 900
+    renews: bool = False
     delay: float = 0
     ends: dict[str, float] = field(default_factory=dict)
     refused: int = 0
@@ -109,9 +113,18 @@ def vending_catalog(folder: Path) -> Iterator[tuple[Vended, IcebergConnection]]:
         address = f"{HOST}:{iceberg}"
 
         def pass_on(self) -> None:
+            asked_again = self.path.endswith(_ASKED_AGAIN)
+            self.path = self.path.removesuffix(_ASKED_AGAIN)
             found = self.ask(self.body())
             if _TOKEN.encode() in found.content:
-                content = json.dumps(vended.give(json.loads(found.content))).encode()
+                told = vended.give(json.loads(found.content))
+                assert isinstance(told, dict), "a table"
+                if asked_again:
+                    given = {name: told["config"][name] for name in _GIVEN}
+                    told = {"storage-credentials": [{"prefix": "s3", "config": given}]}
+                elif vended.renews and self.command == "GET":
+                    told["config"][_AGAIN] = self.path.split("?")[0] + _ASKED_AGAIN
+                content = json.dumps(told).encode()
                 found = Answer(found.status, {**found.headers, "Content-Length": str(len(content))}, content)
             self.reply(found)
 
