@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextvars import copy_context
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from typing import Generic, TypeVar
 
 from jobs.batch_error_context import batches_under_way
 from resources.errors import TimeLimitReached
 
 T = TypeVar("T")
+_END: ContextVar[threading.Event | None] = ContextVar("batchmerge_end", default=None)
+# Seconds between two looks whether the work is to end.
+_LOOK = 0.2
 
 
 class _Work(threading.Thread, Generic[T]):
@@ -29,6 +34,17 @@ class _Work(threading.Thread, Generic[T]):
             self.problem = problem
 
 
+@contextmanager
+def ending_with(event: threading.Event) -> Iterator[None]:
+    """Work with a time limit that is done here ends as by an interrupt once the event is set: only the main thread of a
+    process gets interrupts."""
+    token = _END.set(event)
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
 def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: Callable[[], None] | None = None) -> T:
     """The answer of `work`, or a transient failure once the time is over.
 
@@ -39,12 +55,13 @@ def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: 
 
     Raises:
         TimeLimitReached: no answer in time; its facts say what was under way.
+        KeyboardInterrupt: it was to end (`ending_with`).
     """
     with batches_under_way() as under_way:
         thread = _Work(work)
     thread.start()
     try:
-        thread.join(seconds)
+        _join(thread, seconds)
     except BaseException:  # Dagster cancels a step by an interrupt: stop before the commit if we still can
         _quietly(on_timeout)
         raise
@@ -60,6 +77,19 @@ def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: 
     if thread.problem is not None:
         raise thread.problem
     return thread.answer  # type: ignore[return-value]  # None only where T allows it
+
+
+def _join(thread: threading.Thread, seconds: float) -> None:
+    """Waits for its end, so long."""
+    end = _END.get()
+    if end is None:
+        thread.join(seconds)
+        return
+    latest = time.monotonic() + seconds
+    while thread.is_alive() and (left := latest - time.monotonic()) > 0:
+        thread.join(min(left, _LOOK))
+        if end.is_set() and thread.is_alive():
+            raise KeyboardInterrupt
 
 
 def _quietly(on_timeout: Callable[[], None] | None) -> None:

@@ -14,7 +14,8 @@ import dagster as dg
 from dagster._core.utils import make_new_run_id
 
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.cli.interrupts import ending_when_asked
+from orchestration.cli.run_execution import executing_side_by_side
+from orchestration.cli.steps import AT_ONCE
 from orchestration.dead_runs import end_dead_runs
 from orchestration.names import PIPELINE_TAG, landing_key, op_name
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
@@ -116,11 +117,13 @@ def execute(
     wait: bool,
     partition: str | None = None,
     pools: Collection[str] = (),
+    at_once: int = AT_ONCE,
 ) -> dg.ExecuteInProcessResult:
     """One run of the job in this process; see `run_job`.
 
     Args:
         pools: that its steps claim, besides those that they name.
+        at_once: steps at the most.
     """
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     end_dead(instance)
@@ -129,7 +132,7 @@ def execute(
         raise in_the_way(found)
     run_id, waits = make_new_run_id(), PoolWaits(instance, _LOG.info, wait)
     try:
-        with ending_when_asked(), waiting_for_pools(waits):
+        with executing_side_by_side(at_once), waiting_for_pools(waits):
             result = job.execute_in_process(
                 instance=instance,
                 partition_key=partition,

@@ -13,6 +13,7 @@ from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, execute
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import launched
+from orchestration.components.maintenance import AT_ONCE
 from orchestration.files import pipeline_spec
 from orchestration.names import maintenance_job
 
@@ -31,7 +32,7 @@ def maintain(pipeline: str, no_wait: bool) -> None:
     job = definitions_of(name, spec).resolve_job_def(maintenance_job(name))
     config = {"ops": {node.name: {"config": topics} for node in job.nodes}} if topics else {}
     with engine_log(), dagster_instance() as instance:
-        result = execute(instance, job, {}, config, not no_wait)
+        result = execute(instance, job, {}, config, not no_wait, at_once=AT_ONCE)
     _show(result)
     problems = [e.step_failure_data.user_failure_data for e in result.all_events if e.is_step_failure]
     problem_texts = [problem.description if problem else "a step failed, see its log" for problem in problems]

@@ -21,7 +21,7 @@ from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import paused_reason
 
 # Two tables at a time: maintenance leaves room for the pipelines beside it.
-_AT_ONCE = 2
+AT_ONCE = 2
 
 
 def maintenance_job(launch: Launch) -> dg.JobDefinition:
@@ -38,7 +38,7 @@ def maintenance_job(launch: Launch) -> dg.JobDefinition:
         name=names.maintenance_job(launch.name),
         description=f"Compacts, expires and cleans up the tables of {launch.name}; deletes old landed batches.",
         tags={names.MAINTENANCE_TAG: launch.name},
-        executor_def=step_processes(_AT_ONCE),
+        executor_def=step_processes(AT_ONCE),
     )
     def maintenance() -> None:
         for op in ops:

@@ -1,10 +1,12 @@
-"""What the engine says while it works, in the run's log."""
+"""What the engine says while it works, in the run's log: what a step's work says, under that step."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock
 
 import dagster as dg
 
@@ -18,6 +20,8 @@ class _ToRun(logging.Handler):
         self._said = dict[str, float]()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if _OF_STEP.get() not in (None, self):
+            return
         try:
             said_once = getattr(record, "once", False)
             again = record.created - self._said.get(record.msg, 0.0) >= self._pause
@@ -26,6 +30,11 @@ class _ToRun(logging.Handler):
                 self._log_of_run.log(record.levelno, record.getMessage())
         except Exception:
             self.handleError(record)
+
+
+_OF_STEP: ContextVar[_ToRun | None] = ContextVar("batchmerge_step_log", default=None)
+# The levels that the logger had before the steps that are under way in this process.
+_levels, _lock = list[int](), Lock()
 
 
 @contextmanager
@@ -38,12 +47,19 @@ def engine_log_in_run(log: dg.DagsterLogManager, level: int = logging.INFO, paus
             is said only once (`extra={"once": True}`) is always shown.
     """
     logger, handler = logging.getLogger("batchmerge"), _ToRun(log, level, pause)
-    level = logger.level
-    logger.addHandler(handler)
-    if logger.getEffectiveLevel() > logging.INFO:
-        logger.setLevel(logging.INFO)
+    token = _OF_STEP.set(handler)
+    with _lock:
+        _levels.append(logger.level)
+        logger.addHandler(handler)
+        if logger.getEffectiveLevel() > logging.INFO:
+            logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+        with _lock:
+            logger.removeHandler(handler)
+            before = _levels[0]
+            _levels.pop()
+            if not _levels:
+                logger.setLevel(before)
+        _OF_STEP.reset(token)

@@ -1,11 +1,14 @@
-"""The command `batchmerge`, run in this process on the pipeline file of an engine under test."""
+"""The command `batchmerge`: in this process, on the pipeline file of an engine under test, or in one of its own."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from orchestration import files
@@ -13,6 +16,10 @@ from orchestration.cli import main
 from tests.kit import specs
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.engine import Engine
+from tests.kit.flow import ROOT
+from tests.kit.processes import lives
+
+BATCHMERGE = Path(sys.executable).with_name("batchmerge")
 
 # Exit code and what was printed; an empty argument stands for the pipeline's name.
 Command = Callable[..., tuple[int, str]]
@@ -58,3 +65,17 @@ def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         return code, said.out + said.err
 
     return run
+
+
+@contextmanager
+def in_background(arguments: str, log: Path) -> Iterator[psutil.Process]:
+    """`batchmerge …` as a shell's background job: there INT is ignored."""
+    job = f"{BATCHMERGE} {arguments} > {log} 2>&1 & echo $!"
+    started = subprocess.run(["sh", "-c", job], check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    process = psutil.Process(int(started.stdout))
+    try:
+        yield process
+    finally:
+        if lives(process):
+            for one in [*process.children(recursive=True), process]:
+                one.kill()

@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
-import psutil
 import pytest
 import yaml
 
@@ -23,13 +19,13 @@ from orchestration.pool_waits import holders
 from orchestration.run_process import process_tags
 from resources.local.ports import free_port
 from tests.kit import specs
-from tests.kit.flow import ROOT, Flow
+from tests.kit.command import BATCHMERGE, in_background
+from tests.kit.flow import Flow
 from tests.kit.processes import lives
 from tests.kit.waiting import until
 
 FLOW = Flow("t", ["append"], overrides={"retry": {"max_retries": 9, "delay_seconds": 3600}})
 STARTED = dg.DagsterRunStatus.STARTED
-_BATCHMERGE = Path(sys.executable).with_name("batchmerge")
 
 
 @pytest.fixture(autouse=True)
@@ -44,20 +40,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-@contextmanager
-def _in_background(arguments: str, log: Path) -> Iterator[psutil.Process]:
-    """A shell's background job: there INT is ignored."""
-    job = f"{_BATCHMERGE} {arguments} > {log} 2>&1 & echo $!"
-    started = subprocess.run(["sh", "-c", job], check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    process = psutil.Process(int(started.stdout))
-    try:
-        yield process
-    finally:
-        if lives(process):
-            for one in [*process.children(recursive=True), process]:
-                one.kill()
-
-
 @pytest.mark.parametrize("way", ["INT", pytest.param("down", marks=pytest.mark.slow)])
 def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) -> None:
     port, log = free_port(()), tmp_path / "log"
@@ -69,14 +51,14 @@ def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) ->
             return False
         return True
 
-    with _in_background(f"ui --port {port}", log) as page:
+    with in_background(f"ui --port {port}", log) as page:
         until(answers, log)
         family = [page, *page.children(recursive=True)]
         assert len(family) > 2
         if way == "INT":
             page.send_signal(signal.SIGINT)
         else:
-            done = subprocess.run([_BATCHMERGE, "down"], check=True, capture_output=True, text=True)
+            done = subprocess.run([BATCHMERGE, "down"], check=True, capture_output=True, text=True)
             assert f"ui {port}: stopped" in done.stdout
         until(lambda: not any(lives(one) for one in family), log)
     assert "Dagster services shut down" in log.read_text()
@@ -115,7 +97,7 @@ def test_a_run_ends_at_once_and_frees_what_it_held(
             ]
             return moment in kinds or f"{moment}: run {other[:8]}" in log.read_text()
 
-        with _in_background(f"run {FLOW.name}", log) as run:
+        with in_background(f"run {FLOW.name}", log) as run:
             until(lambda: has_come() or not lives(run), log)
             assert lives(run), log.read_text()
             run.send_signal(asked)

@@ -1,4 +1,4 @@
-"""Tables that hang, under a real Dagster with its daemon: they hold up nobody, and catch up when they answer again."""
+"""Tables that hang, with a Dagster daemon and without: they hold up nobody, and catch up when they answer again."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import clickhouse as in_clickhouse
 from tests.kit import specs
+from tests.kit.command import in_background
 from tests.kit.dagster_dev import running
+from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
+from tests.kit.processes import lives
 from tests.kit.records import bootstrap, produce, random_changes
 from tests.kit.waiting import until
 
@@ -124,3 +127,47 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
         until(lambda: committed(f"iceberg {hangs}", f"clickhouse {hangs}"), log, "end of the tables' catching up")
     assert rows(connections, hangs, "second") == expected(records, "upsert_delete")
     assert in_clickhouse.rows(connections, hangs) == expected(records, "upsert_delete")
+
+
+def test_other_tables_go_on_in_a_run_without_a_daemon(
+    stack: Path,
+    connections: Connections,
+    topic: Callable[..., str],
+    silent_server: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The run waits for the one that hangs, and ends at once when it is asked to."""
+    flow, log = Flow(topic(), ["upsert_delete"]), tmp_path / "log"
+    tables = flow.spec_document["tables"]
+    assert isinstance(tables, list)
+    good = tables[0]
+    # Dagster would take it first.
+    flow.overrides["tables"] = [good | {"table": f"tests.{flow.name}_hangs", "connection": "hangs"}, good]
+    records = random_changes(seed=12, count=60, keys=20, partitions=1)
+    produce(bootstrap(connections), flow.topic, records)
+    file = yaml.safe_load((stack / "connections.yaml").read_text())
+    file["connections"]["hangs"] = {"kind": "iceberg", "type": "rest", "uri": f"http://{silent_server}"}
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(file))
+    specs.write(tmp_path / "pipelines", flow.name, flow.spec_document)
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path / "pipelines"))
+    make_empty_instance(tmp_path / "dagster")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
+
+        def done() -> list[str]:
+            runs = instance.get_runs(dg.RunsFilter(job_name=flow.name))
+            steps = instance.all_logs(runs[0].run_id, of_type=dg.DagsterEventType.STEP_SUCCESS) if runs else []
+            return [str(step.step_key) for step in steps]
+
+        with in_background(f"run {flow.name}", log) as run:
+            until(lambda: len(done()) == 2 or not lives(run), log)
+            assert lives(run), log.read_text()
+            assert not any("hangs" in step for step in done())
+            run.send_signal(signal.SIGTERM)
+            until(lambda: not lives(run), log)
+        (ended,) = instance.get_runs(dg.RunsFilter(job_name=flow.name))
+        assert ended.status == STATUS.CANCELED
+    assert log.read_text().strip().endswith("cancelled")
+    assert rows(connections, flow.table("upsert_delete")) == expected(records, "upsert_delete")

@@ -1,0 +1,147 @@
+"""The steps of a run in this process, side by side: where one hangs, the others go on, and so do their events.
+
+Dagster's own executor in one process takes one step after the other, and a daemon's run has a process for each. Here
+each step has a thread. INT and TERM reach the main thread only: it has the work of all steps end, waits a moment until
+their events say so, and passes the interrupt on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+
+import dagster as dg
+from dagster._core.errors import DagsterExecutionInterruptedError
+from dagster._core.events import DagsterEvent
+from dagster._core.execution.compute_logs import create_compute_log_file_key
+from dagster._core.execution.context.system import PlanExecutionContext, StepExecutionContext
+from dagster._core.execution.plan.active import ActiveExecution
+from dagster._core.execution.plan.execute_plan import dagster_event_sequence_for_step
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+
+from jobs.time_limit import ending_with
+from resources.errors import Unavailable
+
+# So many steps at once, if nothing else is said.
+AT_ONCE = 32
+# Seconds between two looks for steps that have become ready; seconds that steps have to end.
+_LOOK, _PATIENCE = 0.1, 15.0
+
+
+def steps_side_by_side(
+    job_context: PlanExecutionContext, execution_plan: ExecutionPlan, at_once: int = AT_ONCE
+) -> Iterator[DagsterEvent]:
+    """Executes the plan, as `dagster._core.execution.plan.execute_plan.inner_plan_execution_iterator` does.
+
+    Args:
+        at_once: steps at the most.
+
+    Raises:
+        DagsterExecutionInterruptedError: the process was asked to end.
+        Unavailable: a step was not to wait for its pool; those that had begun are done.
+    """
+    instance, keys = job_context.instance, execution_plan.step_keys_to_execute
+    logs = instance.compute_log_manager
+    log_key = logs.build_log_key_for_run(job_context.run_id, create_compute_log_file_key())
+    with (
+        InstanceConcurrencyContext(instance, job_context.dagster_run) as pools,
+        execution_plan.start(
+            retry_mode=job_context.retry_mode,
+            max_concurrent=at_once,
+            instance_concurrency_context=pools,
+            step_dependency_config=job_context.step_dependency_config,
+        ) as active,
+        logs.capture_logs(log_key) as log,
+    ):
+        yield DagsterEvent.capture_logs(job_context, list(keys), log_key, log)
+        yield from _Steps(job_context, active).events()
+
+
+class _Step(Thread):
+    """Executes one step, and puts its events into a queue; None when it is over."""
+
+    def __init__(self, context: StepExecutionContext, queue: SimpleQueue[_Event], end: Event) -> None:
+        super().__init__(daemon=True, name=context.step.key)
+        self._step, self._queue, self._end = context, queue, end
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            with ending_with(self._end):
+                for event in dagster_event_sequence_for_step(self._step):
+                    self._queue.put((self, event))
+        except BaseException as problem:
+            self.problem = problem
+        finally:
+            self._queue.put((self, None))
+
+
+_Event = tuple[_Step, DagsterEvent | None]
+
+
+class _Steps:
+    """Those of a plan that are under way."""
+
+    def __init__(self, job: PlanExecutionContext, active: ActiveExecution) -> None:
+        self._job, self._active = job, active
+        self._queue, self._running, self._end = SimpleQueue[_Event](), dict[str, _Step](), Event()
+
+    def events(self) -> Iterator[DagsterEvent]:
+        """All of them, while the steps work."""
+        try:
+            while not self._active.is_complete:
+                yield from self._start_ready()
+                yield from self._heard(_LOOK)
+        except Unavailable:
+            while self._running:
+                yield from self._heard(_LOOK)
+            raise
+        except (KeyboardInterrupt, DagsterExecutionInterruptedError):
+            yield from self._ended()
+            raise
+        finally:
+            self._end.set()
+
+    def _start_ready(self) -> Iterator[DagsterEvent]:
+        for step in self._active.get_steps_to_execute():
+            context = self._job.for_step(step, self._active.get_known_state())
+            self._running[step.key] = _Step(context, self._queue, self._end)
+            self._running[step.key].start()
+        yield from self._active.concurrency_event_iterator(self._job)
+
+    def _heard(self, seconds: float) -> Iterator[DagsterEvent]:
+        """The next event of a step, waiting for it so long; a step that is over is counted as such."""
+        with dg.raise_execution_interrupts():
+            if not self._running:
+                self._active.sleep_til_ready()
+                return
+            try:
+                step, event = self._queue.get(timeout=seconds)
+            except Empty:
+                return
+        if event is not None:
+            yield event
+            self._active.handle_event(event)
+            return
+        del self._running[step.name]
+        if step.problem:
+            raise step.problem
+        self._active.verify_complete(self._job, step.name)
+        yield from self._active.plan_events_iterator(self._job)
+
+    def _ended(self) -> Iterator[DagsterEvent]:
+        """The events of steps that are to end. One that does not do so in time is left: the process ends."""
+        self._end.set()
+        latest = time.monotonic() + _PATIENCE
+        while self._running and time.monotonic() < latest:
+            try:
+                step, event = self._queue.get(timeout=_LOOK)
+            except Empty:
+                continue
+            if event is None:
+                del self._running[step.name]
+            else:
+                yield event
