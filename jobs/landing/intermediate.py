@@ -57,6 +57,8 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "50",
     "write.distribution-mode": "none",
     "write.parquet.compression-codec": "zstd",
+    # Many small files to a task of Spark: if each counted as 4 MB, 1,000 of them would be 250 tasks.
+    "read.split.open-file-cost": str(256 * 1024),
     # What readers of landed rows choose files by, however many columns the value has (`jobs.changes.planned_files`).
     **{f"write.metadata.metrics.column.{c}": "full" for c in ("i", "batchNumber", "kafka.partition", "kafka.offset")},
 }
