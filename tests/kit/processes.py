@@ -23,7 +23,10 @@ def stop(process: subprocess.Popen[bytes], patience: float = 60) -> None:
 
 
 def lives(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two questions
+        return False
 
 
 def started_by(process: psutil.Process, name: str) -> list[psutil.Process]:
