@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyiceberg.table import Table
 
 from jobs.changes.columns import MOVE, REVISION
@@ -58,14 +59,14 @@ def open_dead_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, l
     table = _table(pipeline)
     if table is None:
         return None
-    moves = any(field.name == MOVE.name for field in table.schema().fields)
+    moves = _has(table, MOVE)
     text, topics = _of_open(pipeline, table, "dead_letters", values=True, headers=True, moves=moves)
     return spark.sql(text, args={"first": first, "last": last, "most": ALL, **topics})
 
 
 def _of_open(pipeline: Pipeline, table: Table, template: str, **said: object) -> tuple[str, dict[str, str]]:
     """A statement about dead letters whose records were not read again, and the topics that it is bound to."""
-    recreated, path, revised = pipeline.intermediate.recreated(), pipeline.intermediate.path, _is_revised(table)
+    recreated, path, revised = pipeline.intermediate.recreated(), pipeline.intermediate.path, _has(table, REVISION)
     text = render("spark", template, table=path, revised=revised, recreated=list(recreated.values()), **said)
     # Not bound where nothing was read again.
     return text, bound_topics(recreated) if revised else {}
@@ -76,9 +77,9 @@ def _table(pipeline: Pipeline) -> Table | None:
     return table if table is not None and table.current_snapshot() is not None else None
 
 
-def _is_revised(table: Table) -> bool:
-    """Records may have several readings; not in a table that an older version has made."""
-    return any(field.name == REVISION.name for field in table.schema().fields)
+def _has(table: Table, column: pa.Field) -> bool:
+    """Not every table that an older version has made has every column."""
+    return any(field.name == column.name for field in table.schema().fields)
 
 
 def _session(pipeline: Pipeline) -> SparkSession:

@@ -115,9 +115,13 @@ def _move_reader(spec: PipelineSpec, schemas: Schemas | None) -> MoveReader:
     source, envelope = spec.source, spec.source.value.envelope
     if envelope is None or not names_unchanged_columns(spec):
         return MoveReader()
-    encodings: dict[str, Encoding] = {topic: own.value for topic, own in source.per_topic.items() if own.value}
-    others = {t: SourcePosition(envelope.kind, _of_types(e, schemas, spec.ignore_case)) for t, e in encodings.items()}
-    return MoveReader(SourcePosition(envelope.kind, _of_types(source.value, schemas, spec.ignore_case)), others)
+    kind = envelope.kind
+
+    def position(encoding: Encoding) -> Decoder:
+        return SourcePosition(kind, _of_types(encoding, schemas, spec.ignore_case))
+
+    others = {topic: position(own.value) for topic, own in source.per_topic.items() if own.value}
+    return MoveReader(position(source.value), others)
 
 
 def _truncation(spec: PipelineSpec) -> Truncation | None:

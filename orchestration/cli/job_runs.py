@@ -15,7 +15,6 @@ from dagster._core.utils import make_new_run_id
 
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.run_execution import executing_side_by_side
-from orchestration.cli.steps import AT_ONCE
 from orchestration.dead_runs import end_dead_runs
 from orchestration.names import PIPELINE_TAG, landing_key, op_name
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
@@ -23,6 +22,8 @@ from orchestration.run_process import process_tags
 from orchestration.step_failures import failure_facts, failure_text
 
 _LOG = logging.getLogger("batchmerge")
+# Steps at the most, if nothing else is said.
+_AT_ONCE = 32
 _FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
@@ -117,7 +118,7 @@ def execute(
     wait: bool,
     partition: str | None = None,
     pools: Collection[str] = (),
-    at_once: int = AT_ONCE,
+    at_once: int = _AT_ONCE,
 ) -> dg.ExecuteInProcessResult:
     """One run of the job in this process; see `run_job`.
 

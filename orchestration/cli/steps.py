@@ -25,14 +25,12 @@ from dagster._core.execution.plan.plan import ExecutionPlan
 from jobs.time_limit import ending_with
 from resources.errors import Unavailable
 
-# So many steps at once, if nothing else is said.
-AT_ONCE = 32
 # Seconds between two looks for steps that have become ready; seconds that steps have to end.
 _LOOK, _PATIENCE = 0.1, 15.0
 
 
 def steps_side_by_side(
-    job_context: PlanExecutionContext, execution_plan: ExecutionPlan, at_once: int = AT_ONCE
+    job_context: PlanExecutionContext, execution_plan: ExecutionPlan, at_once: int
 ) -> Iterator[DagsterEvent]:
     """Executes the plan, as `dagster._core.execution.plan.execute_plan.inner_plan_execution_iterator` does.
 
@@ -94,10 +92,10 @@ class _Steps:
         try:
             while not self._active.is_complete:
                 yield from self._start_ready()
-                yield from self._heard(_LOOK)
+                yield from self._heard()
         except Unavailable:
             while self._running:
-                yield from self._heard(_LOOK)
+                yield from self._heard()
             raise
         except (KeyboardInterrupt, DagsterExecutionInterruptedError):
             yield from self._ended()
@@ -112,16 +110,23 @@ class _Steps:
             self._running[step.key].start()
         yield from self._active.concurrency_event_iterator(self._job)
 
-    def _heard(self, seconds: float) -> Iterator[DagsterEvent]:
-        """The next event of a step, waiting for it so long; a step that is over is counted as such."""
+    def _next(self) -> _Event | None:
+        """What a step has put into the queue; None where nothing comes for a moment."""
+        try:
+            return self._queue.get(timeout=_LOOK)
+        except Empty:
+            return None
+
+    def _heard(self) -> Iterator[DagsterEvent]:
+        """The next event of a step; a step that is over is counted as such."""
         with dg.raise_execution_interrupts():
             if not self._running:
                 self._active.sleep_til_ready()
                 return
-            try:
-                step, event = self._queue.get(timeout=seconds)
-            except Empty:
-                return
+            found = self._next()
+        if found is None:
+            return
+        step, event = found
         if event is not None:
             yield event
             self._active.handle_event(event)
@@ -137,10 +142,9 @@ class _Steps:
         self._end.set()
         latest = time.monotonic() + _PATIENCE
         while self._running and time.monotonic() < latest:
-            try:
-                step, event = self._queue.get(timeout=_LOOK)
-            except Empty:
+            if (found := self._next()) is None:
                 continue
+            step, event = found
             if event is None:
                 del self._running[step.name]
             else:
