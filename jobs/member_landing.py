@@ -34,15 +34,16 @@ def land(
             return None
         limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
 
+        done = list[LandedBatch]()
+
         def batches() -> list[LandedBatch]:
-            done = []
             for batch in protocol.land(pipeline, max_batches):
                 done.append(batch)
                 if time.monotonic() > until:
                     break
             return done
 
-        return with_timeout(limit, where, batches, lambda: pipeline.interrupt("landing")) or None
+        return with_timeout(limit, where, batches, lambda: pipeline.interrupt("landing"), done) or None
 
     yield from members.each_reading("landing", seen.members, work, seen.states)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Generic, TypeVar
@@ -14,7 +14,7 @@ from resources.errors import TimeLimitReached
 
 T = TypeVar("T")
 _END: ContextVar[threading.Event | None] = ContextVar("batchmerge_end", default=None)
-# Seconds between two looks whether the work is to end.
+# Seconds between two looks at what is done, and whether the work is to end.
 _LOOK = 0.2
 
 
@@ -45,13 +45,20 @@ def ending_with(event: threading.Event) -> Iterator[None]:
         _END.reset(token)
 
 
-def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: Callable[[], None] | None = None) -> T:
+def with_timeout(
+    seconds: float,
+    where: str,
+    work: Callable[[], T],
+    on_timeout: Callable[[], None] | None = None,
+    done: Sized = (),
+) -> T:
     """The answer of `work`, or a transient failure once the time is over.
 
     Work that was given up may go on in its thread for a while. That is safe: what it commits is conditional.
 
     Args:
         on_timeout: stops what the work has under way elsewhere; also called when this thread is interrupted.
+        done: what the work has done so far; the time begins again with each further one.
 
     Raises:
         TimeLimitReached: no answer in time; its facts say what was under way.
@@ -61,7 +68,7 @@ def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: 
         thread = _Work(work)
     thread.start()
     try:
-        _join(thread, seconds)
+        _join(thread, seconds, done)
     except BaseException:  # Dagster cancels a step by an interrupt: stop before the commit if we still can
         _quietly(on_timeout)
         raise
@@ -79,17 +86,15 @@ def with_timeout(seconds: float, where: str, work: Callable[[], T], on_timeout: 
     return thread.answer  # type: ignore[return-value]  # None only where T allows it
 
 
-def _join(thread: threading.Thread, seconds: float) -> None:
-    """Waits for its end, so long."""
-    end = _END.get()
-    if end is None:
-        thread.join(seconds)
-        return
-    latest = time.monotonic() + seconds
+def _join(thread: threading.Thread, seconds: float, done: Sized) -> None:
+    """Waits for its end; so long, and again so long for each further thing that is done."""
+    end, seen, latest = _END.get(), len(done), time.monotonic() + seconds
     while thread.is_alive() and (left := latest - time.monotonic()) > 0:
         thread.join(min(left, _LOOK))
-        if end.is_set() and thread.is_alive():
+        if end and end.is_set() and thread.is_alive():
             raise KeyboardInterrupt
+        if len(done) != seen:
+            seen, latest = len(done), time.monotonic() + seconds
 
 
 def _quietly(on_timeout: Callable[[], None] | None) -> None:

@@ -62,7 +62,7 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
                 context.log.info("the tables' turn; the next run goes on landing")
                 return
 
-    with_timeout(limit, f"landing of {pipeline.name}", work, lambda: pipeline.interrupt("landing"))
+    with_timeout(limit, f"landing of {pipeline.name}", work, lambda: pipeline.interrupt("landing"), done)
     if not done:
         context.log.info("Kafka has nothing new")
     state = pipeline.intermediate.committed()

@@ -35,6 +35,20 @@ def test_error_of_work_that_hangs_names_its_batches(
     assert caught.value.facts == facts
 
 
+def test_time_begins_again_with_each_thing_that_is_done() -> None:
+    done, stopped = list[int](), threading.Event()
+
+    def work() -> None:
+        while len(done) < 8:
+            stopped.wait(0.3)
+            done.append(len(done))
+        stopped.wait(60)
+
+    with pytest.raises(Unavailable, match=r"within the time limit of 2\.2 s"):
+        with_timeout(2.2, "t", work, stopped.set, done)
+    assert done == list(range(8))
+
+
 def test_answer_and_error_in_time_are_those_of_the_work() -> None:
     def fail() -> None:
         with batch_error_context([batch(9)]):
