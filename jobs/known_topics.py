@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,16 +50,24 @@ def known_member(pipeline: str, spec: PipelineSpec, topic: str) -> Member:
     return member_of(pipeline, spec, topic, _read(pipeline).later)
 
 
-def remember(pipeline: str, topics: Iterable[str]) -> list[str]:
+def remember(
+    pipeline: str, topics: Iterable[str], begun: Callable[[list[str]], set[str]] = lambda _: set()
+) -> list[str]:
     """Adds topics that were seen; returns those that are new. Where the folder cannot be written, a warning: the next
-    look finds them again."""
+    look finds them again.
+
+    Args:
+        begun: those among the topics that are landed already. It is asked where the folder knows none: the pipeline
+            may have begun on another machine, or before the folder was lost.
+    """
     path, appeared = _file(pipeline), list[str]()
     try:
         with exclusive(path.with_suffix(".lock"), _LOG.warning):
             before = _read(pipeline)
             appeared = [topic for topic in topics if topic not in set(before.topics)]
             if appeared:
-                later = [*before.later, *(appeared if before.topics else [])]
+                first = set[str]() if before.topics else begun(appeared) or set(appeared)
+                later = [*before.later, *(topic for topic in appeared if topic not in first)]
                 written = path.with_suffix(".new")
                 written.write_text(json.dumps({"topics": [*before.topics, *appeared], "later": later}, indent=1))
                 os.replace(written, path)

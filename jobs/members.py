@@ -31,7 +31,7 @@ from jobs.plan import TopicState
 from jobs.shared_jobs import Participant, SharedJobs
 from jobs.side_by_side import OneSession, Outcome, outcome_of, side_by_side
 from jobs.spark_tasks import OneTask, Task, reports_for_each
-from jobs.spec.members import Member, is_read
+from jobs.spec.members import Member, expand, is_read
 from jobs.spec.pipeline import PipelineSpec
 from jobs.topic_state import topic_state
 from resources.connections import Connections, KafkaConnection, SparkConnection
@@ -117,7 +117,7 @@ class Members:
         kafka = self._kafka
         there = kafka.topic_names()
         matching = [topic for topic in sorted(there) if is_read(self.spec, topic)]
-        appeared = remember(self.name, matching)
+        appeared = remember(self.name, matching, self._landed_already)
         expansion = known_members(self.name, self.spec)
         absent = [topic for topic in self.spec.source.topics if topic not in there and is_read(self.spec, topic)]
         failed: dict[str, BatchmergeError] = {topic: missing(topic, self.name) for topic in absent}
@@ -132,6 +132,11 @@ class Members:
         states, unread = states_of(kafka, [m.topic for m in members])
         wanted = {topic: problem for topic, problem in {**failed, **unread}.items() if self._wanted(topic)}
         return Seen([m for m in members if m.topic in states], states, wanted, appeared)
+
+    def _landed_already(self, topics: Sequence[str]) -> set[str]:
+        """Those of the topics that have a landed table, where a topic that appears later begins elsewhere."""
+        begin = [m for m in expand(self.name, self.spec, topics).members if m.spec.source.start == "latest"]
+        return {member.topic for member in begin if self.open(member).intermediate.exists()}
 
     def ends(self, members: Sequence[Member]) -> dict[str, Offsets]:
         """The last stable offsets that Kafka has for them now, in a few questions; none where it does not answer."""

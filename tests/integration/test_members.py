@@ -55,6 +55,7 @@ class Shop:
         self.connections, self._topic = connections, topic
         self.name, self.topics = f"side{uuid.uuid4().hex[:6]}", dict[str, str]()
         self.overrides: dict[str, Any] = {}
+        self.start = "earliest"
         self.jobs: list[int] = []
         self.transactions: list[int] = []
         self.control: dict[str, Any] = {"enabled": False}
@@ -80,6 +81,7 @@ class Shop:
                 "topics": [],
                 "pattern": rf"{self.name}\.(?P<table>.+)-[0-9a-f]{{8}}",
                 "for_each": "topic",
+                "start": self.start,
             },
             overrides=self.overrides,
             control=self.control,
@@ -161,6 +163,20 @@ def test_one_job_merges_what_one_task_can_and_others_go_alone(shop: Shop) -> Non
     shop.write([3], "third", "b")
     assert shop.advance() == {"b": 1}
     assert shop.rows("b") == expected("b", first=[1], second=[2], third=[3])
+
+
+def test_topic_that_appears_later_begins_at_its_first_record_without_the_data_folder_too(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.start = "latest"
+    shop.make("b")
+    shop.write([1], "before")
+    shop.advance()
+    shop.make("a")
+    shop.write([2], "after")
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path))
+    assert shop.advance() == {"a": 1, "b": 1}
+    assert (shop.rows("a"), shop.rows("b")) == (expected("a", after=[2]), expected("b", after=[2]))
 
 
 def test_table_that_cannot_be_read_fails_alone_and_goes_on_when_it_can(shop: Shop) -> None:
