@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -117,7 +118,8 @@ def _check_spark(arguments: list[str]) -> None:
 
 
 def _check_pip(arguments: list[str]) -> None:
-    if arguments in (["wheel", "--no-deps", "."], ["install", "batchmerge"], ["install", "batchmerge[local]"]):
+    wheel = f"./batchmerge-{version('batchmerge')}-py3-none-any.whl"
+    if arguments in (["wheel", "--no-deps", "."], ["install", wheel], ["install", f"{wheel}[local]"]):
         return  # tests/orchestration/test_installed.py does the same
     constraints = (ROOT / "constraints.txt").read_text()
     assert arguments[:4] == ["install", "-c", "constraints.txt", "."]
