@@ -36,9 +36,9 @@ class Envelope(Spec):
     )
     truncates: Literal["refuse", "skip", "apply"] = Field(
         "refuse",
-        description="a truncated table: refuse (a dead letter, since no row of ours is removed by it), skip, or apply: "
-        "tables that lose rows by deletes lose those whose `changes.order_by`, a whole number out of the envelope, is "
-        "smaller than the truncation's, whenever they come",
+        description="a truncated table: refuse (a dead letter), skip, or apply: delete the rows (modes upsert_delete, "
+        "delete) whose `changes.order_by`, a whole number out of the envelope, is less than the truncation's; later "
+        "changes below it are left out",
     )
     without_row: Literal["refuse", "skip"] = Field(
         "refuse", description="an update that brings no row (mongo without full documents): refuse or skip"

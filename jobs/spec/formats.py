@@ -155,8 +155,8 @@ class Value(Format):
     rescued: str = Field("_rescued", min_length=1, description="the column of `unknown_fields: rescue`, a string")
     exclude: list[str] = Field(
         default_factory=list,
-        description="fields of records, by path (`customer.email`, `lines.element.note`), that are to be no column, in "
-        "none, and neither counted nor rescued. The bytes of dead letters still have them",
+        description="fields of records, by path (`customer.email`, `lines.element.note`), that no table gets, and that "
+        "are neither counted nor rescued. The bytes of dead letters still have them",
     )
     _brought: frozenset[FieldPath] = PrivateAttr(frozenset())
 
