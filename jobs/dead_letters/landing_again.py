@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import Batch, CommittedState, Counts
+from jobs.changes.columns import names_unchanged_columns
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.listing import open_dead_letters
 from jobs.dead_letters.moved_rows import with_earlier_values
 from jobs.dead_letters.redecode import Redecoded, redecode, relanded
+from jobs.decode.envelope import MOVED
 from jobs.iceberg import spark_writes
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
@@ -30,14 +32,22 @@ from resources.spark import spark_errors
 def land_again(pipeline: Pipeline, batches: tuple[int, int] | None = None, kind: str | None = None) -> Redecoded | None:
     """Decodes the open dead letters again and lands those that have something new to say.
 
+    What is landed may be what a row with a new key has waited for, and that one what the next has: so it goes on until
+    nothing more is found.
+
     Args:
         batches: only those from the first to the last of these. kind: only those whose error is of this kind.
 
     Returns:
         What became of them; None where nothing is landed yet.
     """
-    place = pipeline.intermediate
-    return retry_on_conflict(lambda: _land(pipeline, batches, kind), most_attempts(pipeline), place.identifier)
+    attempts, where = most_attempts(pipeline), pipeline.intermediate.identifier
+    found = done = retry_on_conflict(lambda: _land(pipeline, batches, kind), attempts, where)
+    while found and done and done.recovered and found.stay and names_unchanged_columns(pipeline.spec):
+        done = retry_on_conflict(lambda: _land(pipeline, batches, MOVED), attempts, where)
+        if done and done.recovered:
+            found = found.after(done)
+    return found
 
 
 def session(pipeline: Pipeline) -> SparkSession:
@@ -68,7 +78,7 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
         ):
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
-                readings = _DeadLetterReadings(spark, dead_letters, batch, redecoded)
+                readings = _DeadLetterReadings(dead_letters, batch, redecoded)
                 place.revise(batch, committed, readings, pipeline.run_properties)
     return redecoded
 
@@ -89,7 +99,6 @@ def _dead_letters(
 class _DeadLetterReadings:
     """Dead letters that have something new to say (`jobs.landing.readings.Readings`)."""
 
-    spark: SparkSession
     dead_letters: DataFrame
     batch: Batch
     redecoded: Redecoded
@@ -97,7 +106,7 @@ class _DeadLetterReadings:
 
     def write(self, commit: Append | Attempt, selection: Selection) -> LandedRanges:
         assert isinstance(commit, Attempt), "letters are read by Spark, which writes to a branch"
-        rows = relanded(self.spark, self.dead_letters, self.batch, commit.schema)
+        rows = relanded(self.redecoded.rows, self.dead_letters, self.batch, commit.schema)
         wanted = F.coalesce(F.col("op").isin(*selection.operations), F.lit(False))
         if selection.bad_records:
             wanted |= F.col("error").isNotNull()

@@ -17,8 +17,6 @@ _LOG = logging.getLogger("batchmerge")
 def land_moved_rows(pipeline: Pipeline, landed: LandedBatch) -> LandedBatch:
     """Of this batch, the newest one, and of earlier ones where it brings the deletes that theirs wait for.
 
-    A row that was moved twice is known after its first move is: so it goes on until nothing more is found.
-
     Returns:
         The batch as it counts from then on.
     """
@@ -26,15 +24,11 @@ def land_moved_rows(pipeline: Pipeline, landed: LandedBatch) -> LandedBatch:
         return landed
     from jobs.dead_letters.landing_again import land_again
 
-    found, of_this, more = 0, 0, True
-    while more:
-        done = land_again(pipeline, (first, landed.number), MOVED)
-        found += done.recovered.total() if done else 0
-        of_this += done.recovered[landed.number] if done else 0
-        more = bool(done and done.recovered and done.stay)
-    if found:
-        _LOG.info("batch %d: landed %d rows with the values of their old keys", landed.number, found)
-    return replace(landed, counts=landed.counts.with_recovered(of_this))
+    done = land_again(pipeline, (first, landed.number), MOVED)
+    if done is None or not done.recovered:
+        return landed
+    _LOG.info("batch %d: landed %d rows with the values of their old keys", landed.number, done.recovered.total())
+    return replace(landed, counts=landed.counts.with_recovered(done.recovered[landed.number]))
 
 
 def land_moved_rows_of_dead_run(pipeline: Pipeline) -> None:

@@ -13,6 +13,7 @@ Sources: Debezium's documentation of the PostgreSQL connector ("Primary key upda
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,17 +34,18 @@ from jobs.decode.envelope import MOVED, OLD_KEY
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
 from jobs.landing.records import RecordReader
+from jobs.own_views import own_views
 from jobs.pipeline import Pipeline
 from jobs.schema.renaming import Renaming
 from jobs.spec.columns import key_fields
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_keep, unchanged_columns
-from resources.errors import CommitFailed
-from sql import quote, render
+from resources.errors import BatchmergeError, CommitFailed
+from sql import render
 
 EARLIER = "earlier"
 _PLACE = ("batch", "i")
-_MOVED, _HELD, _EARLIER = "batchmerge_moved_rows", "batchmerge_held_rows", "batchmerge_earlier_values"
+_LOG = logging.getLogger("batchmerge")
 
 
 @contextmanager
@@ -66,46 +68,53 @@ def with_earlier_values(
         yield dead_letters
         return
     moved = moved.withColumn("old_key", _old_key(pipeline.spec)).where(F.col("old_key").isNotNull())
-    moved.select(*_PLACE, "topic", "partition", "offset", "old_key", "move").createOrReplaceTempView(_MOVED)
-    held = _table_to_ask(pipeline, spark, columns)
-    text = render(
-        "spark",
-        "values_of_moved_rows",
-        moved=[_MOVED],
-        table=pipeline.intermediate.path,
-        columns=columns,
-        revised=REVISION.name in schema.names,
-        held=[_HELD] if held else None,
-        held_at=held[1].batch_number if held else 0,
-        keys=[f.name for f in key_fields(pipeline.spec)],
-    )
-    spark.catalog.dropTempView(_EARLIER)
-    spark.sql(text, args={"moved_kind": MOVED, **unchanged_parameters(columns)}).createOrReplaceTempView(_EARLIER)
-    spark.catalog.cacheTable(_EARLIER)
-    try:
-        known = spark.table(_EARLIER).count()
+    with own_views(spark, "moved_rows", "held_rows", "earlier_values") as (rows, held_rows, earlier):
+        moved.select(*_PLACE, "topic", "partition", "offset", "old_key", "move").createTempView(rows)
+        held = _table_to_ask(pipeline, spark, columns)
+        if held:
+            keys = spark.table(rows).select("old_key.*").distinct()
+            held[0].read(spark).rows_of(spark, keys, columns).createTempView(held_rows)
+        text = render(
+            "spark",
+            "values_of_moved_rows",
+            moved=[rows],
+            table=pipeline.intermediate.path,
+            columns=columns,
+            revised=REVISION.name in schema.names,
+            held=[held_rows] if held else None,
+            held_at=held[1].batch_number if held else 0,
+            keys=[f.name for f in key_fields(pipeline.spec)],
+        )
+        spark.sql(text, args={"moved_kind": MOVED, **unchanged_parameters(columns)}).createTempView(earlier)
+        spark.catalog.cacheTable(earlier)
+        known = spark.table(earlier).count()
         if held and held[0].committed() != held[1]:
             raise CommitFailed("the table moved on while old values were read from it", where=held[0].name)
-        yield dead_letters.join(F.broadcast(spark.table(_EARLIER)), list(_PLACE), "left") if known else dead_letters
-    finally:
-        spark.sql(f"UNCACHE TABLE IF EXISTS {quote('spark', _EARLIER)}")
+        yield dead_letters.join(F.broadcast(spark.table(earlier)), list(_PLACE), "left") if known else dead_letters
 
 
 def _table_to_ask(
     pipeline: Pipeline, spark: SparkSession, columns: Sequence[str]
 ) -> tuple[Destination, CommittedState] | None:
-    """A table that can say what stands under the old keys (the view `_HELD`), and the state that it has.
+    """A table that can say what stands under the old keys, and the state that it has; None: the landed changes alone
+    have to, until one can.
 
-    One that takes only some rows may not have got the newest change of a key.
+    Not one that takes only some rows, or that lacks a reading again: it may not have the newest change of a key.
     """
+    readings_again = [b.number for b in pipeline.intermediate.landed().batches if b.batch.revises is not None]
     for destination in pipeline.destinations():
-        table, have = destination.table, {c.name for c in destination.row_columns}
+        table = destination.table
         finds = kind_of(table).capabilities.finds_rows and can_keep(table)
-        if finds and route_filter(pipeline.spec, table) is None and set(columns) <= have:
-            state, keys = destination.committed(), spark.table(_MOVED).select("old_key.*").distinct()
-            if state:
-                destination.read(spark).rows_of(spark, keys, columns).createOrReplaceTempView(_HELD)
-                return destination, state
+        if not finds or route_filter(pipeline.spec, table) is not None:
+            continue
+        try:
+            state = destination.committed()
+            has_all = state is not None and set(columns) <= set(destination.read(spark).present())
+        except BatchmergeError as problem:
+            _LOG.warning("%s is not asked for values of rows with a new key: %s", destination.name, problem)
+            continue
+        if state and has_all and state.batch_number >= max(readings_again, default=0):
+            return destination, state
     return None
 
 

@@ -26,6 +26,7 @@ from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.moved_rows import EARLIER, MovedRows
 from jobs.dead_letters.transform_failures import transform_failures
 from jobs.decode.base import DecodeError
+from jobs.decode.envelope import MOVED, OF_MOVES
 from jobs.iceberg.rows import with_all_columns
 from jobs.landing.new_tables import NameRule
 from jobs.landing.readers import record_reader
@@ -34,6 +35,7 @@ from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import STAGE, Coordinates, transformed
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.own_views import own_views
 from jobs.pipeline import Pipeline
 from jobs.spark_tasks import in_tasks
 from jobs.spec.columns import key_fields
@@ -41,7 +43,6 @@ from jobs.spec.metadata import reads_headers
 from resources.kafka_records import INSTANT
 from sql import quote
 
-VIEW = "batchmerge_redecoded"
 _NAMED = 10
 _WAS = ("stage", "kind", "message")
 _CARRIED: Mapping[str, pa.DataType] = {
@@ -56,9 +57,10 @@ _NO_HEADERS = "it was landed without its headers, which the pipeline reads: repl
 
 @dataclass(frozen=True)
 class Redecoded:
-    """What became of the dead letters. The view `VIEW` has a row for each: as it would be landed now.
+    """What became of the dead letters.
 
     Attributes:
+        rows: one for each of them, as it would be landed now; good while the context lives.
         tried: how many there were.
         recovered: how many of each batch are good now.
         changed: how many of each batch are good now or have another error.
@@ -66,11 +68,17 @@ class Redecoded:
         brought: the names of tables, each with its rank among them, and the columns of these.
     """
 
+    rows: DataFrame
     tried: int
     recovered: Counter[int]
     changed: Counter[int]
     stay: list[DeadLetter]
     brought: TaskReport = field(default_factory=TaskReport)
+
+    def after(self, next_: Redecoded) -> Redecoded:
+        """This, and what became of the rows with a new key that stayed."""
+        stay = [*(letter for letter in self.stay if letter.kind != MOVED), *next_.stay]
+        return replace(self, recovered=self.recovered + next_.recovered, stay=stay)
 
 
 @contextmanager
@@ -82,48 +90,48 @@ def redecode(
     schema: pa.Schema,
     names: NameRule | None = None,
 ) -> Iterator[Redecoded]:
-    """Decodes dead letters with the pipeline file as it is now; the view lives as long as the context.
+    """Decodes dead letters with the pipeline file as it is now.
 
     Args:
         dead_letters: rows of `sql/spark/dead_letters.sql.j2` with values and headers.
         schema: of the table that they are in.
         names: where records name tables, what becomes of new names.
     """
-    spark.catalog.dropTempView(VIEW)
     counts = dead_letters.groupBy("topic", "partition").count().collect()
     if not counts:
-        yield Redecoded(0, Counter(), Counter(), [])
+        yield Redecoded(dead_letters, 0, Counter(), Counter(), [])
         return
     dead_letters, lacking = _with_headers(pipeline, dead_letters)
     partitions = [TopicPartition(row["topic"], row["partition"]) for row in counts]
     batch, brought = _as_batch(committed, partitions), TaskReport()
 
-    def show(names: NameRule | None) -> None:
-        _shaped(pipeline, dead_letters, batch, schema, names).createOrReplaceTempView(VIEW)
-        spark.catalog.cacheTable(VIEW)
+    def shown(view: str, names: NameRule | None) -> DataFrame:
+        _shaped(pipeline, dead_letters, batch, schema, names).createTempView(view)
+        spark.catalog.cacheTable(view)
+        return spark.table(view)
 
-    try:
-        show(names)
+    with own_views(spark, "redecoded", "redecoded_again") as (view, again):
+        rows = shown(view, names)
         if names:
-            brought = _brought(spark.table(VIEW), names)
+            brought = _brought(rows, names)
             if settled := names.after(brought.names, pipeline.spec):
-                spark.sql(f"UNCACHE TABLE {quote('spark', VIEW)}")
-                show(settled)
-                brought = _brought(spark.table(VIEW), names)
-        outcome = _outcome(pipeline, spark.table(VIEW), sum(row["count"] for row in counts), lacking)
+                rows = shown(again, settled)
+                brought = _brought(rows, names)
+        outcome = _outcome(pipeline, rows, sum(row["count"] for row in counts), lacking)
         yield replace(outcome, brought=brought)
-    finally:
-        spark.sql(f"UNCACHE TABLE IF EXISTS {quote('spark', VIEW)}")
 
 
 def _with_headers(pipeline: Pipeline, dead_letters: DataFrame) -> tuple[DataFrame, list[DeadLetter]]:
-    """The dead letters with headers where they are read; and the first of those landed without them."""
+    """The dead letters with headers where they are read; and the first of those that were landed without, or with those
+    of changed keys alone."""
     if not reads_headers(pipeline.spec):
         if names_unchanged_columns(pipeline.spec):
             return dead_letters.withColumnRenamed("headers", "some_headers"), []
         return dead_letters.drop("headers"), []
-    lacking = _dead_letters(pipeline, dead_letters.where(F.col("headers").isNull()), F.lit(_NO_HEADERS))
-    dead_letters = dead_letters.where(F.col("headers").isNotNull())
+    of_moves = F.forall("headers", lambda h: h["key"].isin(*OF_MOVES)) & (F.size("headers") > 0)
+    whole = ~F.coalesce(of_moves, F.lit(True))
+    lacking = _dead_letters(pipeline, dead_letters.where(~whole), F.lit(_NO_HEADERS))
+    dead_letters = dead_letters.where(whole)
     # As Kafka's reader gives them: null where a record has none.
     return dead_letters.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers"))), lacking
 
@@ -139,18 +147,19 @@ def _outcome(pipeline: Pipeline, rows: DataFrame, tried: int, lacking: list[Dead
         "kafka.*", F.col("batchNumber").alias("batch"), "i", "error.stage", "error.kind", "error.message"
     )
     stay = [*lacking, *_dead_letters(pipeline, bad, F.col("message"))][:_NAMED]
-    return Redecoded(tried, recovered, changed, stay)
+    return Redecoded(rows, tried, recovered, changed, stay)
 
 
-def relanded(spark: SparkSession, dead_letters: DataFrame, batch: Batch, columns: pa.Schema) -> DataFrame:
-    """The dead letters of the view that are good now or have another error, as rows that this batch lands.
+def relanded(redecoded: DataFrame, dead_letters: DataFrame, batch: Batch, columns: pa.Schema) -> DataFrame:
+    """The dead letters that are good now or have another error, as rows that this batch lands.
 
     Args:
+        redecoded: what they are now (`Redecoded.rows`).
         dead_letters: those that were decoded: a dead letter that stays keeps its headers.
         columns: of the table that the rows are for.
     """
     headers = dead_letters.select(F.col("batch").alias("batchNumber"), "i", F.col("headers").alias("__headers"))
-    rows = spark.table(VIEW).where("changed").join(headers, ["batchNumber", "i"], "left")
+    rows = redecoded.where("changed").join(headers, ["batchNumber", "i"], "left")
     own = {
         "landedAt": F.lit(datetime.fromtimestamp(batch.planned_at / 1000, UTC)),
         "revision": F.lit(batch.number).cast("bigint"),

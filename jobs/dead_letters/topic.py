@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.changes.columns import MOVE
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.delivery import Delivery, DeliveryTask, raise_reported
 from jobs.dead_letters.listing import ALL, open_dead_letters
@@ -152,7 +153,7 @@ class DeadLetterTopic:
             return numbered(spark, 1), _Refused(name, self._table.side_tables(), batch)
         dead_letters = open_dead_letters(self._pipeline, spark, batch, batch)
         assert dead_letters is not None, "a batch of it is landed"
-        return dead_letters.drop("headers").repartition(1).sortWithinPartitions("i"), _Landed(name)
+        return dead_letters.drop("headers", MOVE.name).repartition(1).sortWithinPartitions("i"), _Landed(name)
 
     def _sent(self, newest: CommittedState) -> PublishedThrough | None:
         """The position: up to where dead letters are sent."""

@@ -30,7 +30,7 @@ _ROW_OPS, _DELETE, TRUNCATE, _MESSAGE = ("c", "r", "u"), "d", "t", "m"
 # The kind of error of an insert that leaves values out: those of a row whose primary key was changed.
 MOVED = "moved"
 # The headers in which the two records of such a row, its delete and its insert, name the other's key.
-NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+OF_MOVES = NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 _DMS = {"load": "r", "insert": "c", "update": "u", "delete": "d", "truncate-table": "t"}
 
 

@@ -45,7 +45,7 @@ def check(batch: Batch, readings: int, where: str, found: TaskReport, added_rows
 
 
 def refuse_bad_records(
-    spec: PipelineSpec, batch: Batch, counts: Counts, where: str, bad: Callable[[], DataFrame]
+    spec: PipelineSpec, batch: Batch, counts: Counts, where: str, bad: Callable[[], DataFrame], waiting: int = 0
 ) -> None:
     """Stops a batch with bad records where the policy is to fail, or where they are more than the limits allow.
 
@@ -54,12 +54,13 @@ def refuse_bad_records(
 
     Args:
         bad: the batch's bad rows; asked for only to name the first of them.
+        waiting: bad records that are landed again as soon as their values are known; no limit counts them.
 
     Raises:
         BadRecords: nothing was published. Says where the first of them are.
     """
     found = counts.quarantined + counts.skipped
-    limit = spec.dead_letters.refused(found, counts.read)
+    limit = spec.dead_letters.refused(found - waiting, counts.read)
     if not found or not (limit or spec.on_bad_record == "fail"):
         return
     place, error = F.col("kafka"), F.col("error")

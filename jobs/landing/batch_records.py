@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from jobs.batch import Batch
 from jobs.changes.columns import MOVE, UNCHANGED, landing_schema, names_unchanged_columns
-from jobs.decode.envelope import NEW_KEY, OLD_KEY
+from jobs.decode.envelope import OF_MOVES
 from jobs.decode.registered import Ids
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.new_tables import NameRule
@@ -124,7 +124,7 @@ class BatchRecords:
     @property
     def _reads_headers(self) -> WantedHeaders:
         # The two records of a changed key name each other's in a header.
-        return reads_headers(self.spec) or (names_unchanged_columns(self.spec) and frozenset({OLD_KEY, NEW_KEY}))
+        return reads_headers(self.spec) or (names_unchanged_columns(self.spec) and frozenset(OF_MOVES))
 
     def _records(self, spark: SparkSession) -> DataFrame:
         return kafka_records(spark, self.kafka, self.batch.ranges, self._reads_headers)

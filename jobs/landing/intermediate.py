@@ -262,4 +262,5 @@ class IntermediateTable:
             failpoint("land.written")
         named = new_table_properties(commit, written.report, batch.number)
         watermark = committed.watermark.truncated(written.report.truncated_below)
-        return publish_batch(commit, LandedBatch(batch, written.counts, watermark, 0), summary, named)
+        landed = LandedBatch(batch, written.counts, watermark, 0, moves=written.report.moves)
+        return publish_batch(commit, landed, summary, named)

@@ -16,7 +16,7 @@ from jobs.batch import Moves
 from jobs.changes.columns import MOVE
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
-from jobs.decode.envelope import MOVED, NEW_KEY, OLD_KEY
+from jobs.decode.envelope import MOVED, OF_MOVES
 
 
 @dataclass(frozen=True)
@@ -54,5 +54,5 @@ def moves_among(move: pa.Array, op: pa.Array, errors: Iterable[DecodeError]) -> 
 def _rows_that_name_another_key(batch: pa.RecordBatch) -> pa.Array:
     headers = batch.column("headers" if "headers" in batch.schema.names else "some_headers")
     names = pc.struct_field(pc.list_flatten(headers), "key")
-    naming = pc.is_in(names, value_set=pa.array([NEW_KEY, OLD_KEY], pa.string()))
+    naming = pc.is_in(names, value_set=pa.array(OF_MOVES, pa.string()))
     return pc.unique(pc.list_parent_indices(headers).filter(naming)).cast(pa.int64())

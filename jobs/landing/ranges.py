@@ -47,7 +47,9 @@ def land_ranges(spark: SparkSession, records: BatchRecords, append: Append, sele
     append.add(found.files)
     skip = not selection.bad_records
     counts = check(records.batch, records.readings, append.identifier, found, append.rows, skip)
-    refuse_bad_records(records.spec, records.batch, counts, append.identifier, lambda: records.bad(spark))
+    refuse_bad_records(
+        records.spec, records.batch, counts, append.identifier, lambda: records.bad(spark), found.moves.waiting
+    )
     return LandedRanges(counts, found)
 
 

@@ -21,7 +21,9 @@ from pyspark.sql import functions as F
 
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.commit_loop import retry_on_conflict
+from jobs.dead_letters.landing_again import land_again
 from jobs.dead_letters.listing import open_dead_letters
+from jobs.decode.envelope import MOVED
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.landing.batch_records import BatchRecords
@@ -75,7 +77,10 @@ def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
         _LOG.info("read %d offsets from Kafka again as %s", total(ranges), batch)
         return done
 
-    return retry_on_conflict(once, most_attempts(pipeline), place.identifier)
+    landed = retry_on_conflict(once, most_attempts(pipeline), place.identifier)
+    if landed and landed.moves.waiting:
+        land_again(pipeline, kind=MOVED)
+    return landed
 
 
 def ranges_ahead(pipeline: Pipeline, wanted: Wanted) -> Ranges:

@@ -43,9 +43,7 @@ class BatchBounds(Spec):
     max_batches: int = Field(
         0, ge=0, description="batches that one run lands; 0: until caught up, for minutes. A launch may say otherwise"
     )
-    time_limit_seconds: int = Field(
-        3600, gt=0, description="for each batch; then landing stops, and is retried later"
-    )
+    time_limit_seconds: int = Field(3600, gt=0, description="for each batch; then landing stops, and is retried later")
     at_once: int = Field(
         4,
         ge=1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,8 +16,12 @@ from jobs.dead_letters.listing import list_dead_letters
 from jobs.dead_letters.open_count import open_count
 from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
+from jobs.offsets import TopicPartition
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
+from resources.connections import Connections
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
+from tests.kit.dead_letters import read_all
 from tests.kit.examples import few
 from tests.kit.left_out import COLUMNS, LEFT_OUT, as_told, change, moved, random_left_out, without_position
 from tests.kit.records import Record
@@ -256,7 +261,9 @@ def test_changed_key_without_a_position_is_taken_in_one_partition(target: Target
 
 
 @FINDING
-def test_chain_of_changed_keys_is_taken_by_the_next_run_where_one_died(target: Target, new_story: MakeStory) -> None:
+def test_chain_of_changed_keys_is_taken_by_the_next_run_where_one_died(
+    target: Target, new_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row was moved twice; the run died when it knew the first move and not yet the second."""
     story = debezium(new_story)
     table = story.table(target)
@@ -266,12 +273,128 @@ def test_chain_of_changed_keys_is_taken_by_the_next_run_where_one_died(target: T
     planned = protocol.plan(pipeline)
     assert planned.batch
     pipeline.intermediate.land(story.engine.spark, pipeline.kafka, planned.batch, None, planned.topics.stable, {})
-    done = land_again(pipeline)
+    with monkeypatch.context() as dying:
+        dying.setattr("jobs.dead_letters.landing_again.names_unchanged_columns", lambda _: False)
+        done = land_again(pipeline)
     assert done
     assert done.recovered == {1: 1}
     assert story.land() == []
     table.merge()
     assert (table.stale(), held(table)) == (0, {3: {"id": 3, **ONE, "n": 0}})
+
+
+@FINDING
+def test_changed_keys_that_are_sent_again_keep_their_values(target: Target, new_story: MakeStory) -> None:
+    """Each row has taken the key of the next one; a connector that begins again sends that again."""
+    story = debezium(new_story)
+    table = story.table(target)
+    story.tell(*(change(key, "c", **{**ONE, "body": f"{key}"}) for key in (1, 2, 3)))
+    shifted = [*moved(3, 4), *moved(2, 3), *moved(1, 2)]
+    for _ in range(2):
+        story.tell(*shifted, *shifted)
+        story.land()
+        table.merge()
+        assert {key: row["body"] for key, row in held(table).items()} == {2: "1", 3: "2", 4: "3"}
+        assert (table.stale(), table.verify().wrong) == (0, [])
+
+
+@FINDING
+def test_changed_key_that_is_read_from_kafka_again_keeps_its_values(target: Target, new_story: MakeStory) -> None:
+    story = debezium(new_story)
+    table = story.table(target)
+    story.tell(change(1, "c", **ONE), *moved(1, 2))
+    table.engine.land()
+    table.merge()
+    pipeline = table.engine.pipeline
+    assert reread_from_kafka(pipeline, from_offsets({TopicPartition(story.engine.flow.topic, 0): 0}))
+    table.merge()
+    assert held(table) == {2: {"id": 2, **ONE, "n": 0}}
+    assert (table.stale(), open_count(pipeline.intermediate)) == (0, 0)
+
+
+@FINDING
+def test_table_that_lacks_a_reading_again_is_not_asked(target: Target, new_story: MakeStory) -> None:
+    story = debezium(new_story)
+    narrow = story.reading({**COLUMNS, "n": "int"})
+    narrow.tell(change(1, "c", **ONE), change(1, "u", body="two", n=2**40))
+    narrow.land()
+    table = story.table(target)
+    table.under(narrow).merge()
+    assert held(table)[1]["body"] == "one"
+    pipeline = story.engine.pipeline
+    pipeline.intermediate.prepare()
+    assert land_again(pipeline)
+    story.tell(*moved(1, 2))
+    table.engine.land()
+    table.merge()
+    assert held(table) == {2: {"id": 2, **ONE, "body": "two", "n": 0}}
+
+
+@FINDING
+def test_chain_is_taken_by_one_retry(target: Target, new_story: MakeStory) -> None:
+    """A row was moved twice, and something about it could not be read."""
+    story = debezium(new_story)
+    narrow = story.reading({**COLUMNS, "n": "int"})
+    narrow.tell(change(1, "c", **ONE), change(1, "u", body="two", n=2**40), *moved(1, 2), *moved(2, 3))
+    narrow.land()
+    assert open_count(narrow.engine.pipeline.intermediate) == 3
+    table = story.table(target)
+    assert retry(table.engine.pipeline).recovered == 3
+    assert held(table) == {3: {"id": 3, **ONE, "body": "two", "n": 0}}
+
+
+@FINDING
+def test_changed_key_is_known_where_a_later_change_brings_all_values(target: Target, new_story: MakeStory) -> None:
+    story = debezium(new_story)
+    table = story.table(target)
+    story.tell(change(1, "c", **ONE), change(1, "u", body="lost", n=cast(int, "x")), change(1, "u", **ONE, n=2))
+    story.land()
+    table.merge()
+    story.tell(*moved(1, 2))
+    table.engine.land()
+    table.merge()
+    assert held(table) == {2: {"id": 2, **ONE, "n": 0}}
+
+
+@FINDING
+@pytest.mark.parametrize("wrong", ["recreated", "a column is new"])
+def test_table_that_cannot_say_old_values_holds_up_no_landing(wrong: str, target: Target, new_story: MakeStory) -> None:
+    story = debezium(new_story)
+    table = story.table(target)
+    story.tell(change(1, "c", **ONE), moved(1, 2)[2])
+    story.land()
+    table.merge()
+    if wrong == "recreated":
+        target.kind.recreate(table.engine.connections, table.name)
+    else:
+        story = story.reading({**COLUMNS, "note": "string"})
+        table = table.under(story)
+    story.tell(*moved(1, 3))
+    (landed,) = table.engine.land()
+    assert (landed.counts.quarantined, landed.counts.landed) == (0, 2)
+
+
+@FINDING
+def test_changed_keys_of_a_topic_take_values_of_that_topic(target: Target, new_story: MakeStory) -> None:
+    """Two databases have rows of the same keys, each in a topic of its own, and a table for each."""
+    one, other = debezium(new_story), debezium(new_story)
+    given: Any = one.engine.document["source"]
+    both = one.edited(
+        source={**given, "topics": [one.engine.flow.topic, other.engine.flow.topic]},
+        changes={"key": {"columns": ["id"]}, "order_by": "arrival"},
+    )
+    table, another = (both.table(target, route={"topics": [s.engine.flow.topic]}) for s in (one, other))
+    engine = both.engine.edited(tables=[table.entry, another.entry])
+    for story, change_of_it in [
+        (one, [change(1, "c", **ONE)]),
+        (other, [change(1, "c", **{**ONE, "body": "another"}), change(1, "u", body="newer")]),
+        (one, moved(1, 2)),
+    ]:
+        story.tell(*change_of_it)
+        engine.land()
+    pipeline = engine.pipeline
+    protocol.merge(pipeline, pipeline.destinations()[0])
+    assert held(table) == {2: {"id": 2, **ONE, "n": 0}}
 
 
 @FINDING
@@ -335,6 +458,24 @@ def test_changed_key_of_unknown_values_is_stale_until_it_is_sent(target: Target,
     assert found == [["none"] * 5, [None] * 5, ["one"] * 5]
     letters = list(list_dead_letters(story.engine.pipeline, 100))
     assert sorted(letter.kind for letter in letters) == [*["moved"] * 5, "type"]
+
+
+def test_topic_of_dead_letters_gets_changed_keys(
+    new_story: MakeStory, topic: Callable[..., str], services: Connections
+) -> None:
+    queue = topic("dlq")
+    story = debezium(new_story).edited(dead_letters={"topic": queue})
+    story.tell(moved(1, 2)[2])
+    story.land()
+    (sent,) = read_all(services, queue, 1)
+    assert dict(sent.headers() or [])["__connect.errors.exception.class.name"] == b"moved"
+
+
+def test_changed_keys_count_for_no_limit_while_their_values_are_looked_for(new_story: MakeStory) -> None:
+    story = debezium(new_story).edited(dead_letters={"max_records": 1})
+    story.tell(*(change(key, "c", **ONE) for key in (1, 2, 3)), *moved(1, 11), *moved(2, 12), *moved(3, 13))
+    (landed,) = story.engine.land()
+    assert (landed.counts.quarantined, landed.counts.landed) == (0, 9)
 
 
 @on_targets("append", "delete", can="keeps_unchanged_columns", always="append")
