@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -39,6 +40,7 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.progress import log_progress
 from jobs.spec.added_columns import key_is_open
+from jobs.time_limit import raise_if_to_end
 from resources.carried_errors import worst
 from resources.errors import BatchmergeError
 
@@ -122,6 +124,7 @@ def _merge_all(pipeline: Pipeline, done: MergedTable, publish: bool = True) -> M
         return _merge_once(pipeline, [destination], publish=publish)[0]
 
     while done.more:
+        raise_if_to_end()
         done = retry_on_conflict(once, most, name).after(done)
     return done.merged
 
@@ -134,7 +137,9 @@ def _merge_parts(pipeline: Pipeline, parts: Sequence[Destination]) -> MergedBatc
     """
     pool = ThreadPoolExecutor(len(parts), "batchmerge-part")
     works = [
-        pool.submit(_merge_all, pipeline.for_a_thread(), MergedTable(part, None, more=True), publish=False)
+        pool.submit(
+            copy_context().run, _merge_all, pipeline.for_a_thread(), MergedTable(part, None, more=True), publish=False
+        )
         for part in parts
     ]
     try:

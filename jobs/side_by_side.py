@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jobs.spec.members import Member
+from jobs.time_limit import LOOK, ending_with, raise_if_to_end
 from resources.errors import BatchmergeError, Interrupted
 
 if TYPE_CHECKING:
@@ -77,15 +80,23 @@ def side_by_side(
 ) -> Iterator[Outcome[T]]:
     """Yields outcomes as they come, without those of members that had nothing to do. After a failure, which may be
     Spark's, sessions are opened again."""
-    pool = ThreadPoolExecutor(at_once, "batchmerge-member")
-    failed = False
+    pool, ended = ThreadPoolExecutor(at_once, "batchmerge-member"), SimpleQueue[Future[Outcome[T]]]()
+    failed, end = False, Event()
+
+    def work(member: Member) -> Outcome[T]:
+        with ending_with(end):
+            return one(member)
+
     try:
-        for future in as_completed([pool.submit(one, member) for member in members]):
-            outcome = future.result()
+        for member in members:
+            pool.submit(copy_context().run, work, member).add_done_callback(ended.put)
+        for _ in members:
+            outcome = _next(ended).result()
             failed |= outcome.problem is not None
             if outcome.done is not None or outcome.problem:
                 yield outcome
     except BaseException:  # the run is cancelled, or there is a bug: nothing begins any more, and Spark stops
+        end.set()
         pool.shutdown(wait=False, cancel_futures=True)
         for session in sessions:
             session.interrupt()
@@ -94,3 +105,11 @@ def side_by_side(
     if failed:
         for session in sessions:
             session.clear()
+
+
+def _next(queue: SimpleQueue[T]) -> T:
+    """What comes next; only the main thread of a process gets interrupts, so others look whether they are to end."""
+    while True:
+        raise_if_to_end()
+        with suppress(Empty):
+            return queue.get(timeout=LOOK)

@@ -15,7 +15,7 @@ from resources.errors import TimeLimitReached
 T = TypeVar("T")
 _END: ContextVar[threading.Event | None] = ContextVar("batchmerge_end", default=None)
 # Seconds between two looks at what is done, and whether the work is to end.
-_LOOK = 0.2
+LOOK = 0.2
 
 
 class _Work(threading.Thread, Generic[T]):
@@ -45,6 +45,12 @@ def ending_with(event: threading.Event) -> Iterator[None]:
         _END.reset(token)
 
 
+def raise_if_to_end() -> None:
+    """Raises KeyboardInterrupt once the event is set that what is done here ends with."""
+    if (end := _END.get()) and end.is_set():
+        raise KeyboardInterrupt
+
+
 def with_timeout(
     seconds: float,
     where: str,
@@ -64,6 +70,7 @@ def with_timeout(
         TimeLimitReached: no answer in time; its facts say what was under way.
         KeyboardInterrupt: it was to end (`ending_with`).
     """
+    raise_if_to_end()
     with batches_under_way() as under_way:
         thread = _Work(work)
     thread.start()
@@ -88,11 +95,11 @@ def with_timeout(
 
 def _join(thread: threading.Thread, seconds: float, done: Sized) -> None:
     """Waits for its end; so long, and again so long for each further thing that is done."""
-    end, seen, latest = _END.get(), len(done), time.monotonic() + seconds
+    seen, latest = len(done), time.monotonic() + seconds
     while thread.is_alive() and (left := latest - time.monotonic()) > 0:
-        thread.join(min(left, _LOOK))
-        if end and end.is_set() and thread.is_alive():
-            raise KeyboardInterrupt
+        thread.join(min(left, LOOK))
+        if thread.is_alive():
+            raise_if_to_end()
         if len(done) != seen:
             seen, latest = len(done), time.monotonic() + seconds
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import threading
+from contextvars import ContextVar
 from typing import Any, cast
 
 import pytest
@@ -9,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from jobs.side_by_side import OneSession, Outcome, side_by_side
 from jobs.spec.members import Member
+from jobs.time_limit import ending_with, with_timeout
 from resources.errors import Interrupted
 from tests.kit import specs
 
@@ -38,3 +42,34 @@ def test_nothing_begins_in_the_session_of_a_run_that_was_cancelled() -> None:
     assert spark.interrupted == 1
     with pytest.raises(Interrupted):
         session["landing"]
+
+
+def test_where_the_run_is_to_end_no_further_member_begins() -> None:
+    end, answer, begun, spark = threading.Event(), threading.Event(), list[str](), Session()
+    session = OneSession(lambda: cast(SparkSession, spark))
+    members = [Member(topic, f"p__{topic}", specs.spec()) for topic in ("a", "b", "c")]
+
+    def hangs(member: Member) -> Outcome[Any]:
+        assert session["landing"] is cast(SparkSession, spark)
+        begun.append(member.topic)
+        end.set()
+        with_timeout(math.inf, member.topic, lambda: answer.wait(5))
+        return Outcome(member.topic, member, done=True)
+
+    try:
+        with ending_with(end), pytest.raises(KeyboardInterrupt):
+            list(side_by_side(members, 1, hangs, [session]))
+        for thread in threading.enumerate():
+            if thread.name.startswith("batchmerge-member"):
+                thread.join()
+    finally:
+        answer.set()
+    assert begun == ["a"]
+    assert spark.interrupted == 1
+
+
+def test_members_work_in_the_context_of_their_step() -> None:
+    step = ContextVar("step", default="none")
+    step.set("landing")
+    found = side_by_side([Member("t", "p__t", specs.spec())], 1, lambda m: Outcome(m.topic, m, done=step.get()), [])
+    assert [outcome.done for outcome in found] == ["landing"]
