@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 
 from jobs import offsets
 from jobs.batch import Batch, CommittedState, LandedBatch
@@ -91,7 +92,8 @@ def open_in_background(pipeline: Pipeline, destination: Destination) -> None:
     """Opens the table's event publisher in a thread, while the table is merged."""
     if pipeline.spec.control.enabled and not pipeline.events:
         role = role_of(pipeline, table_role(pipeline, destination.table))
-        threading.Thread(target=_opened, args=(role,), daemon=True, name="batchmerge-events").start()
+        args = (_opened, role)
+        threading.Thread(target=copy_context().run, args=args, daemon=True, name="batchmerge-events").start()
 
 
 def _opened(role: Role) -> None:

@@ -9,7 +9,8 @@ the events of this member are published.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
@@ -107,10 +108,11 @@ class SharedEvents:
         self._failed, self._is_reused, over = False, self._writer.is_open, Event()
 
         def go_on() -> None:
-            while not over.wait(_EVERY):
-                self.publish()
+            with suppress(KeyboardInterrupt):  # the run is to end: the next one publishes them
+                while not over.wait(_EVERY):
+                    self.publish()
 
-        thread = Thread(target=go_on, daemon=True, name="batchmerge-shared-events")
+        thread = Thread(target=copy_context().run, args=(go_on,), daemon=True, name="batchmerge-shared-events")
         thread.start()
         try:
             yield

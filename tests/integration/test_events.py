@@ -257,7 +257,7 @@ class TestPipeline:
         finally:
             answer.set()
         assert asked.is_set()
-        assert "no answer within 5 s" in caplog.text
+        assert "no answer within the time limit of 5 s" in caplog.text
 
     def test_a_table_that_is_gone_holds_back_complete_only(self, engine: Engine, connections: Connections) -> None:
         _grow(engine, 1, 60)
