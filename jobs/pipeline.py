@@ -32,6 +32,7 @@ from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_l
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
+from jobs.time_limit import raise_if_to_end
 from jobs.topic_state import topic_state
 from resources.connections import (
     Connections,
@@ -241,6 +242,7 @@ class Pipeline:
         """
         from resources.spark import open_session
 
+        raise_if_to_end()  # work that was given up begins nothing more in Spark
         with self._opening:
             if role not in self._sessions:
                 settings = {k: v for table in tables for k, v in table.spark_settings().items()}
@@ -255,6 +257,11 @@ class Pipeline:
 
             with spark_errors(role):
                 self._sessions[role].interruptAll()
+
+    def stop(self) -> None:
+        """Stops what runs in any session of the pipeline."""
+        for role in list(self._sessions):
+            self.interrupt(role)
 
     def merge_context(self, destination: Destination) -> MergeContext:
         """What a merge into this destination works with."""

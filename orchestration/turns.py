@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import dagster as dg
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 
+from jobs.time_limit import raise_if_to_end
+
 # Seconds between two looks whether the step that waits is over.
 _LOOK = 5.0
 
@@ -29,6 +31,7 @@ def turn(
 
     Raises:
         Over: the step was over before its turn came.
+        KeyboardInterrupt: it was to end (`jobs.time_limit.ending_with`).
     """
     claims = InstanceConcurrencyContext(context.instance, context.run)
     key = context.get_step_execution_context().step.key
@@ -47,6 +50,7 @@ def turn(
 def _claim(claims: InstanceConcurrencyContext, pool: str, claim: str, is_over: Callable[[], bool] | None) -> None:
     looked = time.monotonic()
     while not claims.claim(pool, claim):
+        raise_if_to_end()
         # It sleeps where it claims.
         if is_over and time.monotonic() - looked > _LOOK:
             looked = time.monotonic()

@@ -4,6 +4,7 @@ So it is seen in Dagster, waits for runs that are at work on the tables, holds u
 continuous run's turns too, and what it held is free once its process is gone.
 """
 
+import math
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
@@ -12,14 +13,16 @@ import dagster as dg
 from jobs.connections_file import load_connections
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
+from jobs.time_limit import with_timeout
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import execute
 from orchestration.cli.progress import engine_log
 from orchestration.components.failures import as_failures
 from orchestration.files import each_pipeline, pipeline_spec, split_name, worst
 from orchestration.names import PIPELINE_TAG, landing_key, pool, table_pool
+from orchestration.step_failures import failure_text
 from orchestration.turns import turn
-from resources.errors import BatchmergeError
+from resources.errors import BatchmergeError, TerminalError
 
 T = TypeVar("T")
 
@@ -49,8 +52,12 @@ def each_in_turn(
     connections, (pipeline, _) = load_connections(), split_name(name)
     spec = pipeline_spec(name)
 
+    def until_the_end(pipeline: Pipeline) -> T | None:
+        # Without a limit, which every batch has to itself: only so that it ends when the process is asked to.
+        return with_timeout(math.inf, pipeline.name, lambda: work(pipeline), pipeline.stop)
+
     def both() -> tuple[list[T], list[BatchmergeError]]:
-        done, failed = each_pipeline(name, connections, work)
+        done, failed = each_pipeline(name, connections, until_the_end)
         return done, [*failed, *(problem for one in done for problem in problems(one))]
 
     with engine_log(), dagster_instance() as instance:
@@ -84,7 +91,11 @@ def _run(
     def job() -> None:
         step()
 
-    execute(instance, job, {PIPELINE_TAG: pipeline}, {}, wait, pools=pools)
+    result = execute(instance, job, {PIPELINE_TAG: pipeline}, {}, wait, pools=pools)
     if raised:
         raise raised[0]
+    if not found:
+        why = [failure_text(event) for event in result.all_events if event.is_step_failure]
+        remedy = "look at its page in Dagster (`batchmerge ui`)"
+        raise TerminalError(" ".join(why) or "it failed before its work", where=f"run {result.run_id}", remedy=remedy)
     return found[0]

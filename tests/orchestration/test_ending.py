@@ -25,6 +25,8 @@ from tests.kit.processes import lives
 from tests.kit.waiting import until
 
 FLOW = Flow("t", ["append"], overrides={"retry": {"max_retries": 9, "delay_seconds": 3600}})
+RUN, REPLAY = "run {}", "replay {} --batches 1"
+ENDS = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_UP_FOR_RETRY}
 STARTED = dg.DagsterRunStatus.STARTED
 
 
@@ -66,17 +68,26 @@ def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "moment", "patience"),
-    [(signal.SIGINT, "STEP_START", 300), (signal.SIGTERM, "STEP_UP_FOR_RETRY", 1), (signal.SIGINT, "waiting", 1)],
+    ("command", "asked", "moment", "patience"),
+    [
+        (RUN, signal.SIGINT, "STEP_START", 300),
+        (RUN, signal.SIGTERM, "STEP_UP_FOR_RETRY", 1),
+        (RUN, signal.SIGINT, "waiting", 1),
+        (REPLAY, signal.SIGTERM, "STEP_START", 300),
+        (REPLAY, signal.SIGINT, "waiting", 1),
+    ],
 )
 def test_a_run_ends_at_once_and_frees_what_it_held(
-    asked: signal.Signals, moment: str, patience: float, home: Path, tmp_path: Path, silent_server: str
+    command: str, asked: signal.Signals, moment: str, patience: float, home: Path, tmp_path: Path, silent_server: str
 ) -> None:
     """At work, in the pause before another try, and while another run has its table."""
     log, pool, other = tmp_path / "log", f"landing/{FLOW.name}", str(uuid.uuid4())
+    job = dg.RunsFilter(job_name=FLOW.name if command == RUN else f"{FLOW.name}_replay")
+    lake = {"type": "sql", "uri": f"sqlite:///{tmp_path}/lake.db"}
+    silent_lake = {"type": "rest", "uri": f"http://{silent_server}"}
     connections = {
         "kafka": {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": patience},
-        "lake": {"kind": "iceberg", "type": "sql", "uri": f"sqlite:///{tmp_path}/lake.db", "warehouse": str(tmp_path)},
+        "lake": {"kind": "iceberg", "warehouse": str(tmp_path), **(silent_lake if command == REPLAY else lake)},
         "spark": {"kind": "spark", "master": "local[1]"},
     }
     (home / "connections.yaml").write_text(yaml.safe_dump({"connections": connections}))
@@ -88,7 +99,7 @@ def test_a_run_ends_at_once_and_frees_what_it_held(
             instance.event_log_storage.claim_concurrency_slot(pool, other, "landing")
 
         def has_come() -> bool:
-            runs = instance.get_runs(dg.RunsFilter(job_name=FLOW.name))
+            runs = instance.get_runs(job)
             kinds = [
                 e.dagster_event.event_type_value
                 for run in runs
@@ -97,14 +108,20 @@ def test_a_run_ends_at_once_and_frees_what_it_held(
             ]
             return moment in kinds or f"{moment}: run {other[:8]}" in log.read_text()
 
-        with in_background(f"run {FLOW.name}", log) as run:
+        with in_background(command.format(FLOW.name), log) as run:
             until(lambda: has_come() or not lives(run), log)
             assert lives(run), log.read_text()
             run.send_signal(asked)
             until(lambda: not lives(run), log)
-        (ended,) = instance.get_runs(dg.RunsFilter(job_name=FLOW.name))
+        (ended,) = instance.get_runs(job)
         assert log.read_text().strip().endswith("cancelled")
         assert ended.status == dg.DagsterRunStatus.CANCELED
         retries = instance.all_logs(ended.run_id, of_type=dg.DagsterEventType.STEP_UP_FOR_RETRY)
         assert len(retries) == (moment == "STEP_UP_FOR_RETRY")
         assert not holders(instance, [pool], besides=other)
+        # Each step that began has said that it ended: nobody waited for one in vain.
+        began, failed = (
+            {entry.step_key for entry in instance.all_logs(ended.run_id, of_type=kind)}
+            for kind in ({dg.DagsterEventType.STEP_START}, ENDS)
+        )
+        assert began == failed
