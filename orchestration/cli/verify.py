@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 
 import click
@@ -11,7 +10,7 @@ from rich.table import Table
 
 from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
-from orchestration.cli.job_runs import definitions_of
+from orchestration.cli.job_runs import definitions_of, execute
 from orchestration.cli.run import launched
 from orchestration.files import pipeline_spec
 
@@ -34,11 +33,9 @@ def verify(pipeline: str, rows: int) -> None:
     spec = pipeline_spec(pipeline)
     name, topics = launched(pipeline, spec)
     job = definitions_of(name, spec).resolve_job_def(f"{name}_verify")
-    logging.getLogger("dagster").setLevel(logging.CRITICAL)
     config = {"ops": {f"{name}__verify": {"config": {"rows": rows, **topics}}}}
-    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     with dagster_instance() as instance:
-        result = job.execute_in_process(instance=instance, raise_on_error=False, run_config={**config, **quiet})
+        result = execute(instance, job, {}, config, wait=True)
     shown, checks = Table("asset", "check", "result", "what was found"), result.get_asset_check_evaluations()
     for check in checks:
         facts = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())

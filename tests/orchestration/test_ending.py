@@ -25,7 +25,7 @@ from tests.kit.processes import lives
 from tests.kit.waiting import until
 
 FLOW = Flow("t", ["append"], overrides={"retry": {"max_retries": 9, "delay_seconds": 3600}})
-RUN, REPLAY = "run {}", "replay {} --batches 1"
+RUN, REPLAY, VERIFY = "run {}", "replay {} --batches 1", "verify {}"
 ENDS = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_UP_FOR_RETRY}
 STARTED = dg.DagsterRunStatus.STARTED
 
@@ -75,6 +75,7 @@ def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) ->
         (RUN, signal.SIGINT, "waiting", 1),
         (REPLAY, signal.SIGTERM, "STEP_START", 300),
         (REPLAY, signal.SIGINT, "waiting", 1),
+        (VERIFY, signal.SIGINT, "STEP_START", 300),
     ],
 )
 def test_a_run_ends_at_once_and_frees_what_it_held(
@@ -82,12 +83,12 @@ def test_a_run_ends_at_once_and_frees_what_it_held(
 ) -> None:
     """At work, in the pause before another try, and while another run has its table."""
     log, pool, other = tmp_path / "log", f"landing/{FLOW.name}", str(uuid.uuid4())
-    job = dg.RunsFilter(job_name=FLOW.name if command == RUN else f"{FLOW.name}_replay")
+    job = dg.RunsFilter(job_name=FLOW.name if command == RUN else f"{FLOW.name}_{command.split(maxsplit=1)[0]}")
     lake = {"type": "sql", "uri": f"sqlite:///{tmp_path}/lake.db"}
     silent_lake = {"type": "rest", "uri": f"http://{silent_server}"}
     connections = {
         "kafka": {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": patience},
-        "lake": {"kind": "iceberg", "warehouse": str(tmp_path), **(silent_lake if command == REPLAY else lake)},
+        "lake": {"kind": "iceberg", "warehouse": str(tmp_path), **(lake if command == RUN else silent_lake)},
         "spark": {"kind": "spark", "master": "local[1]"},
     }
     (home / "connections.yaml").write_text(yaml.safe_dump({"connections": connections}))
