@@ -35,7 +35,7 @@ class Failed(BaseModel):
 
     @property
     def not_before(self) -> float:
-        return self.at + float(min(_SHORTEST * 2 ** (self.times - 1), _LONGEST))
+        return self.at + min(_SHORTEST * (1 << min(self.times - 1, 10)), _LONGEST)
 
 
 class Cursor(SensorCursor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import sys
 import time
@@ -66,5 +67,5 @@ def ticks(interval: float, bell: Bell, is_over: Callable[[], bool]) -> Iterator[
 
 
 def _address(run_id: str, step: str) -> str:
-    # The kernel takes 107 characters.
-    return f"\0batchmerge/{run_id[:36]}/{step[-50:]}"
+    # The kernel takes 107 characters, and names of steps may be longer.
+    return f"\0batchmerge/{run_id[:36]}/{hashlib.sha256(step.encode()).hexdigest()[:32]}"

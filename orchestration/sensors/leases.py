@@ -56,7 +56,7 @@ def is_due(asked: Asked | None, leases: Sequence[LeaseState], now: float) -> boo
     """Whether to ask (again): at once for a new batch, then after pauses that double, up to an hour."""
     if asked is None or all(lease.batch != asked.batch for lease in leases):
         return True
-    return bool(now - asked.at >= min(_FIRST_PAUSE * 2 ** (asked.times - 1), _LONGEST_PAUSE))
+    return now - asked.at >= min(_FIRST_PAUSE * (1 << min(asked.times - 1, 10)), _LONGEST_PAUSE)
 
 
 def after_asking(asked: Asked | None, batch: int, now: float) -> Asked:

@@ -50,6 +50,7 @@ def test_asks_at_once_then_after_pauses_that_double() -> None:
         pauses.append(pause)
         at += pause
     assert pauses == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+    assert is_due(Asked(batch=3, times=10_000, at=0), [_lease()], now=3600)
 
 
 def test_another_batch_is_asked_for_at_once() -> None:

@@ -19,7 +19,16 @@ from orchestration.components.launch import Launch
 from orchestration.names import FILE_TAG, RESIDENT_TAG, landing_key, pool, resident_op, table_key
 from orchestration.resident import current_run, job
 from orchestration.resident.continuous_step import ContinuousStep, report_after
-from orchestration.resident.decision import RENEW, RUN, Cursor, Newest, reason_to_start, remember, steps_that_wait
+from orchestration.resident.decision import (
+    RENEW,
+    RUN,
+    Cursor,
+    Failed,
+    Newest,
+    reason_to_start,
+    remember,
+    steps_that_wait,
+)
 from orchestration.resident.members import Topics
 from orchestration.resident.pace import Bell, ring, ticks
 from orchestration.resident.sensor import tick
@@ -30,6 +39,7 @@ from tests.kit.flow import Flow
 FLOW = Flow("t", ["append", "upsert"], name="p", overrides={"interval": "1s"})
 STATUS = dg.DagsterRunStatus
 NOW = 1_000_000.0
+LONG_TABLE = "warehouse__orders_of_customers_with_everything"
 RUNS = Newest("one", "runs", NOW - 100, None, "file", {})
 
 
@@ -86,6 +96,7 @@ def test_what_fails_again_and_again_waits_longer_and_holds_up_nothing_else() -> 
         waits.append(cursor.failed["table"].not_before - NOW)
         assert list(steps_that_wait(cursor, ["landing", "table"], NOW)) == ["table"]
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
+    assert Failed(run="", at=NOW, times=10_000, text="no").not_before == NOW + 300
     later = replace(RUNS, run="later", failures={"table": "no"})
     assert remember(cursor, later, NOW + 7200).failed["table"].times == 1
     # A run that dies at once is started again after the same pauses.
@@ -117,9 +128,12 @@ def test_only_the_newest_stays(instance: dg.DagsterInstance) -> None:
     assert not current_run.is_replaced(instance, "q", now - timedelta(days=1))
 
 
-def test_a_bell_wakes_the_step_that_it_is_for() -> None:
-    with closing(Bell("run", "a")) as bell, closing(Bell("run", "b")) as other:
-        ring("run", ["a", "nobody"])
+@pytest.mark.parametrize(
+    ("name", "another"), [("a", "b"), (f"iceberg__{LONG_TABLE}__continuous", f"clickhouse__{LONG_TABLE}__continuous")]
+)
+def test_a_bell_wakes_the_step_that_it_is_for(name: str, another: str) -> None:
+    with closing(Bell("run", name)) as bell, closing(Bell("run", another)) as other:
+        ring("run", [name, "nobody"])
         assert bell.wait(60)
         assert not other.wait(0)
         assert not bell.wait(0)
@@ -127,7 +141,7 @@ def test_a_bell_wakes_the_step_that_it_is_for() -> None:
 
         def keep_ringing() -> None:
             while len(seen) < 3:
-                ring("run", ["a"])
+                ring("run", [name])
 
         ringing = threading.Thread(target=keep_ringing)
         ringing.start()
