@@ -11,6 +11,11 @@ from jobs.offsets import Offsets
 from jobs.spec.automation import Trigger
 from orchestration.sensors.cursor import SensorCursor
 
+# When records were first seen, in seconds, and how far they reached then, in offsets of all partitions together.
+Mark = tuple[float, int]
+# What waits longer than so many ticks counts as seen at the last of these.
+_MOST_MARKS = 100
+
 
 class Cursor(SensorCursor):
     """What a lag sensor remembers between ticks and over restarts.
@@ -18,8 +23,9 @@ class Cursor(SensorCursor):
     Attributes:
         ends: last stable offsets at the last tick, in the compact form.
         landing, tables: what waited then.
-        waiting_since: when records were first seen to wait, in seconds; None while nothing waits.
-        tables_since: the same for landed records that some table lacks.
+        waiting_since: when the oldest record that waits was first seen, in seconds; None while nothing waits.
+        tables_since: the same of the landed records that some table lacks.
+        waiting_marks, tables_marks: the ticks that saw more to wait, of all that waits.
     """
 
     ends: str = Field("{}")
@@ -27,6 +33,8 @@ class Cursor(SensorCursor):
     tables: int = 0
     waiting_since: float | None = None
     tables_since: float | None = None
+    waiting_marks: list[Mark] = Field(default_factory=list)
+    tables_marks: list[Mark] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -52,13 +60,34 @@ def waiting(ends: Offsets, first: Offsets, landed: Offsets, merged: Offsets, bat
 
 def observe(cursor: Cursor, seen: Waiting, now: float) -> Cursor:
     """The cursor after a tick: since when something waits."""
+    end = sum(seen.ends.values())
+    landed = end - seen.landing
+    waits = _marks(cursor.waiting_marks, cursor.waiting_since, landed, end, now)
+    behind = _marks(cursor.tables_marks, cursor.tables_since, landed - seen.tables, landed, now)
     return Cursor(
         ends=offsets.encode(seen.ends),
         landing=seen.landing,
         tables=seen.tables,
-        waiting_since=(cursor.waiting_since or now) if seen.landing else None,
-        tables_since=(cursor.tables_since or now) if seen.tables else None,
+        waiting_since=waits[0][0] if waits else None,
+        tables_since=behind[0][0] if behind else None,
+        waiting_marks=waits,
+        tables_marks=behind,
     )
+
+
+def _marks(before: list[Mark], since: float | None, reached: int, end: int, now: float) -> list[Mark]:
+    """Of what waits from `reached` to `end`: when it was first seen, up to where, the oldest first.
+
+    Args:
+        since: the only mark of a cursor of an earlier version.
+    """
+    if not before and since is not None:
+        before = [(since, end)]
+    # Where a topic is gone, the end is lower than it was.
+    marks = [(at, min(to, end)) for at, to in before if min(to, end) > reached]
+    if end > (marks[-1][1] if marks else reached):
+        marks = [*marks[:-1], (marks[-1][0], end)] if len(marks) == _MOST_MARKS else [*marks, (now, end)]
+    return marks
 
 
 def reason_to_run(trigger: Trigger, seen: Waiting, cursor: Cursor, now: float) -> str | None:
@@ -77,7 +106,9 @@ def reason_to_run(trigger: Trigger, seen: Waiting, cursor: Cursor, now: float) -
 
 def requested(cursor: Cursor, now: float) -> Cursor:
     """The cursor after a run was asked for: a table that stays behind gets another run only after the age again."""
-    return cursor.model_copy(update={"tables_since": now if cursor.tables_since else None})
+    if cursor.tables_since is None:
+        return cursor
+    return cursor.model_copy(update={"tables_since": now, "tables_marks": [(now, cursor.tables_marks[-1][1])]})
 
 
 def moved(before: Cursor, after: Cursor) -> bool:

@@ -108,8 +108,46 @@ def test_a_table_that_stays_behind_gets_a_run_per_age_and_not_per_tick() -> None
     assert reason_to_run(trigger, behind, cursor, now=131)
 
 
-def test_nothing_waits_any_more() -> None:
-    cursor = observe(Cursor(waiting_since=5, tables_since=6), Waiting({A: 10}, 0, 0), now=100)
+@pytest.mark.parametrize("where", ["landing", "tables"])
+def test_what_comes_all_the_time_waits_only_since_it_has_come(where: str) -> None:
+    """A record a second, and runs that do at once all that is there."""
+    trigger, cursor, done, runs = Trigger(age_seconds=60), Cursor(), 0, list[int]()
+    for now in range(10, 400, 10):
+        seen = Waiting({A: now}, *((now - done, 0) if where == "landing" else (0, now - done)))
+        cursor = observe(cursor, seen, now)
+        assert (cursor.waiting_since or cursor.tables_since) == done + 10
+        if reason_to_run(trigger, seen, cursor, now):
+            runs.append(now)
+            cursor, done = requested(cursor, now), now
+    assert runs == [70, 140, 210, 280, 350]
+
+
+def test_however_long_nothing_is_done_the_cursor_stays_small() -> None:
+    cursor = Cursor()
+    for now in range(1, 1000):
+        cursor = observe(cursor, Waiting({A: now}, now, 0), now)
+    assert cursor.waiting_since == 1
+    assert len(cursor.model_dump_json()) < 3000
+    assert observe(cursor, Waiting({A: 1010}, 1010 - 998, 0), 1010).waiting_since in range(50, 1000)
+    assert observe(cursor, Waiting({A: 1010}, 1010 - 999, 0), 1010).waiting_since == 1010
+
+
+def test_a_topic_that_is_gone_makes_nothing_wait_for_ever() -> None:
+    cursor = observe(Cursor(), Waiting({A: 100, B: 1000}, landing=10, tables=10), now=5)
+    cursor = observe(cursor, Waiting({A: 110}, landing=20, tables=0), now=35)
+    assert (cursor.waiting_since, cursor.tables_since) == (5, None)
+    assert observe(cursor, Waiting({A: 120}, landing=10, tables=0), now=65).waiting_since == 65
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        Cursor.read('{"ends": "{}", "landing": 7, "waiting_since": 5.0, "tables_since": 6.0}'),
+        observe(Cursor(), Waiting({A: 10}, 3, 3), now=5),
+    ],
+)
+def test_nothing_waits_any_more(cursor: Cursor) -> None:
+    cursor = observe(cursor, Waiting({A: 10}, 0, 0), now=100)
     assert (cursor.waiting_since, cursor.tables_since) == (None, None)
 
 
