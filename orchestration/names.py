@@ -14,7 +14,7 @@ from jobs.spec.tables import Table
 from resources.errors import ConfigurationError
 
 PIPELINE_TAG = "batchmerge/pipeline"
-# When a schedule asked for the run, which may start later than in its hour.
+# When the run was asked for, which may start later than in its hour.
 ASKED_AT_TAG = "batchmerge/asked_at"
 # What the pipeline file was when the run was launched, as a hash.
 FILE_TAG = "batchmerge/file"

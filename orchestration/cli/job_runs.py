@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -15,6 +16,7 @@ from dagster._core.utils import make_new_run_id
 
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.run_execution import executing_side_by_side
+from orchestration.current_hour import hour_of
 from orchestration.dead_runs import end_dead_runs
 from orchestration.names import PIPELINE_TAG, landing_key, op_name
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
@@ -102,10 +104,8 @@ def run_job(
         job = job.get_subset(asset_selection=set(assets))
     partitions = job.partitions_def
     assert partitions is not None
-    tagged = {**(tags or {}), PIPELINE_TAG: pipeline}
-    if hours:
-        tagged |= {_FIRST: hours[0], _LAST: hours[1]}
-    current = None if hours else partitions.get_last_partition_key()
+    current, asked = (None, {_FIRST: hours[0], _LAST: hours[1]}) if hours else hour_of(partitions, datetime.now(UTC))
+    tagged = {**(tags or {}), PIPELINE_TAG: pipeline, **asked}
     result = execute(instance, job, tagged, {"ops": _ops(job, config)}, wait, current)
     return RunResult(result.run_id, _steps(job, result))
 

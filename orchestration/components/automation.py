@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import dagster as dg
 
 from orchestration.components.launch import Launch
+from orchestration.current_hour import hour_of
 from orchestration.executor import PRELOAD, step_processes
-from orchestration.names import ASKED_AT_TAG, FILE_TAG, PIPELINE_TAG
+from orchestration.names import FILE_TAG, PIPELINE_TAG
 from orchestration.resident import current_run
 from orchestration.sensors.busy import free_to_advance
 from orchestration.sensors.idle import file_hash, idle_reason
@@ -53,9 +54,6 @@ def pipeline_schedule(
         if reason := free.hold or idle_reason(context.instance, launch.name, launch.spec):
             return dg.SkipReason(reason)
         # Dagster allows a tick only hours up to its own time. A tick that comes late has still asked in its hour.
-        asked_at = context.scheduled_execution_time
-        with dg.partition_loading_context(effective_dt=asked_at):
-            hour = hours.get_last_partition_key()
-        return free.request(hour, {ASKED_AT_TAG: asked_at.isoformat()})
+        return free.request(*hour_of(hours, context.scheduled_execution_time))
 
     return tick

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import dagster as dg
 
@@ -15,6 +16,7 @@ from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
+from orchestration.current_hour import hour_of
 from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
 from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import Free, free_to_advance, paused_reason
@@ -55,7 +57,7 @@ def tick(
         seen = look_at(name, spec)
     except BatchmergeError as problem:
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
-    cursor, hour = observe(before, seen, now), hours.get_last_partition_key()
+    cursor, (hour, asked) = observe(before, seen, now), hour_of(hours, datetime.fromtimestamp(now, UTC))
     # Event rows are kept for good: one only where something has moved.
     events = _events(name, spec, seen, cursor, now, hour) if moved(before, cursor) or context.cursor is None else []
     pauses = read_pauses(context.instance, name, spec)
@@ -68,7 +70,7 @@ def tick(
             free.hold or f"{seen.landing} records wait, {seen.tables} landed ones are not in every table: no run is due"
         )
         return dg.SensorResult(skip_reason=why, cursor=cursor.model_dump_json(), asset_events=events)
-    request = free.request(hour, {"batchmerge/reason": reason[:60]})
+    request = free.request(hour, {**asked, "batchmerge/reason": reason[:60]})
     return dg.SensorResult(run_requests=[request], cursor=requested(cursor, now).model_dump_json(), asset_events=events)
 
 

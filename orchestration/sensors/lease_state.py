@@ -21,6 +21,7 @@ from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
+from orchestration.current_hour import hour_of
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import paused_reason, still_to_do
@@ -152,8 +153,8 @@ def _recover(
             skipped.append(f"{table}: {'; '.join(reasons)}; a run was asked for already")
         else:
             asked[table] = after_asking(before, dead[0].batch, time.time())
-            tags = {"batchmerge/reason": f"recovers batch {dead[0].batch} of {table}"[:60]}
-            hour = hours.get_last_partition_key()
+            hour, tags = hour_of(hours, now)
+            tags["batchmerge/reason"] = f"recovers batch {dead[0].batch} of {table}"[:60]
             requests.append(dg.RunRequest(partition_key=hour, tags=tags, asset_selection=[table_key(one.table)]))
     return requests, asked, skipped
 

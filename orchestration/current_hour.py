@@ -1,0 +1,15 @@
+"""The hour that a plain run is about: the one in which it is asked for. It may begin later."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import dagster as dg
+
+from orchestration.names import ASKED_AT_TAG
+
+
+def hour_of(hours: dg.PartitionsDefinition, asked_at: datetime) -> tuple[str | None, dict[str, str]]:
+    """The partition, and the tags that say to the run's steps when it was asked for."""
+    with dg.partition_loading_context(effective_dt=asked_at):
+        return hours.get_last_partition_key(), {ASKED_AT_TAG: asked_at.isoformat()}
