@@ -2,7 +2,8 @@
 records name tables (`new_tables`), the landing is an ordinary one, and for `topic` read the name.
 
 A topic that fails stops no other. The landing names it in its metadata and lets the tables' steps go on with what is
-landed; those do the same and fail at their end, naming what failed in the landing and in themselves.
+landed; those do the same and fail at their end, naming what failed in the landing and in themselves. Where the run has
+no such step, the landing fails at its end.
 """
 
 from __future__ import annotations
@@ -78,6 +79,10 @@ def run_landing_of_members(
     shown = {**landed_metadata(outcomes, time.monotonic() - began), **seen_metadata(launch, seen)}
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
+    problems = {outcome.topic: outcome.problem for outcome in outcomes if outcome.problem}
+    if problems and not _has_table_steps(context, launch):
+        with as_failures(launch.spec.retry, context.retry_number):
+            raise _combined_problem(launch, problems, {})
 
 
 def run_merges_of_members(
@@ -113,7 +118,8 @@ def run_merges_of_members(
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
     if problems or before:
-        with as_failures(launch.spec.retry, context.retry_number):
+        # Another try of this step would change nothing of the landing.
+        with as_failures(launch.spec.retry if problems else None, context.retry_number):
             raise _combined_problem(launch, problems, before)
 
 
@@ -242,11 +248,17 @@ def _failed(problems: Mapping[str, BatchmergeError]) -> dict[str, dg.MetadataVal
 
 def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) -> dict[str, dict[str, Any]]:
     """What this run's landing step said of topics that failed."""
-    event = context.instance.get_latest_materialization_event(landing)
-    if event is None or event.run_id != context.run.run_id or event.asset_materialization is None:
-        return {}
-    said = event.asset_materialization.metadata.get(metadata.FAILED)
+    entries = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+    made = [one for entry in entries if (one := entry.asset_materialization) and one.asset_key == landing]
+    said = made[-1].metadata.get(metadata.FAILED) if made else None
     return dict(said.value) if isinstance(said, dg.JsonMetadataValue) and isinstance(said.value, dict) else {}
+
+
+def _has_table_steps(context: dg.AssetExecutionContext, launch: Launch) -> bool:
+    """Whether the run has a step that tells what failed in the landing."""
+    tables, steps = {names.table_key(table) for table in launch.spec.tables}, context.run.step_keys_to_execute
+    executed = (key for key in context.job_def.asset_layer.executable_asset_keys if key in tables)
+    return any(steps is None or names.op_name(launch.name, key) in steps for key in executed)
 
 
 def _combined_problem(

@@ -1,0 +1,66 @@
+"""A topic that fails in the landing: which step says so, and which is tried again. Without services."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from jobs.member_topics import Seen
+from jobs.members import Members
+from jobs.spec.pipeline import PipelineSpec
+from orchestration.cli.job_runs import RunResult, run_job
+from orchestration.components import KafkaPipeline, member_steps
+from orchestration.names import landing_key
+from resources.errors import Unavailable
+from tests.kit.many_topics import document
+
+NAME, TOPIC = "many", "many.public.t1"
+SPEC = PipelineSpec.model_validate(document(NAME, ("iceberg",), retry={"max_retries": 1, "delay_seconds": 1}))
+CONNECTIONS = {
+    "kafka": {"kind": "kafka", "bootstrap_servers": "127.0.0.1:1", "timeout_seconds": 1},
+    "lake": {"kind": "iceberg", "type": "sql", "uri": "sqlite://", "warehouse": "/nowhere"},
+    "spark": {"kind": "spark", "master": "local[1]"},
+}
+
+
+@pytest.fixture(autouse=True)
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline whose only topic does not answer."""
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path))
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump({"connections": CONNECTIONS}))
+    failed = {TOPIC: Unavailable("no answer", where=TOPIC)}
+    monkeypatch.setattr(Members, "look", lambda _: Seen([], {}, dict(failed), ()))
+
+
+def _run(instance: dg.DagsterInstance, **options: Any) -> tuple[RunResult, list[str | None]]:
+    """The run, and the steps that it has tried again."""
+    result = run_job(instance, KafkaPipeline(NAME, SPEC).definitions(), NAME, {}, **options)
+    again = instance.all_logs(result.run_id, of_type=dg.DagsterEventType.STEP_UP_FOR_RETRY)
+    return result, [entry.step_key for entry in again]
+
+
+def test_the_step_of_a_table_tells_it_and_is_not_tried_again_for_it(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind = member_steps.behind
+
+    def another_run_lands_meanwhile(*arguments: Any) -> Any:
+        instance.report_runless_asset_event(dg.AssetMaterialization(landing_key(NAME)))
+        return behind(*arguments)
+
+    monkeypatch.setattr(member_steps, "behind", another_run_lands_meanwhile)
+    result, again = _run(instance)
+    assert [step.problem is None for step in result.steps] == [True, False]
+    assert f"1 topic failed, the others are done: {TOPIC}: " in str(result.tables[0].problem)
+    assert again == []
+
+
+def test_a_landing_without_tables_after_it_tells_it_and_is_tried_again(instance: dg.DagsterInstance) -> None:
+    result, again = _run(instance, assets=[landing_key(NAME)])
+    assert f"1 topic failed, the others are done: {TOPIC}: " in str(result.landing.problem)
+    assert len(again) == 1
