@@ -145,10 +145,10 @@ def execute(
     finally:
         # A step that was interrupted still has its own.
         instance.event_log_storage.free_concurrency_slots_for_run(run_id)
-    if waits.refusal:
-        raise waits.refusal
     if result.dagster_run.status == dg.DagsterRunStatus.CANCELED:
         raise KeyboardInterrupt
+    if waits.refusal:
+        raise waits.refusal
     return result
 
 

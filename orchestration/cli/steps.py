@@ -90,6 +90,15 @@ class _Steps:
     def events(self) -> Iterator[DagsterEvent]:
         """All of them, while the steps work."""
         try:
+            yield from self._until_complete()
+        except (KeyboardInterrupt, DagsterExecutionInterruptedError):
+            yield from self._ended()
+            raise
+        finally:
+            self._end.set()
+
+    def _until_complete(self) -> Iterator[DagsterEvent]:
+        try:
             while not self._active.is_complete:
                 yield from self._start_ready()
                 yield from self._heard()
@@ -97,11 +106,6 @@ class _Steps:
             while self._running:
                 yield from self._heard()
             raise
-        except (KeyboardInterrupt, DagsterExecutionInterruptedError):
-            yield from self._ended()
-            raise
-        finally:
-            self._end.set()
 
     def _start_ready(self) -> Iterator[DagsterEvent]:
         for step in self._active.get_steps_to_execute():
@@ -131,11 +135,12 @@ class _Steps:
             yield event
             self._active.handle_event(event)
             return
-        del self._running[step.name]
+        is_last_try = self._forget(step)
         if step.problem:
             raise step.problem
-        self._active.verify_complete(self._job, step.name)
-        yield from self._active.plan_events_iterator(self._job)
+        if is_last_try:
+            self._active.verify_complete(self._job, step.name)
+            yield from self._active.plan_events_iterator(self._job)
 
     def _ended(self) -> Iterator[DagsterEvent]:
         """The events of steps that are to end. One that does not do so in time is left: the process ends."""
@@ -146,6 +151,13 @@ class _Steps:
                 continue
             step, event = found
             if event is None:
-                del self._running[step.name]
+                self._forget(step)
             else:
                 yield event
+
+    def _forget(self, step: _Step) -> bool:
+        """After its end; False where another try of the same step has begun before its end was heard."""
+        if self._running.get(step.name) is not step:
+            return False
+        del self._running[step.name]
+        return True
