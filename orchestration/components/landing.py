@@ -1,9 +1,9 @@
 """The landing step: Kafka's next batches into the intermediate table."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -22,6 +22,8 @@ from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
 from orchestration.names import LANDED_TAG
+
+T = TypeVar("T")
 
 
 def run_landing(
@@ -47,8 +49,7 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
         return shown(pipeline, [], 0.0)
     began, done, known = time.monotonic(), list[LandedBatch](), set(pipeline.names)
 
-    limit = pipeline.spec.batch.time_limit_seconds
-    enough = config.turn(limit)
+    enough = config.turn(pipeline.spec.batch.time_limit_seconds)
 
     def work() -> None:
         for batch in protocol.land(pipeline, config.batches(pipeline.spec.batch.max_batches)):
@@ -62,7 +63,7 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
                 context.log.info("the tables' turn; the next run goes on landing")
                 return
 
-    with_timeout(limit, f"landing of {pipeline.name}", work, lambda: pipeline.interrupt("landing"), done)
+    _within_limit(pipeline, work, done)
     if not done:
         context.log.info("Kafka has nothing new")
     state = pipeline.intermediate.committed()
@@ -73,10 +74,20 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
     return shown(pipeline, done, time.monotonic() - began)
 
 
+def _within_limit(pipeline: Pipeline, work: Callable[[], T], done: Sized = ()) -> T:
+    """The file's limit for a batch; `done` are batches that are landed."""
+    limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
+    return with_timeout(limit, where, work, lambda: pipeline.interrupt("landing"), done)
+
+
 def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
     """What was landed in these hours; where nothing was, records of that time are read from Kafka as a batch."""
     if window.is_before(pipeline.intermediate.landed().batches):
-        reread = reread_from_kafka(pipeline, from_time(pipeline, window.start, window.end, what_is_left=False))
+
+        def work() -> LandedBatch | None:
+            return reread_from_kafka(pipeline, from_time(pipeline, window.start, window.end, what_is_left=False))
+
+        reread = _within_limit(pipeline, work)
         return shown(pipeline, [reread] if reread else [], 0.0, {"replay of": dg.MetadataValue.text(str(window))})
     batches = landed_between(pipeline.intermediate.landed().batches, window.start, window.end)
     return shown(pipeline, batches, 0.0, {"replay of": dg.MetadataValue.text(str(window))})

@@ -16,6 +16,7 @@ from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
+from jobs.time_limit import with_timeout
 from orchestration.current_hour import hour_of
 from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
 from orchestration.pauses import read_pauses
@@ -24,7 +25,8 @@ from orchestration.sensors.waiting import Cursor, Waiting, moved, observe, reaso
 from resources.errors import BatchmergeError
 from resources.kafka_groups import group_offsets
 
-_EVERY = 30
+# Seconds: between two ticks, and for one look. The daemon gives all sensors of a code location a minute each.
+_EVERY, _PATIENCE = 30, 15.0
 
 
 def lag_sensor(
@@ -75,11 +77,19 @@ def tick(
 
 
 def look_at(name: str, spec: PipelineSpec) -> Waiting:
-    """What waits now for a pipeline, with `for_each` for all its members."""
-    connections = load_connections()
-    if spec.source.for_each:
-        return _look_at_members(Members(name, spec, connections))
-    return look(Pipeline(name, spec, connections))
+    """What waits now for a pipeline, with `for_each` for all its members.
+
+    Raises:
+        TimeLimitReached: a system hangs. BatchmergeError: one says no.
+    """
+
+    def work() -> Waiting:
+        connections = load_connections()
+        if spec.source.for_each:
+            return _look_at_members(Members(name, spec, connections))
+        return look(Pipeline(name, spec, connections))
+
+    return with_timeout(_PATIENCE, f"systems of {name}", work)
 
 
 def _look_at_members(members: Members) -> Waiting:
