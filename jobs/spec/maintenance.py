@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from jobs.spec.base import Spec
+from jobs.spec.cron import Cron
 
 # With `interval` every batch is a snapshot, and each commit reads them all: so many take less than a tenth of a second.
 _MOST_BATCHES = 2000
@@ -80,7 +81,7 @@ class Maintenance(Spec):
     """Upkeep of all tables of the pipeline, on a schedule of its own."""
 
     enabled: bool = Field(True, description="false: the schedule is off; a launch by hand still works")
-    cron: str = Field("20 3 * * *", description="when it runs (UTC)")
+    cron: Cron = Field("20 3 * * *", description="when it runs (UTC)")
     skip_tables: list[str] = Field(default_factory=list, description="tables that somebody else looks after")
     time_limit_seconds: int = Field(3600, gt=0, description="for all tasks of one table")
     compaction: Compaction = Compaction()

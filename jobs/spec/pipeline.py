@@ -6,17 +6,19 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, field_validator, model_validator
 
 from jobs.destinations.registry import kinds
 from jobs.spec.automation import Retry, Trigger
 from jobs.spec.base import ByTag, Spec
 from jobs.spec.changes import Changes
 from jobs.spec.control import Control
+from jobs.spec.cron import Cron
 from jobs.spec.dead_letters import DeadLetters
 from jobs.spec.envelope import with_operation
 from jobs.spec.maintenance import Maintenance, seconds_of, with_upkeep
@@ -25,9 +27,14 @@ from jobs.spec.overrides import Override
 from jobs.spec.rules import mistakes
 from jobs.spec.source import Source
 from jobs.spec.tables import Table
-from resources.config_files.mistakes import Mistake, Mistakes, refuse
+from resources.config_files.mistakes import Mistake, Mistakes, refuse, shown_value
 
-NAME = re.compile(r"[a-z][a-z0-9_]*")
+# Longer names cannot be tags in Dagster.
+NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+# As Dagster has it.
+_OWNER = re.compile(r"team:.+|[A-Za-z0-9_][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}")
+_SINCE = "%Y-%m-%d-%H:00"
+_TEN_YEARS = 10 * 365 * 24 * 60
 
 if TYPE_CHECKING:
     AnyTable = Table
@@ -75,8 +82,8 @@ class Intermediate(Spec):
 class Freshness(Spec):
     """How old a table may get: the check `caught_up` goes by `caught_up_through`, Dagster's badge by the last run."""
 
-    warn_minutes: int = Field(30, ge=1, description="older than this: a warning")
-    fail_minutes: int = Field(120, ge=1, description="older than this: failed")
+    warn_minutes: int = Field(30, ge=1, le=_TEN_YEARS, description="older than this: a warning")
+    fail_minutes: int = Field(120, ge=1, le=_TEN_YEARS, description="older than this: failed")
 
 
 class PipelineSpec(Spec):
@@ -126,7 +133,7 @@ class PipelineSpec(Spec):
         description="quarantine: land it as a dead letter; fail: stop the batch; skip: count it, keep nothing",
     )
     dead_letters: DeadLetters = DeadLetters()
-    cron: str = Field("*/5 * * * *", description="when the schedule runs (UTC)")
+    cron: Cron = Field("*/5 * * * *", description="when the schedule runs (UTC)")
     interval: str | None = Field(
         None,
         pattern=r"^([1-9]|[1-5][0-9]|60)s$",
@@ -166,6 +173,24 @@ class PipelineSpec(Spec):
         if spec.source.for_each and isinstance(document, dict):
             spec._written = document
         return spec
+
+    @field_validator("owners")
+    @classmethod
+    def _can_be_owners(cls, owners: list[str]) -> list[str]:
+        wrong = [number for number, owner in enumerate(owners) if not _OWNER.fullmatch(owner)]
+        remedy = "write an e-mail address, or a team like `team:orders`"
+        refuse(Mistake((number,), f"{shown_value(owners[number])} is no owner", remedy) for number in wrong)
+        return owners
+
+    @field_validator("since")
+    @classmethod
+    def _is_in_the_calendar(cls, since: str) -> str:
+        try:
+            datetime.strptime(since, _SINCE)
+        except ValueError:
+            what = f"{shown_value(since)} is no hour of the calendar"
+            raise Mistakes([Mistake((), what, "write it like `2026-01-31-00:00`")]) from None
+        return since
 
     @model_validator(mode="after")
     def _parts_are_consistent(self) -> PipelineSpec:

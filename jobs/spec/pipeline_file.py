@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ _TYPES = (TYPE, "orchestration.components.KafkaPipeline", "orchestration.compone
 _ROOT = ("attributes",)
 # What Dagster lets stand beside type and attributes.
 _KEYS = ("type", "attributes", "template_vars_module", "requirements", "post_processing")
+# Beside Python's keywords: what Dagster allows for no job.
+_RESERVED = ("context", "conf", "config", "meta", "arg_dict", "dict", "input_arg_dict", "output_arg_dict",
+             "int", "str", "float", "bool", "input", "output", "type")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,11 @@ def read_pipeline_file(path: Path) -> PipelineFile:
         ConfigurationError: it cannot be read. WrongFile: it is not a right pipeline file; one line a mistake.
     """
     name = path.parent.name
-    if not NAME.fullmatch(name):
+    if not NAME.fullmatch(name) or keyword.iskeyword(name) or name in _RESERVED:
         raise ConfigurationError(
             f"the folder's name {name!r} cannot be a pipeline's name",
             where=shown_file(path),
-            remedy="use lower case letters, digits and _, and begin with a letter",
+            remedy="use at most 63 lower case letters, digits and _, begin with a letter, and take no word of Python's",
         )
     found = _read(path)
     spec, mistakes = _judge(name, found.data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,13 +16,14 @@ from jobs.spec.letter_case import case_mistakes
 from jobs.spec.new_tables import new_tables_mistakes
 from jobs.spec.overrides import override_mistakes
 from jobs.spec.routing import route_mistakes
-from jobs.spec.table_templates import template_mistakes
+from jobs.spec.table_templates import each, template_mistakes
 from jobs.spec.truncates import truncate_mistakes
 from jobs.spec.unchanged_columns import keep_mistakes
 from resources.config_files.mistakes import Mistake, Path, did_you_mean, one_of
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
+    from jobs.spec.tables import Table
 
 Rule = Callable[["PipelineSpec"], Iterator[Mistake]]
 
@@ -74,6 +76,18 @@ def _tables(spec: PipelineSpec) -> Iterator[Mistake]:
                 f"{table.mode} needs to know which columns identify a row",
                 "name them in `changes.key.columns`, or use the mode append",
             )
+
+
+def _names_in_dagster(spec: PipelineSpec) -> Iterator[Mistake]:
+    """Tables whose names differ only in signs that Dagster has no place for in the names of steps and checks."""
+    seen: dict[str, Table] = {}
+    for number, table in enumerate(spec.tables):
+        connection = [] if table.on_usual_connection else [table.connection]
+        parts = [table.kind, *connection, *each(table.table).split(".")]
+        other = seen.setdefault(re.sub(r"\W", "_", "__".join(parts)), table)
+        if (other.connection, other.table) != (table.connection, table.table):
+            what = f"Dagster has the same name for {table.table} as for {other.table}"
+            yield Mistake(("tables", number, "table"), what, "write one of them in a pipeline of its own")
 
 
 def _multi_table_commit(spec: PipelineSpec) -> Iterator[Mistake]:
@@ -163,6 +177,7 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((*_ALL_COLUMNS, KEY, OP), _named_columns),
     ((*_ALL_COLUMNS, KEY, OP), _options_of_kinds),
     ((KEY,), _tables),
+    ((), _names_in_dagster),
     ((_TABLES,), _multi_table_commit),
     ((_TABLES, *_TOPICS, KEY, ORDER), _order),
     ((*_VALUE, _TABLES, ORDER), keep_mistakes),

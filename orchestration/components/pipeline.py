@@ -47,6 +47,7 @@ class KafkaPipeline(dg.Component):
 
     name: str
     spec: PipelineSpec
+    file: str = ""
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
@@ -65,14 +66,31 @@ class KafkaPipeline(dg.Component):
             file = read_pipeline_file(context.path / "defs.yaml")
         except ConfigurationError as problem:
             raise WrongPipelineFiles([problem]) from None
-        return cls(file.name, file.spec)
+        return cls(file.name, file.spec, file.yaml.shown)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         del context
-        return self.definitions()
+        try:
+            return self.definitions()
+        except ConfigurationError as problem:
+            raise WrongPipelineFiles([problem]) from None
 
     def definitions(self) -> dg.Definitions:
-        """Assets, jobs, schedule and sensors of the pipeline."""
+        """Assets, jobs, schedule and sensors of the pipeline.
+
+        Raises:
+            ConfigurationError: Dagster refuses something that no rule of the file is about.
+        """
+        try:
+            return self._definitions()
+        except (dg.DagsterInvalidDefinitionError, ValueError, OverflowError) as problem:
+            raise ConfigurationError(
+                f"Dagster refuses it: {problem}",
+                where=self.file or f"pipeline {self.name}",
+                remedy="change what it names",
+            ) from problem
+
+    def _definitions(self) -> dg.Definitions:
         launch = Launch(self.name, self.spec)
         hours = dg.HourlyPartitionsDefinition(start_date=self.spec.since, end_offset=1)
         landing = landing_asset(launch, hours)

@@ -138,3 +138,21 @@ def test_folder_without_pipelines_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(WrongPipelineFiles, match=r"empty: there is no pipeline file .* Fix: write .*defs\.yaml"):
         load_folder(tmp_path / "empty")
+
+
+def test_values_at_the_edge_of_what_a_file_may_say_are_definitions() -> None:
+    """So Dagster takes whatever `batchmerge check` takes."""
+    edges = {"owners": ["a.b@c.de", "team:x"], "since": "0001-01-01-00:00", "cron": "0 0 29 feb *"}
+    freshness = {"warn_minutes": 5_256_000, "fail_minutes": 5_256_000}
+    spec = _flow(freshness=freshness, maintenance={"cron": "0 0 * * l5"}, **edges).spec
+    definitions = with_shared(KafkaPipeline("a" * 63, spec).definitions())
+    definitions.get_repository_def().load_all_definitions()
+
+
+def test_what_dagster_refuses_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule of Dagster's that no check of ours has."""
+    monkeypatch.setattr("orchestration.components.pipeline.landing_asset", lambda *_: dg.AssetSpec("a", owners=["b"]))
+    path = specs.write(tmp_path, "orders", specs.document())
+    with pytest.raises(WrongPipelineFiles, match=rf"{path}: Dagster refuses it: Invalid owner 'b'.*\. Fix: ") as caught:
+        load_folder(tmp_path)
+    assert "Traceback" not in str(caught.value)

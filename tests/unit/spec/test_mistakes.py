@@ -162,6 +162,9 @@ def test_file_that_is_no_pipeline(tmp_path: Path, text: str, says: list[str]) ->
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="the folder's name 'Orders' cannot be a pipeline's name"):
         read_pipeline_file(write(tmp_path, FILE, "Orders"))
+    for name in ("input", "class", "a" * 64):
+        with pytest.raises(ConfigurationError, match=f"the folder's name '{name}' cannot be a pipeline's name"):
+            read_pipeline_file(write(tmp_path, FILE, name))
     with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
         read_pipeline_file(tmp_path / "nowhere" / "defs.yaml")
     path = write(tmp_path, "")

@@ -1,0 +1,71 @@
+"""Our judgement of cron expressions against Dagster's, which takes a whole location down."""
+
+from __future__ import annotations
+
+import pytest
+from dagster._utils.schedules import is_valid_cron_string
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.spec.cron import cron_mistakes
+
+RIGHT = [
+    "*/5 * * * *",
+    "20 3 * * *",
+    "0,30 8-18/2 1,15 jan-mar,12 MON-fri",
+    "5/10 22-4 l * ?",
+    "0 0 ? * sun#1,2#5",
+    "0 0 * * l5",
+    "0 0 29 2 *",
+    "0 0 31 2,3 *",
+    "0 0 30-30 2 *",
+    "0 0 * nov-feb 0-7",
+    "@daily",
+    "  0  0 * * *",
+]
+WRONG = {
+    "": "it has 0 fields, not 5",
+    "* * * *": "it has 4 fields, not 5",
+    "0 * * * * *": "it has 6 fields, not 5",
+    "99 * * * *": "99 as minute is not between 0 and 59",
+    "0 24 * * *": "24 as hour is not between 0 and 23",
+    "0 0 0 * *": "0 as day is not between 1 and 31",
+    "0 0 * 13 *": "13 as month is not between 1 and 12",
+    "0 0 * * 8": "8 as day of the week is not between 0 and 7",
+    "0 0 * * mond": "'mond' is not possible as day of the week",
+    "*/0 * * * *": "'*/0' is not possible as minute",
+    "? * * * *": "'?' is not possible as minute",
+    "-5 * * * *": "'-5' is not possible as minute",
+    "0 0 31 2 *": "no such day is in these months",
+    "0 0 30,31 feb *": "no such day is in these months",
+    "0 0 * * mon,tue#2": "it names weekdays of the month beside those of each week",
+    "0 0 * * tue#6": "'tue#6' is not possible as day of the week",
+    f"{'9' * 5000} * * * *": f"'{'9' * 57}…' is not possible as minute",
+    "@often": "it has 1 field, not 5",
+}
+
+
+def said(text: str) -> list[str]:
+    return [mistake.what.rpartition(" for a schedule: ")[2] for mistake in cron_mistakes(text)]
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_right(text: str) -> None:
+    assert (said(text), is_valid_cron_string(text)) == ([], True)
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong(text: str) -> None:
+    assert said(text) == [WRONG[text]]
+
+
+VALUES = st.sampled_from(["*", "0", "1", "5", "7", "12", "23", "30", "31", "59", "60", "l", "?", "feb", "sat", "l5"])
+ITEMS = st.one_of(VALUES, st.builds("{}-{}".format, VALUES, VALUES), st.builds("{}/{}".format, VALUES, VALUES),
+                  st.builds("{}#{}".format, VALUES, VALUES))  # fmt: skip
+FIELDS = st.one_of(ITEMS, st.builds("{},{}".format, ITEMS, ITEMS))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.one_of(st.just("*"), FIELDS), min_size=4, max_size=6).map(" ".join))
+def test_what_is_right_here_is_right_for_dagster(text: str) -> None:
+    assert said(text) or is_valid_cron_string(text)
