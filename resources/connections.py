@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from resources.config_files.mistakes import Mistake, Mistakes, refuse
 from resources.errors import ConfigurationError
+from resources.spark_address import SparkAddress
 
 
 class Connection(BaseModel):
@@ -96,9 +97,21 @@ class SparkConnection(Connection):
     """Where Spark runs: exactly one of `remote` (a Spark Connect server) and `master` (in this process)."""
 
     kind: Literal["spark"]
-    remote: str | None = Field(None, repr=False, description="sc://host:port of a Spark Connect server")
+    remote: str | None = Field(
+        None, repr=False, description="sc://host:port of a Spark Connect server; parameters follow, as in `/;token=…`"
+    )
     master: str | None = Field(None, description="local[*] to run Spark inside the process")
     settings: dict[str, str] = Field(default_factory=dict, repr=False, description="spark.* settings of each session")
+
+    @field_validator("remote")
+    @classmethod
+    def _is_an_address(cls, remote: str | None) -> str | None:
+        try:
+            SparkAddress.parse(remote if remote is not None else "sc://none")
+        except ValueError as problem:
+            remedy = "write it like `sc://host:15002` or `sc://host:443/;use_ssl=true;token=${env:SPARK_TOKEN}`"
+            raise Mistakes([Mistake((), str(problem), remedy)]) from None
+        return remote
 
 
 class IcebergConnection(Connection):

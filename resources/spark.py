@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from urllib.parse import urlparse
 
 import grpc
 from pyspark.errors import PySparkException
@@ -42,6 +41,7 @@ from resources.errors import (
     TransientError,
     Unavailable,
 )
+from resources.spark_address import SparkAddress
 
 # What they log holds values of records; ours names the place of a record and Spark's error class. By a filter, since
 # whoever configures logging from a dict (Dagster does) enables all loggers again.
@@ -83,7 +83,7 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with spark_errors(role):
-        spark = _attach_remote(connection.remote, role) if connection.remote else _start_local(connection)
+        spark = _attach(SparkAddress.parse(connection.remote), role) if connection.remote else _start_local(connection)
         pool = {"spark.scheduler.pool": role}
         wanted = {**_ALWAYS, **pool, **connection.settings, **settings}
         spark.conf._set_all(wanted, silent=False)  # type: ignore[attr-defined]  # in one round trip
@@ -111,17 +111,15 @@ def _setting(spark: SparkSession, name: str, default: str = "1") -> str:
     return spark.conf.get(name, default) or default
 
 
-def _attach_remote(remote: str, role: str) -> SparkSession:
+def _attach(address: SparkAddress, role: str) -> SparkSession:
     """The role's session, quiet. A server never opens a closed session's id again (it timed out), so the ids of a role
     are a fixed sequence, and the first that is not closed is the one that an earlier run may still be using."""
-    _check_reachable(remote)
+    _check_reachable(address)
     for turn in range(_MOST_CLOSED):
-        session_id = uuid.uuid5(_NAMESPACE, f"{role}#{turn}")
+        session = str(uuid.uuid5(_NAMESPACE, f"{role}#{turn}"))
         try:
-            spark: SparkSession = SparkSession.builder.remote(
-                f"{remote}/;user_id={_USER};session_id={session_id}"
-            ).create()
-            spark.client.set_retry_policies([_Patience(remote, role)])  # type: ignore[operator]
+            spark: SparkSession = SparkSession.builder.remote(address.of_session(_USER, session)).create()
+            spark.client.set_retry_policies([_Patience(address, role)])  # type: ignore[operator]
             spark.interruptAll()
             return spark
         except SparkConnectException as problem:
@@ -135,9 +133,9 @@ def _attach_remote(remote: str, role: str) -> SparkSession:
 class _Patience(DefaultPolicy):
     """What a server that is gone is tried for: Spark's own way is ten minutes without a word."""
 
-    def __init__(self, remote: str, role: str) -> None:
+    def __init__(self, address: SparkAddress, role: str) -> None:
         super().__init__(max_retries=_TRIES, max_backoff=_LONGEST_WAIT * 1000)
-        self._about, self._said = f"{role}: Spark at {remote}", 0.0
+        self._about, self._said = f"{role}: Spark at {address.shown}", 0.0
 
     def can_retry(self, problem: BaseException) -> bool:
         found: bool = super().can_retry(problem)
@@ -147,15 +145,14 @@ class _Patience(DefaultPolicy):
         return found
 
 
-def _check_reachable(remote: str) -> None:
+def _check_reachable(address: SparkAddress) -> None:
     """Says at once that nobody listens: the client itself would try for ten minutes."""
-    address = urlparse(remote)
     try:
-        socket.create_connection((address.hostname or "", address.port or 15002), timeout=_REACHABLE_SECONDS).close()
+        socket.create_connection((address.host, address.port), timeout=_REACHABLE_SECONDS).close()
     except OSError as problem:
         raise Unavailable(
             f"no Spark Connect server answers: {problem.strerror or problem}",
-            where=remote,
+            where=address.shown,
             remedy="start it (`batchmerge up` for local services), or correct the Spark connection",
         ) from None
 

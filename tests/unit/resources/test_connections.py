@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 from jobs.connections_file import connections_path, load_connections
 from resources.config_files.mistakes import WrongFile
@@ -12,6 +14,7 @@ from resources.connections import Connections, IcebergConnection, KafkaConnectio
 from resources.errors import ConfigurationError, Unavailable
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
+from resources.spark_address import SparkAddress
 
 FILE = """
 connections:
@@ -99,6 +102,15 @@ def test_unknown_name_and_wrong_kind(loaded: Connections) -> None:
          ["1:15: connections.k.certificate_file: it is missing.",
           "1:15: connections.k.sasl_mechanism: SASL_SSL needs it.",
           "1:73: connections.k.security_protocol: SASL needs a user."]),
+        *((f"connections: {{s: {{kind: spark, remote: 'sc://{remote}'}}}}", [f"1:40: connections.s.remote: {says}"])
+          for remote, says in [
+              ("h:1500x/;token=s3cret", "it is no address of Spark Connect."),
+              ("h:70000/;token=s3cret", "the port is not between 1 and 65535."),
+              ("h/;s3cret", "a parameter has no `=`."),
+              ("me:s3cret@h:15002", "it is no address of Spark Connect."),
+          ]),
+        ("connections: {s: {kind: spark, remote: 'http://h:15002'}}",
+         ["1:40: connections.s.remote: it is no address of Spark Connect."]),
     ],
 )  # fmt: skip
 def test_every_mistake_is_told_with_its_place(tmp_path: Path, text: str, says: list[str]) -> None:
@@ -112,6 +124,23 @@ def test_every_mistake_is_told_with_its_place(tmp_path: Path, text: str, says: l
     for line, beginning in zip(told, says, strict=True):
         assert line.startswith(beginning)
         assert " Fix: " in line or line.endswith("?")
+        assert "s3cret" not in line
+
+
+@pytest.mark.parametrize(
+    ("remote", "shown", "said"),
+    [
+        ("sc://h", "h:15002", {}),
+        ("sc://h:443/", "h:443", {}),
+        ("sc://h:443/;use_ssl=true;token=a==#?&%3b;", "h:443", {"use_ssl": "true", "token": "a==#?&;"}),
+        ("sc://h/;user_id=me;session_id=theirs;x-team=shop", "h:15002", {"user_id": "me", "x-team": "shop"}),
+    ],
+)
+def test_address_of_spark_connect_with_parameters(remote: str, shown: str, said: dict[str, str]) -> None:
+    address, session = SparkAddress.parse(remote), str(uuid.uuid4())
+    built = DefaultChannelBuilder(address.of_session("batchmerge", session))
+    assert (address.shown, built.endpoint) == (shown, shown)
+    assert built._params == {"user_id": "batchmerge", **said, "session_id": session}
 
 
 def test_resolved_secret_is_not_in_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import logging
 import traceback
 from collections.abc import Callable, Iterator
 
+import grpc
 import pytest
 import sqlalchemy.exc
 from cryptography.hazmat.primitives import serialization
@@ -18,11 +19,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from dagster._utils.error import serializable_error_info_from_exc_info
 
 from resources.bigquery import BigQuery
-from resources.connections import BigQueryConnection, IcebergConnection, SchemaRegistryConnection
-from resources.errors import ConfigurationError
+from resources.connections import BigQueryConnection, IcebergConnection, SchemaRegistryConnection, SparkConnection
+from resources.errors import ConfigurationError, Unavailable
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
 from resources.schema_registry import SchemaRegistry
+from resources.spark import _Patience, open_session
+from resources.spark_address import SparkAddress
 from tests.kit.web import Handler, serving
 
 SECRET = "s3cret-77"
@@ -56,7 +59,7 @@ def refused(caplog: pytest.LogCaptureFixture) -> Refused:
     caplog.set_level(logging.DEBUG)
 
     def of(call: Callable[[], object], where: str, *settings: str) -> str:
-        with pytest.raises(ConfigurationError) as caught:
+        with pytest.raises((ConfigurationError, Unavailable)) as caught:
             call()
         problem = caught.value
         event = serializable_error_info_from_exc_info((caught.type, problem, caught.tb))
@@ -158,3 +161,17 @@ def test_what_is_printed_of_a_catalog_hides_its_secrets() -> None:
         }
     )
     assert SECRET not in repr(connection) + str(connection)
+
+
+class Gone(grpc.RpcError):
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+
+def test_spark_connect_that_does_not_answer(refused: Refused, caplog: pytest.LogCaptureFixture) -> None:
+    remote = f"sc://127.0.0.1:1/;use_ssl=true;token={SECRET}"
+    spark = SparkConnection(kind="spark", remote=remote)
+    refused(lambda: open_session(spark, "orders/landing", {}), "127.0.0.1:1: no Spark Connect server answers")
+    assert _Patience(SparkAddress.parse(remote), "orders/landing").can_retry(Gone())
+    assert "Spark at 127.0.0.1:1 does not answer" in caplog.text
+    assert SECRET not in caplog.text
