@@ -52,7 +52,7 @@ def load_folder(folder: Path) -> dg.Definitions:
     with warnings.catch_warnings():
         # Links from assets to their files are Dagster's own use of what it calls beta.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.ComponentTree.from_module(defs_module=_module(folder), project_root=folder.parents[1]).build_defs()
+        return dg.ComponentTree.from_module(defs_module=_module(folder), project_root=folder.parent.parent).build_defs()
 
 
 def _module(folder: Path) -> ModuleType:

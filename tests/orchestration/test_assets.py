@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
@@ -130,6 +131,17 @@ def test_each_table_links_to_its_file_in_any_folder(tmp_path: Path) -> None:
         (link,) = graph.get(key).metadata["dagster/code_references"].code_references
         assert isinstance(link, LocalFileCodeReference)
         assert link.file_path == str(folder / "p" / "defs.yaml")
+
+
+def test_folder_at_the_top_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a test may not write one."""
+    monkeypatch.setattr("orchestration.loading.require_pipelines", lambda _: None)
+    monkeypatch.setattr("orchestration.loading.wrong_files", lambda _: [])
+    monkeypatch.setattr(
+        dg.ComponentTree, "from_module", lambda project_root, **_: Mock(build_defs=lambda: project_root)
+    )
+    found: object = load_folder(Path("/pipelines"))
+    assert found == Path("/")
 
 
 def test_folder_without_pipelines_is_refused(tmp_path: Path) -> None:
