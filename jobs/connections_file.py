@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from jobs.destinations.registry import kinds
 from resources.config_files.mistakes import Mistake
 from resources.config_files.models import examine
-from resources.config_files.positions import read_yaml
+from resources.config_files.positions import read_yaml_file
 from resources.config_files.references import resolve
 from resources.connections import (
     Connections,
@@ -49,19 +49,16 @@ def load_connections(path: Path | None = None) -> Connections:
     """Reads and resolves the connections file.
 
     Raises:
-        ConfigurationError: there is no such file. WrongFile: one line for each mistake in it.
+        ConfigurationError: there is no such file, or it cannot be read. WrongFile: one line for each mistake in it.
     """
     path = path or connections_path()
-    try:
-        found = read_yaml(path, path.read_text())
-    except FileNotFoundError:
+    if not os.path.exists(path):
         raise ConfigurationError(
             "the connections file does not exist",
             where=str(path),
             remedy="run `batchmerge up` for local services, or point BATCHMERGE_CONNECTIONS to your file",
-        ) from None
-    except OSError as problem:
-        raise ConfigurationError(f"cannot be read: {problem.strerror}", where=str(path)) from None
+        )
+    found = read_yaml_file(path)
     if not isinstance(found.data, dict):
         raise found.refusal([Mistake((), "there are no connections", "begin with `connections:`")])
     resolved, unresolved = resolve(found.data, ())

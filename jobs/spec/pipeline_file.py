@@ -12,7 +12,7 @@ from jobs.spec.named_connections import connection_mistakes
 from jobs.spec.pipeline import NAME, PipelineSpec
 from resources.config_files.mistakes import Mistake, closest, did_you_mean, shown_value
 from resources.config_files.models import examine
-from resources.config_files.positions import YamlFile, read_yaml, shown_file
+from resources.config_files.positions import YamlFile, read_yaml_file, shown_file
 from resources.connections import Connections
 from resources.errors import ConfigurationError
 
@@ -63,7 +63,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
             where=shown_file(path),
             remedy="use at most 63 lower case letters, digits and _, begin with a letter, and take no word of Python's",
         )
-    found = _read(path)
+    found = read_yaml_file(path)
     spec, mistakes = _judge(name, found.data)
     mistakes = [*found.mistakes, *mistakes]
     if spec is None or mistakes:
@@ -77,20 +77,9 @@ def is_pipeline(path: Path) -> bool:
     Raises:
         ConfigurationError: it cannot be read. WrongFile: it is not YAML.
     """
-    document = _read(path).data
+    document = read_yaml_file(path).data
     kind = document.get("type") if isinstance(document, dict) else None
     return not isinstance(kind, str) or closest(kind.rsplit(".", 1)[-1], [TYPE.rsplit(".", 1)[-1]]) is not None
-
-
-def _read(path: Path) -> YamlFile:
-    try:
-        return read_yaml(path, path.read_text())
-    except OSError as problem:
-        raise ConfigurationError(f"cannot be read: {problem.strerror}", where=shown_file(path)) from None
-    except UnicodeDecodeError as problem:
-        raise ConfigurationError(
-            f"it is not UTF-8 at byte {problem.start}", where=shown_file(path), remedy="save it as UTF-8"
-        ) from None
 
 
 def _judge(name: str, document: Any) -> tuple[PipelineSpec | None, list[Mistake]]:

@@ -70,7 +70,7 @@ def _show(imported: Imported, write: bool) -> None:
         return
     if path.exists():
         raise ConfigurationError("the file exists", where=str(path), remedy="remove it, or rename the connector")
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(pipeline_file(imported))
     output.say(f"written to {path}; the pipeline is paused")
     output.result(_plain(imported, path))

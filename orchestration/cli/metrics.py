@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestration.cli import output
-from resources.local.ports import is_free
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -21,7 +20,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=9464, show_default=True, type=click.IntRange(1, 65535), help="Port to listen on.")
-@click.option("--fresh", default=15.0, show_default=True, help="Seconds between two looks at all systems.")
+@click.option("--fresh", default=15.0, show_default=True, type=click.FloatRange(0.1, 86_400),
+              help="Seconds between two looks at all systems.")  # fmt: skip
 @click.option("--once", is_flag=True, help="Print the metrics once and end.")
 def metrics(host: str, port: int, fresh: float, once: bool) -> None:
     """Serve metrics of all pipelines as Prometheus text, until Ctrl-C.
@@ -33,8 +33,6 @@ def metrics(host: str, port: int, fresh: float, once: bool) -> None:
     from orchestration.cli.instance import dagster_instance
     from orchestration.metrics.exporter import Measured, provider
 
-    if not once and not is_free(port):
-        raise click.UsageError(f"port {port} is in use: name another with --port")
     logging.getLogger("batchmerge.metrics").addHandler(logging.StreamHandler())
     registry = CollectorRegistry()
     with dagster_instance() as instance:
@@ -48,7 +46,11 @@ def metrics(host: str, port: int, fresh: float, once: bool) -> None:
             measured.look()
             output.say(generate_latest(registry).decode().rstrip())
         else:
-            server, _ = start_http_server(port, host, registry)
+            try:
+                server, _ = start_http_server(port, host, registry)
+            except OSError as problem:
+                what = f"{host}:{port} cannot be listened on ({problem.strerror})"
+                raise click.UsageError(f"{what}: name another address with --host, or port with --port") from None
             address = f"http://{host}:{port}/metrics"
             output.say(f"metrics at {address}; Ctrl-C stops")
             output.result({"address": address})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from resources.errors import ConfigurationError
 
-Step = str | int
+Step = str | int | None
 Path = tuple[Step, ...]
 # How alike a name and the one that was meant are at least; 1 is the same.
 _ALIKE = 0.66
@@ -89,10 +89,10 @@ def shown_path(path: Path) -> str:
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
-        elif _PLAIN_KEY.fullmatch(step):
+        elif isinstance(step, str) and _PLAIN_KEY.fullmatch(step):
             text += f".{step}" if text else step
         else:
-            text += f'["{step}"]'
+            text += f'["{"null" if step is None else step}"]'
     return text
 
 

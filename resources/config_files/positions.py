@@ -13,6 +13,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from resources.config_files.mistakes import Mistake, Path, WrongFile
+from resources.errors import ConfigurationError
 
 _TIME = "tag:yaml.org,2002:timestamp"
 _MERGE = "tag:yaml.org,2002:merge"
@@ -41,6 +42,8 @@ _SYNTAX = {
         "use single quotes, or write `\\\\{0}`",
     ),
     r"found unhashable key": ("a key that is a list or a map", "put it in quotes"),
+    r"none of the type '(.*)'": ("a value that is none of the type `{0}`", "correct it, or put it in quotes"),
+    r"too deep": (f"more than {_DEEPEST} levels, or an alias inside itself", "take levels out"),
 }
 
 
@@ -104,6 +107,20 @@ def shown_file(path: FilePath) -> str:
     return str(path) if inside.startswith("..") else inside
 
 
+def read_yaml_file(path: FilePath) -> YamlFile:
+    """
+    Raises:
+        ConfigurationError: the file cannot be read. WrongFile: it is not YAML.
+    """
+    try:
+        return read_yaml(path, path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ConfigurationError(f"cannot be read: {problem.strerror}", where=shown_file(path)) from None
+    except UnicodeDecodeError as problem:
+        what = f"it is not UTF-8 at byte {problem.start}"
+        raise ConfigurationError(what, where=shown_file(path), remedy="save it as UTF-8") from None
+
+
 def read_yaml(path: FilePath, text: str) -> YamlFile:
     """What a text says, and where.
 
@@ -120,6 +137,8 @@ def read_yaml(path: FilePath, text: str) -> YamlFile:
             _locate(found, (), node)
     except yaml.MarkedYAMLError as problem:
         _refuse(found, problem)
+    except RecursionError:
+        _refuse(found, yaml.MarkedYAMLError(problem="too deep"))
     except yaml.reader.ReaderError as problem:
         line = text.count("\n", 0, problem.position) + 1
         column = problem.position - text.rfind("\n", 0, problem.position)
@@ -136,11 +155,17 @@ class _Loader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_object(self, node: Node, deep: bool = False) -> Any:
+        """PyYAML takes a value for what it looks like, or for what its tag says, and stumbles where it is not."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError):
+            problem = f"none of the type '{node.tag.rpartition(':')[2]}'"  # the value may be a secret
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+
 
 def _locate(found: YamlFile, path: tuple[str, ...], node: Node) -> None:
     """Notes where everything below a node begins. Merge keys (`<<`) were flattened when it was constructed."""
-    if len(path) > _DEEPEST:  # an alias inside itself
-        return
     if path in found.values:  # a key that stands twice: the last one counts
         for places in (found.keys, found.values):
             for inside in [p for p in places if len(p) > len(path) and p[: len(path)] == path]:
@@ -157,10 +182,14 @@ def _locate(found: YamlFile, path: tuple[str, ...], node: Node) -> None:
 
 
 def _twice(path: Path, node: Node) -> list[Mistake]:
-    """Keys that stand twice in one map; of those YAML takes the last one silently."""
+    """Keys that stand twice in one map; of those YAML takes the last one silently.
+
+    Raises:
+        MarkedYAMLError: it is too deep, as it is where an alias is inside itself.
+    """
     found: list[Mistake] = []
     if len(path) > _DEEPEST:
-        return found
+        raise yaml.MarkedYAMLError(problem="too deep", problem_mark=node.start_mark)
     if isinstance(node, MappingNode):
         seen: dict[str, Place] = {}
         for key, value in node.value:

@@ -28,13 +28,15 @@ def resolve(node: Any, at: Path) -> tuple[Any, list[Mistake]]:
 
 def _look_up(reference: re.Match[str], at: Path, found: list[Mistake]) -> str:
     how, name = reference.groups()
-    if how == "env":
-        if name not in os.environ:
-            found.append(Mistake(at, f"environment variable {name} is not set", f"export {name}, then try again"))
-        return os.environ.get(name, "")
     try:
-        return FilePath(name).read_text().strip()
+        return os.environ[name] if how == "env" else FilePath(name).read_text(encoding="utf-8").strip()
+    except KeyError:
+        found.append(Mistake(at, f"environment variable {name} is not set", f"export {name}, then try again"))
+    except UnicodeDecodeError:
+        found.append(Mistake(at, f"cannot read {name}: it is not UTF-8", "save it as UTF-8"))
     except OSError as problem:
         what = f"cannot read {name}: {problem.strerror}"
         found.append(Mistake(at, what, "correct the path or its permissions"))
-        return ""
+    except ValueError:
+        found.append(Mistake(at, f"cannot read {name!r}: it has a character that no name has", "take it out"))
+    return ""

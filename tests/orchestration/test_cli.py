@@ -167,6 +167,35 @@ def test_mistakes_are_one_line_with_a_remedy_and_exit_codes_tell_them_apart(
     assert (code, "WRONG pipeline" in told) == (3, True)
 
 
+@pytest.mark.parametrize("options", [("--host", "nosuch.invalid"), ("--host", "192.0.2.1"), ("--fresh", "0")])
+def test_metrics_that_cannot_be_served_say_why(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, options: tuple[str, str]
+) -> None:
+    make_empty_instance(tmp_path / "dagster")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    code, _, error = call("metrics", *options)
+    assert (code, options[1] in error, options[0] in error, "Traceback" in error) == (2, True, True, False)
+
+
+def test_a_connector_is_imported_into_a_folder_that_is_there(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestration.cli.connect_import.FOLDER", tmp_path)
+    (tmp_path / "orders").mkdir()
+    sink = {
+        "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+        "topics": "t",
+        "iceberg.tables": "n.t",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+    }
+    (tmp_path / "sink.json").write_text(json.dumps({"name": "orders", "config": sink}))
+    command = ("import", str(tmp_path / "sink.json"), "--no-offsets", "--columns", "{id: long}", "--write")
+    assert call(*command)[0] == 0
+    assert (tmp_path / "orders" / "defs.yaml").exists()
+    assert "the file exists" in call(*command)[2]
+
+
 def test_a_cancelled_command_says_so(stack: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     del stack
 

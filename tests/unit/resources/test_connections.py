@@ -109,6 +109,10 @@ def test_unknown_name_and_wrong_kind(loaded: Connections) -> None:
               ("h/;s3cret", "a parameter has no `=`."),
               ("me:s3cret@h:15002", "it is no address of Spark Connect."),
           ]),
+        ("connections: {null: {kind: kafka, bootstrap_servers: '${env:NOT_SET_HERE}'}}",
+         ['1:1: connections["null"].bootstrap_servers: environment variable NOT_SET_HERE is not set.']),
+        ("connections: {k: {kind: kafka, bootstrap_servers: \"${file:/no/such\\0}\"}}",
+         ["1:51: connections.k.bootstrap_servers: cannot read "]),
         ("connections: {s: {kind: spark, remote: 'http://h:15002'}}",
          ["1:40: connections.s.remote: it is no address of Spark Connect."]),
     ],
@@ -125,6 +129,18 @@ def test_every_mistake_is_told_with_its_place(tmp_path: Path, text: str, says: l
         assert line.startswith(beginning)
         assert " Fix: " in line or line.endswith("?")
         assert "s3cret" not in line
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_files_of_another_encoding(tmp_path: Path, encoding: str) -> None:
+    path, secret = tmp_path / "c.yaml", tmp_path / "secret"
+    secret.write_text("pä", encoding=encoding)
+    path.write_text(f"connections: {{k: {{kind: kafka, bootstrap_servers: '${{file:{secret}}}'}}}}")
+    with pytest.raises(WrongFile, match=r"connections\.k\.bootstrap_servers: cannot read .*: it is not UTF-8"):
+        load_connections(path)
+    path.write_text("connections: {ä: {kind: kafka, bootstrap_servers: a}}", encoding=encoding)
+    with pytest.raises(ConfigurationError, match=r"it is not UTF-8 at byte \d+\. Fix: save it as UTF-8"):
+        load_connections(path)
 
 
 @pytest.mark.parametrize(

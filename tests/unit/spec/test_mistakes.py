@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import read_pipeline_file
-from resources.config_files.mistakes import Mistake, WrongFile, closest, shown_path
+from resources.config_files.mistakes import WrongFile, closest, shown_path
 from resources.config_files.models import examine
-from resources.config_files.positions import Place, read_yaml
 from resources.connections import Connections, IcebergConnection, KafkaConnection, SparkConnection
 from resources.errors import ConfigurationError
 from tests.kit.specs import RIGHT, TAKEN_OUT, changed, mistakes
@@ -120,10 +119,26 @@ NOT_YAML = [
     (("table: n.t", 'table: "n\\.t"'), "17:17: not YAML: `\\.` means nothing between double quotes."),
     (("topics: [t]", "topics: \x07"), "4:13: a character that YAML does not allow."),
     (("topics: [t]", "topics: {[a]: b}"), "4:14: not YAML: a key that is a list or a map."),
+    *(
+        (("topics: [t]", f"topics: {value}"), f"4:13: not YAML: a value that is none of the type `{kind}`.")
+        for value, kind in [
+            ("!!int abc", "int"),
+            ("!!int ''", "int"),
+            ("!!bool maybe", "bool"),
+            ("!!float x", "float"),
+            ("!!timestamp x", "timestamp"),
+            ("0x_", "int"),
+            ("0b_", "int"),
+            ("9" * 5000, "int"),
+        ]
+    ),
+    (("topics: [t]", "topics: &a [[*a]]"), "4:13: not YAML: more than 50 levels, or an alias inside itself."),
+    (("topics: [t]", f"topics: {'[' * 60}{']' * 60}"), "4:61: not YAML: more than 50 levels, or an alias inside"),
+    (("topics: [t]", f"topics: {'[' * 5000}{']' * 5000}"), "1:1: not YAML: more than 50 levels, or an alias inside"),
 ]
 
 
-@pytest.mark.parametrize(("pair", "says"), NOT_YAML, ids=[says for _, says in NOT_YAML])
+@pytest.mark.parametrize(("pair", "says"), NOT_YAML, ids=[pair[1][:40] for pair, _ in NOT_YAML])
 def test_file_that_is_not_yaml(tmp_path: Path, pair: tuple[str, str], says: str) -> None:
     (line,) = lines(write(tmp_path, edited(pair)))
     assert line.startswith(says)
@@ -275,8 +290,3 @@ def test_paths_and_guesses() -> None:
     assert shown_path(("source", "per_topic", "a.b", "value")) == 'source.per_topic["a.b"].value'
     assert closest("maxRecords", ["max_records", "records"]) == "max_records"
     assert closest("gate", ["carrier", "flight"]) is None
-
-
-def test_alias_inside_itself_has_an_end() -> None:
-    found = read_yaml(Path("x"), "a: &a\n  b: *a\n")
-    assert found.place(Mistake(("a", "b", "b"), "")) == Place(1, 4)
