@@ -83,8 +83,10 @@ def build(
     if placed.each:
         chain.drop(TARGET)
     changes, key = sink.changes(configuration, key_columns, chain, placed)
-    todo += _fill_columns(connector, chain, parts, key_columns, declared=bool(columns))
+    filled_todo = _fill_columns(connector, chain, parts, key_columns, declared=bool(columns))
     source, source_todo = _source(connector, chain, key, parts)
+    each_is_known = connector.is_known and not going_on.tables
+    todo += [*([] if each_is_known else chain.guesses()), *filled_todo]
     each = EachTopic(configuration, connector.each_topic, as_configured, parts[0], source, keyed=key == {})
     document = _document(connector, chain, source, changes, each.overrides(placed.overrides), parts)
     only = connector.named if configuration.text("iceberg.tables") else []
@@ -156,7 +158,7 @@ def _source(
     whole = connector.sink.key_column(connector.configuration)
     if key is not None and whole and whole not in source["key"].get("columns", {}):
         source["key"]["column"] = whole
-    _unknown_fields(source, parts)
+    _unknown_fields(source, parts, chain)
     if connector.placed.each:
         source["for_each"] = "topic"
     return source, todo
@@ -168,12 +170,12 @@ def _envelope_todo(source: dict[str, Any], chain: Chain) -> list[str]:
     return ["source.value.envelope: say how the source writes times and decimals (timestamps, decimals)"]
 
 
-def _unknown_fields(source: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+def _unknown_fields(source: dict[str, Any], parts: list[dict[str, Any]], chain: Chain) -> None:
     """What became of fields that no column of the table had."""
     value = source["value"]
     if not value.get("columns") or value["format"] in ("string", "bytes"):
         return
-    adds = all(part["evolve"]["add_columns"] for part in parts) and "transform" not in source
+    adds = all(part["evolve"]["add_columns"] for part in parts) and connect.takes_new_fields(source, chain)
     value["unknown_fields"] = "add" if adds else "ignore"
 
 

@@ -27,6 +27,9 @@ class Chain:
         made: column of the result to its expression.
         types: of results that do not follow from the statement.
         conditions: what holds of the records that are kept.
+        left_out: fields of the records that are to be no columns.
+        closed: no field goes on but those in `made`.
+        guessed: columns that nobody has declared, with the type that stands in its place.
         envelope: kind of change data.
         metadata: columns that are parts of the envelope, with their paths.
         key: columns of the value that are the record's key.
@@ -39,6 +42,9 @@ class Chain:
     made: dict[str, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     conditions: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    closed: bool = False
+    guessed: dict[str, str] = field(default_factory=dict)
     envelope: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     key: list[str] | None = None
@@ -51,10 +57,20 @@ class Chain:
 
     def read(self, column: str, kind: str = "string") -> str:
         """The expression of a column; one that is not there yet is one of the records'."""
-        if column not in self.made:
-            self.columns.setdefault(column, kind)
-            self.made[column] = name(column)
-        return self.made[column]
+        if column in self.made:
+            return self.made[column]
+        if self.closed or column in self.left_out:
+            self.todo.append(
+                f"{column}: one transform leaves it out, and a later one reads it; null stands in its place"
+            )
+            return f"cast(null as {kind})"
+        if column not in self.columns:
+            self.guessed[column] = kind
+        return self._declare(column, kind)
+
+    def _declare(self, column: str, kind: str) -> str:
+        self.columns.setdefault(column, kind)
+        return self.made.setdefault(column, name(column))
 
     def type_of(self, column: str) -> str:
         """Its type as far as it is known, else empty."""
@@ -72,6 +88,25 @@ class Chain:
     def drop(self, column: str) -> None:
         self.made.pop(column, None)
         self.types.pop(column, None)
+
+    def leave_out(self, column: str) -> None:
+        """No field of the records gets into this column any more, whether it is declared or not."""
+        fields = [c for c in self.columns if self.made.get(column) == name(c)]
+        self.left_out += [c for c in dict.fromkeys([column, *fields]) if c not in self.left_out]
+        self.drop(column)
+
+    @property
+    def exclude(self) -> list[str]:
+        """`source.value.exclude`, once the statement is known: what is declared is read, and left out by it."""
+        return [column for column in self.left_out if column not in self.columns]
+
+    def guesses(self) -> list[str]:
+        """What a person has to look at, once the statement is known."""
+        return [
+            f"source.value.columns.{column}: {kind} stands in its place: declare the type that it has"
+            for column, kind in self.guessed.items()
+            if column in self.columns
+        ]
 
     def only_when(self, condition: str, before: dict[str, str]) -> None:
         """What was changed since `before` holds only for some records; for the others all is as it was."""
@@ -94,7 +129,7 @@ class Chain:
             self.metadata[OP_COLUMN] = OPERATION
         self.envelope = kind
         for column in self.metadata:
-            self.read(column, types.get(column, "string"))
+            self._declare(column, types.get(column, "string"))
 
     def keep_operation(self) -> None:
         """The operation stays a column whatever is made of the row: nothing else tells what a change does."""

@@ -87,6 +87,10 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
     found["value"], remarks = _format(configuration, "value", chain.columns)
     if chain.value_format:
         found["value"]["format"] = chain.value_format
+    if chain.exclude and found["value"]["format"] not in _ONE_COLUMN:
+        found["value"]["exclude"] = chain.exclude
+        remarks += [f"source.value.exclude: {field} is read as a path; a field whose name has a dot in it still lands"
+                    for field in chain.exclude if "." in field]  # fmt: skip
     if chain.envelope:
         # The operation is a column of itself.
         metadata = {} if chain.metadata == {OP_COLUMN: OPERATION} else chain.metadata
@@ -94,6 +98,11 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
     if statement:
         found["transform"] = statement
     return found, [*todo, *remarks]
+
+
+def takes_new_fields(source: dict[str, Any], chain: Chain) -> bool:
+    """Whether fields that no column of the table had got through the chain."""
+    return "transform" not in source and not chain.closed
 
 
 def has_fields(configuration: Configuration, side: str) -> bool:

@@ -46,8 +46,10 @@ class EachTopic:
         chain = table.follow().chain
         chain.drop(TARGET)
         own, _ = connect.source(self.configuration, chain, None)
-        unknown = "add" if self.part["evolve"]["add_columns"] and "transform" not in own else "ignore"
-        value = {"columns": own["value"].get("columns", {}), "unknown_fields": unknown}
+        adds = self.part["evolve"]["add_columns"] and connect.takes_new_fields(own, chain)
+        value = {"columns": own["value"].get("columns", {}), "unknown_fields": "add" if adds else "ignore"}
+        if own["value"].get("exclude") != self.source["value"].get("exclude"):
+            value["exclude"] = own["value"].get("exclude", [])
         if own["value"].get("envelope") != self.source["value"].get("envelope"):
             value["envelope"] = own["value"].get("envelope")
         source: dict[str, Any] = {"value": value}

@@ -16,21 +16,20 @@ PLACEHOLDER = {"fill_in": "string"}
 
 def open_columns(named_columns: Sequence[str], parts: list[dict[str, Any]], chain: Chain, placed: Placing) -> list[str]:
     """Declares the columns that the connector names, and leaves others to the records if it can; what is to be done."""
-    todo = []
     named = dict.fromkeys(named_columns, "string")
     for column, kind in {**_partition_columns(parts), **named}.items():
         if column not in chain.made:
             chain.read(column, kind)
-            todo.append(f"source.value.columns.{column}: {kind} stands in its place: declare the type that it has")
+    if chain.closed:
+        return []
     if not _takes_columns(parts, chain, placed):
-        todo.append("source.value.columns: declare the records' columns (--columns); `fill_in` is a placeholder")
-        return todo
-    if not all(part["evolve"]["add_columns"] for part in parts):
-        todo.append("source.value.unknown_fields: all fields become columns, also new ones, which the sink left out; "
-                    "import beside its tables (without --no-offsets), or declare columns")  # fmt: skip
-        for part in parts:
-            part["evolve"]["add_columns"] = True
-    return todo
+        return ["source.value.columns: declare the records' columns (--columns); `fill_in` is a placeholder"]
+    if all(part["evolve"]["add_columns"] for part in parts):
+        return []
+    for part in parts:
+        part["evolve"]["add_columns"] = True
+    return ["source.value.unknown_fields: all fields become columns, also new ones, which the sink left out; import "
+            "beside its tables (without --no-offsets), or declare columns"]  # fmt: skip
 
 
 def _takes_columns(parts: list[dict[str, Any]], chain: Chain, placed: Placing) -> bool:

@@ -38,16 +38,20 @@ def renames_of(options: Options) -> dict[str, str]:
 
 def replace_field(chain: Chain, options: Options) -> str:
     renames = renames_of(options)
-    include = items(options, "include", "whitelist")
+    include, exclude = items(options, "include", "whitelist"), items(options, "exclude", "blacklist")
     for column in [*include, *renames]:
         chain.read(column)
-    for column in [*items(options, "exclude", "blacklist"), *(c for c in chain.made if include and c not in include)]:
+    for column in [c for c in chain.made if include and c not in include]:
         chain.drop(column)
+    for column in exclude:
+        chain.leave_out(column)
+    chain.closed |= bool(include)
     before, kinds = dict(chain.made), {column: chain.type_of(column) for column in chain.made}
     moved = {renames.get(column, column): column for column in before}
     chain.made = {new: before[old] for new, old in moved.items()}
     chain.types = {new: kinds[old] for new, old in moved.items() if old in chain.types}
-    return DONE if renames else "columns that are left out are not declared"
+    said = {DONE: renames, "source.value.exclude": exclude, "source.value.columns: no other field": include}
+    return ", ".join(text for text, given in said.items() if given)
 
 
 def cast(chain: Chain, options: Options) -> str:

@@ -147,6 +147,53 @@ def test_statement(case: str) -> None:
     assert dict(spec.source.row) == row
 
 
+OPEN = {
+    "connector.class": "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector",
+    "topics": "orders",
+    "project": "p",
+    "defaultDataset": "shop",
+    "timePartitioningType": "NONE",
+    "autoCreateTables": "true",
+    "allowNewBigQueryFields": "true",
+    **JSON,
+}
+KNOWN = {"known": {"shop.orders": KnownTable({"id": "long", "name": "string"})}}
+REPLACE = KAFKA + "ReplaceField$Value"
+WITHOUT = (REPLACE, {"exclude": "ssn,card"})
+ONLY = (REPLACE, {"include": "id,name"})
+GUESSED = ["source.value.columns.id", "source.value.columns.name"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "more", "value", "todo"),
+    [
+        ([WITHOUT], {}, ([], ["ssn", "card"], "add"), []),
+        ([WITHOUT], {"columns": {"id": "long", "ssn": "string"}}, (["id"], ["ssn", "card"], "add"), []),
+        ([WITHOUT], KNOWN, (["id", "name"], ["ssn", "card"], "add"), []),
+        ([("io.debezium.transforms.ExtractNewRecordState", {}), WITHOUT], {},
+         (["_op"], ["ssn", "card"], "add"), ["source.value.envelope"]),
+        ([(REPLACE, {"renames": "ssn:number"}), (REPLACE, {"exclude": "number"})], {},
+         ([], ["number", "ssn"], "add"), []),
+        ([(REPLACE, {"exclude": "a.b"})], {}, ([], ["a.b"], "add"), ["source.value.exclude"]),
+        ([WITHOUT, (KAFKA + "MaskField$Value", {"fields": "ssn"})], {"columns": {"id": "long", "ssn": "string"}},
+         (["id"], ["ssn", "card"], "ignore"), ["ssn"]),
+        ([ONLY], {}, (["id", "name"], [], "ignore"), GUESSED),
+        ([ONLY], KNOWN, (["id", "name"], [], "ignore"), []),
+        ([ONLY], {"columns": {"id": "long", "ssn": "string"}}, (["id", "name"], [], "ignore"), GUESSED[1:]),
+    ],
+)  # fmt: skip
+def test_fields_that_are_left_out_do_not_land(
+    steps: list[tuple[str, dict[str, str]]],
+    more: dict[str, Any],
+    value: tuple[list[str], list[str], str],
+    todo: list[str],
+) -> None:
+    imported, spec = made({**OPEN, **chain(*steps)}, **more)
+    found = spec.source.value
+    assert (list(found.columns), found.exclude, found.unknown_fields) == value
+    assert [line.split(":")[0] for line in imported.todo] == todo
+
+
 def test_flatten_and_extract_of_declared_structs() -> None:
     columns = {"after": "struct<id: long, geo: struct<lat: double, lon: double>>"}
     options = chain((KAFKA + "ExtractField$Value", {"field": "after"}), (KAFKA + "Flatten$Value", {"delimiter": "_"}))
