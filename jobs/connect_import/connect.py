@@ -160,7 +160,7 @@ def registry_connection(configuration: Configuration) -> dict[str, Any] | None:
     for side in ("value", "key"):
         url = configuration.text(f"{side}.converter.schema.registry.url")
         if url:
-            found: dict[str, Any] = {"kind": "schema_registry", "url": url.split(",")[0]}
+            found: dict[str, Any] = {"kind": "schema_registry", "url": url}
             if configuration.text(f"{side}.converter.basic.auth.credentials.source"):
                 found |= {"username": "${env:REGISTRY_USERNAME}", "password": "${env:REGISTRY_PASSWORD}"}
             return found
